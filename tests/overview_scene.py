@@ -188,7 +188,8 @@ class Scene:
         taken = [move for move in moves if move.taken]
         hits = {name: count for name, count in self.hits.hits.items() if name}
         kept = KeptState(shedder=self.hits).document()
-        state = DecisionState(seq=self.runs, plan_id=folder.name, hits=hits, kept=kept)
+        counted = {"plan_id": folder.name, "counted_at": request.collected_at}
+        state = DecisionState(seq=self.runs, **counted, hits=hits, kept=kept)
         before = {each.broker: score(each, self.settings) for each in sample.taking_part}
         gaps = [decision.gap for decision in result.decisions if decision.gap is not None]
         plan_files.write(

@@ -35,7 +35,7 @@ from pulsar_rebalancer.show.page.timeline import Event
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import one_line
-from pulsar_rebalancer_airflow.failures import FAILURE
+from pulsar_rebalancer_airflow.failures import FAILURE, MESSAGE
 from pulsar_rebalancer_airflow.links import base_path, page_path
 from pulsar_rebalancer_airflow.options import APPLY_DAG, BY_HAND_DAG, CONTROL_DAG, FOLDER, REBALANCE_DAG, ROLL_DAG
 from pulsar_rebalancer_airflow.state_store import StoredState, state_asset
@@ -83,12 +83,13 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowCon
     """Return Airflow's facts about a cluster; if the DAG does not exist, only those from the state store."""
     stored = _state(session, storage)
     dag = session.get(DagModel, dag_id)
-    scheduler = most_recent_job("SchedulerJob", session=session)
+    scheduler, running = most_recent_job("SchedulerJob", session=session), _running(session, dag_id)
     facts = AirflowContext(
         paused=dag is not None and dag.is_paused,
         scheduled=scheduler is not None and scheduler.is_alive(),
         next_run_at=dag.next_dagrun_create_after if dag is not None else None,
-        opened=_opened(session, dag_id),
+        running_since=running.start_date if running else None,
+        opened=running.run_id if running and _has_opened(session, running) else "",
         queued=_queued(session, dag_id),
         failed=_failed(session, dag_id),
     )
@@ -121,11 +122,13 @@ def _not_handed_over(session: Session, dag_id: str, answers: Answers) -> dict[st
     return {name: Reason.get(code) or Reason.TASK_FAILED for name, code in codes.items()}
 
 
-def _opened(session: Session, dag_id: str) -> str:
-    running = select(DagRun.run_id).where(DagRun.dag_id == dag_id, DagRun.state == DagRunState.RUNNING)
-    run_id = session.scalar(running.order_by(DagRun.id.desc()).limit(1))
-    said = _left_about_run(session, dag_id, run_id, key="reason", task="gate") if run_id else None
-    return run_id if run_id and said == Reason.OPEN else ""
+def _running(session: Session, dag_id: str) -> DagRun | None:
+    running = select(DagRun).where(DagRun.dag_id == dag_id, DagRun.state == DagRunState.RUNNING)
+    return session.scalar(running.order_by(DagRun.id.desc()).limit(1))
+
+
+def _has_opened(session: Session, run: DagRun) -> bool:
+    return bool(_left_about_run(session, run.dag_id, run.run_id, key="reason", task="gate") == Reason.OPEN)
 
 
 def _queued(session: Session, dag_id: str) -> tuple[str, ...]:
@@ -143,7 +146,8 @@ def _failed(session: Session, dag_id: str) -> FailedRun | None:
     if run is None or run.state != DagRunState.FAILED or run.end_date is None:
         return None
     task, reason = failure_of(session, dag_id, run.run_id)
-    return FailedRun(run_id=run.run_id, at=run.end_date, task=task, reason=reason)
+    message = read_xcom(session, dag_id, run.run_id, key=MESSAGE, task=task) if reason else None
+    return FailedRun(run_id=run.run_id, at=run.end_date, task=task, reason=reason, message=str(message or ""))
 
 
 def failure_of(session: Session, dag_id: str, run_id: str) -> tuple[str, str]:

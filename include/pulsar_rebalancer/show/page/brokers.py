@@ -147,7 +147,8 @@ def pair_views(run: Run) -> list[PairView]:
         return []
     settings = run.request.resolved.settings
     # A broker that is left out is in no pair; under a strategy without pairs it has no value.
-    views = [_view_of(row, settings) for row in rows if row["pair"] is not None or row["value"] is not None]
+    sample = run.seconds_per_sample(settings)
+    views = [_view_of(row, settings, sample) for row in rows if row["pair"] is not None or row["value"] is not None]
     return sorted(views, key=lambda view: (-(view.gap or 0.0), view.number, view.source))
 
 
@@ -170,7 +171,7 @@ def _waits(view: PairView) -> bool:
     return reason is not None and reason.has(Trait.WAITING | Trait.STUCK)
 
 
-def _view_of(row: Row, settings: Settings) -> PairView:
+def _view_of(row: Row, settings: Settings, sample: float) -> PairView:
     reason, gap = Reason.get(row["reason"]), row["gap"]
     counts = row["low_hits"] is not None and reason is not Reason.MIDDLE
     thresholds = profile_shown(settings).thresholds(settings) if counts else {}
@@ -184,7 +185,7 @@ def _view_of(row: Row, settings: Settings) -> PairView:
         band=band,
         hits=hits,
         fired=bool(row["fired"]),
-        seconds_to_fire=None if row["fired"] else _seconds_to_fire(hits, band, settings),
+        seconds_to_fire=None if row["fired"] else _seconds_to_fire(hits, band, sample),
         reason=row["reason"],
         meaning=reason.meaning if reason else "",
         explanation=_beside_its_gap(row["explanation"] or "", reason) if hits and reason else row["explanation"] or "",
@@ -203,11 +204,10 @@ def _band(gap: float | None, thresholds: Mapping[str, Threshold]) -> str:
     return reached[-1] if reached else "calm"
 
 
-def _seconds_to_fire(hits: Mapping[str, HitsView], band: str, settings: Settings) -> float | None:
-    """Return the seconds from the sample until the pair fires if the gap stays; each hit needs a sample."""
+def _seconds_to_fire(hits: Mapping[str, HitsView], band: str, sample: float) -> float | None:
+    """Return the seconds from the sample until the pair fires if the gap stays; each hit takes `sample` seconds."""
     if band == "calm":
         return None
-    sample = max(settings.interval_seconds, settings.host_usage_interval_minutes * 60)
     missing = [max(0, hit.need - hit.have) for kind, hit in hits.items() if kind == "low" or band == "high"]
     return round(min(missing) * sample, 1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from pydantic import AwareDatetime
@@ -10,22 +11,23 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.control_document import Control
 from pulsar_rebalancer.orders.in_force import Closed, JudgedRun, OrdersInForce, beside_the_mode, closings, sentence
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, HandedOverPlans, Question
-from pulsar_rebalancer.orders.roll_document import Roll
+from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.show.page.page_model import View
+from pulsar_rebalancer.show.page.page_model import Attention, DrainView, View
 from pulsar_rebalancer.show.page.recent_runs import Run
 
 
 class FailedRun(View):
     """The latest run that has ended, if it failed.
 
-    `task` is empty if the run exceeded its time limit, `reason` if the task reported no code.
+    `task` is empty if the run exceeded its time limit, `reason` and `message` if the task reported none.
     """
 
     run_id: str
     at: AwareDatetime
     task: str = ""
     reason: str = ""
+    message: str = ""
 
 
 class AirflowContext(View):
@@ -33,6 +35,7 @@ class AirflowContext(View):
 
     Attributes:
         scheduled: True if Airflow's scheduler is alive; if not, no run starts.
+        running_since: when the DAG run in progress began; None if there is none.
         opened: id of the DAG run in progress whose gate has opened; empty if there is none.
         queued: ids of the DAG runs that are waiting for their turn.
         control: operators' orders and the circuit breaker.
@@ -43,6 +46,7 @@ class AirflowContext(View):
     paused: bool = False
     scheduled: bool = True
     next_run_at: AwareDatetime | None = None
+    running_since: AwareDatetime | None = None
     opened: str = ""
     queued: tuple[str, ...] = ()
     failed: FailedRun | None = None
@@ -79,20 +83,37 @@ class AirflowContext(View):
 
         `run` is the run on the page, which an operator might have stopped.
         """
-        closed, until = self.closed(settings, now), self.waits_until(settings, now)
+        closed = self.closed(settings, now)
         orders = OrdersInForce(control=self.control, drains=self.drains, roll=self.roll, answers=self.answers)
         sentences = [sentence(settings, closed, orders, now)] if beside_the_mode(settings, closed, orders, now) else []
         stop = self.control.stop
         if stop is not None and run is not None and run.request.collected_at <= stop.at and run.was_stopped:
             sentences.append(f"Run stopped at {stop.at:%Y-%m-%d %H:%M %Z} {stop.because}")
-        if until is not None:
-            sentences.append(f"Plan {self.question.hash[:12]} waits for approval until {until:%Y-%m-%d %H:%M %Z}")
         sentences += [
             f"Manual plan {known[:12]} of {handed.by or 'unknown'} waits in the queue for its run"
             for known, handed in self.handed_over.plans.items()
             if handed.run_id in self.queued
         ]
         return " ".join(f"{text}." for text in sentences)
+
+    def attention(self, settings: Settings, drained: Iterable[DrainView], now: datetime) -> Iterator[Attention]:
+        """Yield what waits for a person; `drained` are the drained brokers after the latest run."""
+        if self.control.lost:
+            yield Attention(text=f"{Reason.STATE_LOST.meaning} {Reason.STATE_LOST.action}", acts=("Restore", "Reset"))
+        until, roll = self.waits_until(settings, now), self.roll
+        if until is not None and self.question.at is not None:
+            text = f"A plan of {self.question.at:%H:%M} waits for approval until {until:%H:%M %Z}."
+            yield Attention(text=text, since=self.question.at, acts=("Approve", "Reject"))
+        if roll.active and roll.phase is Phase.RESTARTING and roll.may_restart and not settings.roll_restart_dag:
+            text = f"Restart {roll.broker} now: it is empty."
+            yield Attention(text=text, since=roll.since, acts=("Skip broker", "Stop roll"))
+        for drain in drained:
+            if drain.broker == roll.stranded and roll.ended is not None:
+                text = f"The rolling restart has ended, and {drain.broker} is still drained: release it."
+                yield Attention(text=text, since=roll.ended_at, acts=("Release",))
+            elif drain.empty and not (roll.active and drain.broker in roll.order):
+                text = f"{drain.broker} is drained and empty: safe to stop. Release it once it is back."
+                yield Attention(text=text, since=self.drains[drain.broker].at, acts=("Release",))
 
     def closed(self, settings: Settings, now: datetime) -> list[Closed]:
         """Return why the gate would be closed for any plan now; empty if it would open."""

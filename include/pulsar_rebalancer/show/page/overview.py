@@ -12,7 +12,7 @@ from pulsar_rebalancer.show.measurements import Scores
 from pulsar_rebalancer.show.page.brokers import broker_views, cluster_hits, judged, kept_by, pair_views, worth_listing
 from pulsar_rebalancer.show.page.bundles import drain_views
 from pulsar_rebalancer.show.page.facts import AirflowContext
-from pulsar_rebalancer.show.page.page_model import Overview, PlanView, RollView, State, Status
+from pulsar_rebalancer.show.page.page_model import Overview, PlanView, RollView, State, Status, Tone
 from pulsar_rebalancer.show.page.page_plan import plan_view, predicted
 from pulsar_rebalancer.show.page.recent_runs import (
     Changes,
@@ -96,7 +96,8 @@ def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath
     said = of_run(run, "", (now - run.request.collected_at).total_seconds())
     entry = entry.model_copy(update={"settings": settings})
     in_force = run.request.in_force if run.request.closed else ""
-    strip = _status(entry, AirflowContext(), run, said, now).model_copy(update={"in_force": in_force})
+    past = {"in_force": in_force, "tone": said.state.tone, "sentence": said.sentence, "fresh_until": None}
+    strip = _status(entry, AirflowContext(), run, said, now).model_copy(update=past)
     own = change_by(folder, run.request.collected_at)
     changes = latest_changes(storage, now)._replace(moved=own.moved if own else None)
     return _of(storage, run, strip, AirflowContext(), now, changes).model_copy(update={"of_one_run": True})
@@ -116,19 +117,25 @@ def _status(
         scores = known_scores(measured.folder) if measured.folder != shown.folder else Scores()
         if not scores.compared and shown.summary and all(move.ok for move in shown.moves.values()):
             predicted = rounded(shown.summary.predicted_range)
+    collected_at = shown.request.collected_at if shown else None
+    fresh_until = collected_at + shown.longest_age(entry.settings) if shown and collected_at else None
+    old = fresh_until is not None and now > fresh_until and said.state.tone is Tone.GOOD
     return Status(
         cluster=entry.name,
         mode=entry.settings.mode,
         strategy=entry.settings.strategy,
         pairing=bool(profile_shown(entry.settings).thresholds(entry.settings)),
         state=said.state,
-        tone=said.state.tone,
-        sentence=said.sentence,
+        tone=Tone.IDLE if old else said.state.tone,
+        sentence=f"At {collected_at:%H:%M:%S %Z}: {said.sentence}" if old else said.sentence,
+        attention=tuple(facts.attention(entry.settings, drain_views(shown, facts.drains), now)),
         in_force=facts.in_force(entry.settings, shown, now),
         now=now,
-        collected_at=shown.request.collected_at if shown else None,
+        collected_at=collected_at,
+        fresh_until=fresh_until,
+        running_since=facts.running_since,
         interval_seconds=entry.settings.interval_seconds,
-        next_run_at=facts.next_run_at if facts.scheduled and not facts.paused else None,
+        next_run_at=facts.next_run_at if facts.scheduled and not (facts.paused or facts.running_since) else None,
         score_range=rounded(scores.spread) if predicted is None else predicted,
         predicted=predicted is not None,
     )

@@ -159,6 +159,11 @@ class DrainView(View):
     left: tuple[StayView, ...] = ()
     more: int = 0
 
+    @property
+    def empty(self) -> bool:
+        """Return whether all bundles that can move have left."""
+        return self.movable == 0
+
 
 class PlanView(View):
     """A plan and its outcome.
@@ -214,13 +219,25 @@ class PlanView(View):
     harm: str = ""
 
 
+class Attention(View):
+    """What waits for a person, since when (None if unknown), and the names of the buttons that help."""
+
+    text: str
+    since: AwareDatetime | None = None
+    acts: tuple[str, ...] = ()
+
+
 class Status(View):
     """The content of the strip at the top of the page.
 
     Attributes:
+        tone: `idle` instead of `good` once the data is too old for it, after `fresh_until`.
         sentence: why the rebalancer does or does not move bundles.
+        attention: what waits for a person, whatever the state.
         in_force: operators' orders in force; empty if there are none.
         collected_at: time of the latest sample; None if there is none.
+        running_since: when the run in progress began; None if there is none.
+        next_run_at: when the next run is due, if none is in progress.
         score_range: of the compared scores, in points; None if none are compared. After moves, it is
             predicted (None if unknown) until scores are measured again.
         predicted: True if the range is the plan's prediction.
@@ -234,9 +251,12 @@ class Status(View):
     state: State
     tone: Tone
     sentence: str
+    attention: tuple[Attention, ...] = ()
     in_force: str = ""
     now: AwareDatetime
     collected_at: AwareDatetime | None = None
+    fresh_until: AwareDatetime | None = None
+    running_since: AwareDatetime | None = None
     interval_seconds: float
     next_run_at: AwareDatetime | None = None
     score_range: float | None = None

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import islice
+from itertools import islice, pairwise
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome, read_waves
-from pulsar_rebalancer.run.plan import SplitOutcome, Summary, read_outcomes
+from pulsar_rebalancer.run.plan import SplitOutcome, Summary, read_outcomes, read_state
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import BrokerSample
@@ -32,13 +34,33 @@ if TYPE_CHECKING:
 _LOOKED_AT = 20
 """How many of the latest runs to search for one that has ended."""
 
+_OF_LATE = timedelta(hours=1)
+_OVERDUE = 2.5
+"""Steps between runs: data is replaced after one, and the time that a run takes."""
+_SHORTEST = 60.0
+_STEPS = 6
+
+_counts: Cache[datetime] = Cache(20_000)
+
+
+def _counted_at(folder: StoragePath) -> datetime | None:
+    """Return the time of the last counted sample after a run; None without a plan."""
+    known = _counts.get(folder.uri)
+    state = None if known else _known(lambda: read_state(folder))
+    return known or (_counts.put(folder.uri, state.counted_at) if state and state.counted_at else None)
+
+
+def _median_step(latest_first: Sequence[datetime]) -> float | None:
+    steps = [(later - earlier).total_seconds() for later, earlier in pairwise(latest_first[:_STEPS])]
+    return median(steps) if len(steps) > 1 else None
+
 
 @dataclass(frozen=True)
 class Run:
     """The contents of a run's files. An attribute is None if its file does not exist or cannot be read.
 
     `waves` and `splits` have completed moves and splits by bundle; `opened` is True if the run is in progress
-    and its gate has opened.
+    and its gate has opened; `storage` is known for the latest runs only.
     """
 
     snapshot: Snapshot
@@ -48,6 +70,7 @@ class Run:
     waves: dict[str, MoveOutcome]
     splits: dict[str, SplitOutcome]
     opened: bool = False
+    storage: ClusterStorage | None = None
 
     @property
     def folder(self) -> StoragePath:
@@ -71,6 +94,23 @@ class Run:
         quarantined = self.validation.quarantined if self.validation else {}
         own = {name: why for name, why in quarantined.items() if left_out.get(name) is not Reason.BROKER_EXCLUDED}
         return self.snapshot.brokers_without(left_out | own)
+
+    def seconds_per_sample(self, settings: Settings) -> float:
+        """Return the measured time between counted samples; before there are three, what the settings say."""
+        counted = dict.fromkeys(_counted_at(folder) for _, folder in self._before())
+        return _median_step([at for at in counted if at]) or max(
+            settings.interval_seconds, settings.host_usage_interval_minutes * 60
+        )
+
+    def longest_age(self, settings: Settings) -> timedelta:
+        """Return the age at which the next run's data is overdue, given how often runs really begin."""
+        step = max(settings.interval_seconds, _median_step([at for at, _ in self._before()]) or 0)
+        return timedelta(seconds=max(_OVERDUE * step, _SHORTEST))
+
+    def _before(self) -> list[tuple[datetime, StoragePath]]:
+        at = self.request.collected_at
+        runs = islice(self.storage.dated_runs(at) if self.storage else (), _LOOKED_AT)
+        return [(begun, folder) for begun, folder in runs if at - begun < _OF_LATE]
 
     @property
     def moves(self) -> dict[str, MoveOutcome]:
@@ -139,8 +179,12 @@ def latest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Ru
     begun: Run | None = None
     runs = (read_run(folder) for folder in storage.latest_runs(now))
     for looked_at, run in enumerate(run for run in runs if run is None or not run.request.dry_run):
-        if run is not None and run.outcome is None and opened and run.request.airflow_run_id == opened:
-            run = replace(run, opened=True)
+        if run is not None:
+            run = replace(
+                run,
+                storage=storage,
+                opened=bool(opened) and run.outcome is None and run.request.airflow_run_id == opened,
+            )
         if run is not None and (begun is None or (run.under_way and not begun.under_way)):
             begun = run
         if run is not None and run.outcome is not None:

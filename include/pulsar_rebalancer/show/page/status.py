@@ -146,7 +146,9 @@ def _failed(failed: FailedRun) -> str:
     where = f"The latest run failed in {failed.task}" if failed.task else "The latest run took too long and was ended"
     if reason is None:
         return f"{where}: see its log."
-    return " ".join(filter(None, [f"{where} ({reason}): {reason.meaning}", reason.action]))
+    detail = failed.message and f"{failed.message.removesuffix('.')}."
+    action = reason.action if reason.action not in failed.message else ""
+    return " ".join(filter(None, [f"{where} ({reason}): {reason.meaning}", detail, action]))
 
 
 def _longest_age(entry: ClusterEntry) -> float:
@@ -207,7 +209,8 @@ def _moving(run: Run) -> Said:
         begun = [outcome for outcome in run.waves.values() if not outcome.reason.has(Trait.NOT_BEGUN)]
         failed = sum(not outcome.ok for outcome in begun)
         wrong = f", {failed} not where planned" if failed else ""
-        said.append(f"Moving {number_of(planned, 'bundle')}: {len(begun)} done so far{wrong}.")
+        done = "all done, verifying" if len(begun) == planned else f"{len(begun)} done so far"
+        said.append(f"Moving {number_of(planned, 'bundle')}: {done}{wrong}.")
     return Said(State.MOVING, " ".join(said))
 
 

@@ -21,21 +21,20 @@ import { moment } from "./texts.js";
  *   follow: (sent: Sent) => void }} Page - `now`: by the server's clock, milliseconds
  */
 
-/** The buttons, in their order. */
+/** The buttons, in their order; others are next to what they help against. */
 const GROUPS = {
-  Now: [
-    ...["Approve", "Reject", "Carry out", "Stop", "Pause", "Resume", "Skip next run", "Close breaker", "Balance now"],
-  ],
+  Now: ["Carry out", "Stop", "Pause", "Resume", "Skip next run", "Close breaker", "Balance now"],
   Brokers: ["Drain", "Fill", "Release", "Skip broker", "Stop roll"],
   Bundles: ["Unload", "Split", "Undo run"],
 };
 const PAUSES = { 15: "15 minutes", 60: "an hour", 240: "four hours", 1440: "a day", 10080: "a week" };
 
 /**
+ * Return all acts that the user may do, why some are disabled, and a function that draws the buttons of those named.
  * @param {Overview} view
  * @param {Page} page
  */
-export function acts(view, page) {
+function known(view, page) {
   const simple = view.of_one_run ? carryOut(view, page.dag, page.now()) : offered(view, page.now);
   const all = [...simple.map((act) => ({ ...act, open: () => open(act, page) })), ...manual(view, page)];
   const reasons = [...new Set([...view.acts.paused_dags.map(pausedText), ...all.map((act) => disabled(act, view))])];
@@ -45,12 +44,36 @@ export function acts(view, page) {
     return make("button", { type: "button", "data-key": `act ${label}`, onclick: act.open, ...off }, label);
   };
   const shown = all.filter((act) => !("again" in act && act.again));
+  const buttons = (/** @type {string[]} */ names) =>
+    names.flatMap((name) => shown.filter((act) => act.name === name).map(button));
+  return { reasons, buttons };
+}
+
+/**
+ * @param {Overview} view
+ * @param {Page} page
+ */
+export function acts(view, page) {
+  const { reasons, buttons } = known(view, page);
   const groups = Object.entries(GROUPS).map(([group, names]) => {
-    const buttons = names.flatMap((name) => shown.filter((act) => act.name === name).map(button));
+    const drawn = buttons(names);
     const label = make("b", { "aria-hidden": "true" }, group);
-    return buttons.length > 0 && make("div", { role: "group", "aria-label": group }, label, buttons);
+    return drawn.length > 0 && make("div", { role: "group", "aria-label": group }, label, drawn);
   });
   return [...groups, ...reasons.map((why, n) => why && make("p", { class: "more", id: `off-${n}` }, why))];
+}
+
+/**
+ * Return what waits for a person, since when, and the buttons that help.
+ * @param {Overview} view
+ * @param {Page} page
+ */
+export function attention(view, page) {
+  const { buttons } = known(view, page);
+  return view.status.attention.map(({ text, since, acts }) => {
+    const when = since && [` Since ${moment(since)}, `, make("span", { "data-since": since }), "."];
+    return make("div", {}, make("p", {}, make("b", {}, text), when), buttons(acts));
+  });
 }
 
 /**
@@ -62,7 +85,15 @@ export function neededFor(view, now) {
   const { awaiting, plan, moved, brokers, drains } = view;
   const plans = [awaiting, plan].map((shown) => shown && [shown.hash, shown.ended_at]);
   const names = [brokers.map(({ name }) => name).sort(), drains.map(({ broker }) => broker)];
-  return [view.acts, view.status.pairing, plans, moved, names, plan && planAgain(plan, view, view, now)];
+  return [
+    view.acts,
+    view.status.pairing,
+    view.status.attention,
+    plans,
+    moved,
+    names,
+    plan && planAgain(plan, view, view, now),
+  ];
 }
 
 /**
@@ -92,6 +123,7 @@ export function offered(view, now) {
     dag: control,
     request: () => started(control, (form) => ({ action, reason: form.get("reason"), ...conf(form) })),
   });
+  const wanted = view.status.attention.flatMap(({ acts }) => acts);
   const forPause = paused ? "Extend the pause" : "Pause all moves";
   const acts = [
     question && inQuestion(view) && answer("Approve", "Carry out this plan", view, question),
@@ -123,6 +155,16 @@ export function offered(view, now) {
       name: "Stop roll",
       title: "Stop the rolling restart",
       hint: "A broker that is up is released; one that is not stays drained.",
+    }),
+    control && wanted.includes("Restore") && order("restore", {
+      name: "Restore",
+      title: "Restore the state of the last committed plan",
+      hint: "Then give pauses, drains and other orders again.",
+    }),
+    control && wanted.includes("Reset") && order("reset", {
+      name: "Reset",
+      title: "Start with an empty state",
+      hint: "Hits and orders are lost: give pauses, drains and other orders again.",
     }),
     rebalance && balance(rebalance, view.status.pairing),
     by_hand && release(by_hand, view),

@@ -1,7 +1,7 @@
 // A card for each cluster that the user may read.
 
 import { make } from "./dom.js";
-import { points } from "./texts.js";
+import { moment, points } from "./texts.js";
 
 /** @import { Status } from "./documents.d.ts" */
 
@@ -22,15 +22,19 @@ export function clusters(all, base) {
  * @param {Status} status
  * @param {string} base
  */
-function card({ dag_id: dag, cluster, state, tone, sentence, in_force: force, ...status }, base) {
+function card({ dag_id: dag, cluster, state, tone, sentence, attention, in_force: force, ...status }, base) {
   const range = status.predicted ? "predicted range" : "range";
   const age = make("span", { "data-since": status.collected_at ?? "" });
+  const fresh = { "data-fresh": status.fresh_until };
   return make(
     "a",
     { href: `${base}/page/${encodeURIComponent(dag)}`, "data-key": dag, class: tone },
-    make("span", { class: `dot ${tone}`, "aria-hidden": "true" }),
+    make("span", { class: `dot ${tone}`, "aria-hidden": "true", ...fresh }),
     make("b", {}, cluster),
-    make("span", { class: `word ${tone}` }, state),
+    make("span", { class: `word ${tone}`, ...fresh }, state),
+    attention.map(({ text, since }) =>
+      make("b", { class: "sentence warn" }, text, since && ` Since ${moment(since)}.`)
+    ),
     make("span", { class: "sentence" }, sentence),
     force && make("span", { class: "sentence warn" }, force),
     make("span", { class: "more" }, `mode ${status.mode}, ${range} ${points(status.score_range)}, data `, age, " old"),

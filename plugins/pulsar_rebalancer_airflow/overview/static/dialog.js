@@ -38,7 +38,7 @@ export function started(dag, conf) {
  */
 export function choices(label, name, values) {
   const boxes = values.map((value) => {
-    const box = make("input", { type: "checkbox", name, value });
+    const box = make("input", { type: "checkbox", name, value, checked: values.length === 1 });
     return { box, row: make("label", {}, box, ` ${value}`), value };
   });
   const list = make("div", {});

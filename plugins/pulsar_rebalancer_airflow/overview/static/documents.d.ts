@@ -6,6 +6,10 @@ export interface Acts {
   paused_dags: string[]; barred: string[];
 }
 
+export interface Attention {
+  text: string; since: string | null; acts: string[];
+}
+
 export interface BrokerView {
   name: string; label: string; score: number | null; resources: Record<string, number>; deciding: string;
   lowest: number | null; highest: number | null; after: number | null; left_out: string; band: string;
@@ -116,8 +120,9 @@ export type State = "balanced" | "waiting" | "moving" | "moved" | "would move" |
 
 export interface Status {
   cluster: string; dag_id: string; mode: string; strategy: string; pairing: boolean; state: State; tone: Tone;
-  sentence: string; in_force: string; now: string; collected_at: string | null; interval_seconds: number;
-  next_run_at: string | null; score_range: number | null; predicted: boolean;
+  sentence: string; attention: Attention[]; in_force: string; now: string; collected_at: string | null;
+  fresh_until: string | null; running_since: string | null; interval_seconds: number; next_run_at: string | null;
+  score_range: number | null; predicted: boolean;
 }
 
 export interface StayView {

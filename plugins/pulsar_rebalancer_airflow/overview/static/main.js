@@ -1,6 +1,6 @@
 // Requests the documents of the page repeatedly, and shows them.
 
-import { acts, neededFor } from "./acts.js";
+import { acts, attention, neededFor } from "./acts.js";
 import { asked, dagPath, runPath } from "./address.js";
 import { brokers } from "./brokers.js";
 import { clusters } from "./clusters.js";
@@ -110,8 +110,9 @@ function show(view) {
         ),
     );
   }
-  const buttons = section("acts", "section", { "aria-label": "Actions" });
-  renew(buttons, neededFor(view, serverNow()), () => acts(view, acting));
+  const needed = neededFor(view, serverNow());
+  renew(section("attention", "section", { "aria-label": "Waits for a person" }), needed, () => attention(view, acting));
+  renew(section("acts", "section", { "aria-label": "Actions" }), needed, () => acts(view, acting));
   section("sent", "section", { "aria-label": "The last request" });
   showLoad(view);
   section("time");
@@ -154,11 +155,12 @@ function linked({ dag, run, log, requests }) {
  * Announce changes to a screen reader, but not the passing seconds.
  * @param {Status} status
  */
-function announce({ cluster, state, sentence, in_force: force }) {
-  const key = `${state} ${force}`;
+function announce({ cluster, state, sentence, attention: waits, in_force: force }) {
+  const asked = waits.map(({ text }) => text).join(" ");
+  const key = `${state} ${asked} ${force}`;
   if (key === announced) return;
   announced = key;
-  live.textContent = `${cluster}: ${state}. ${sentence} ${force}`;
+  live.textContent = `${cluster}: ${state}. ${asked} ${sentence} ${force}`;
 }
 
 /** @param {Sent} request */

@@ -66,7 +66,8 @@ function row(pair, view, short) {
  * @param {string} firing - what the pair will do
  */
 function soon(at, firing) {
-  return at && [`${firing} in about `, make("span", { "data-until": at, "data-over": "a moment" })];
+  const words = { "data-before": `${firing} in about `, "data-over": `${firing} with the next run` };
+  return at && make("span", { "data-until": at, ...words });
 }
 
 /**

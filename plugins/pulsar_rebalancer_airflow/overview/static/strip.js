@@ -11,8 +11,12 @@ import { points, span } from "./texts.js";
  * @param {boolean} live - whether the strip shows the present, not an earlier run
  */
 export function strip({ tone, state, cluster, sentence, in_force: force, ...status }, live) {
-  const word = make("span", { class: `word ${tone}` }, state);
-  const dot = make("span", { class: `dot ${tone}`, "aria-hidden": "true" });
+  const fresh = { "data-fresh": status.fresh_until };
+  const word = make("span", { class: `word ${tone}`, ...fresh }, state);
+  const dot = make("span", { class: `dot ${tone}`, "aria-hidden": "true", ...fresh });
+  const run = status.running_since
+    ? figure("run under way", make("span", { "data-since": status.running_since }), "time since the run began")
+    : figure("next run", make("span", { "data-until": status.next_run_at ?? "" }), "time until the next run starts");
   const name = make("span", { class: "cluster" }, cluster);
   return [
     make("div", { class: "state" }, dot, make("h1", {}, word, name)),
@@ -27,8 +31,7 @@ export function strip({ tone, state, cluster, sentence, in_force: force, ...stat
         "points between the hottest and the coldest broker",
       ),
       figure("data", make("span", { "data-since": status.collected_at ?? "" }), "age of the latest data"),
-      live &&
-        figure("next run", make("span", { "data-until": status.next_run_at ?? "" }), "time until the next run starts"),
+      live && run,
       figure("mode", status.mode, "what the rebalancer may do"),
       figure("strategy", status.strategy, "the shedder that chooses bundles"),
     ),
@@ -45,7 +48,7 @@ function figure(name, value, title) {
 }
 
 /**
- * Update ages between two answers of the server.
+ * Update ages between two answers of the server; nothing stays green once its data is too old for that.
  * @param {number} now - by the server's clock, milliseconds
  */
 export function tick(now) {
@@ -53,15 +56,18 @@ export function tick(now) {
     const text = age(node.dataset, now);
     if (node.textContent !== text) node.textContent = text;
   }
+  for (const node of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".good[data-fresh]"))) {
+    if (now > Date.parse(node.dataset.fresh ?? "")) node.classList.replace("good", "idle");
+  }
 }
 
 /**
- * Return the time since a moment; or the time until one, and `over` once it has passed.
+ * Return the time since a moment; or the time until one after `before`, and `over` once it has passed.
  * @param {DOMStringMap} data
  * @param {number} now - milliseconds
  */
-export function age({ since, until, over = "now" }, now) {
+export function age({ since, until, before = "", over = "due" }, now) {
   const seconds = since ? (now - Date.parse(since)) / 1000 : (Date.parse(until ?? "") - now) / 1000;
   if (Number.isNaN(seconds)) return "–";
-  return until && seconds < 1 ? over : span(seconds);
+  return until && seconds < 1 ? over : before + span(seconds);
 }

@@ -10,14 +10,17 @@ import pytest
 from tests.overview_scene import JUST_NOW, NOW, Scene, broker, history, seen, uneven
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
+from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.orders.breaker import Breaker
 from pulsar_rebalancer.orders.control_document import Control, Order, PauseOrder
-from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
-from pulsar_rebalancer.orders.roll_document import Roll
+from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Question
+from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.request import DrainProgress
 from pulsar_rebalancer.show.page import overview
-from pulsar_rebalancer.show.page.page_model import Status
+from pulsar_rebalancer.show.page.facts import FailedRun
+from pulsar_rebalancer.show.page.page_model import Attention, Status
 
 EVEN = {broker(number): 40.0 + number for number in range(4)}
 
@@ -40,6 +43,93 @@ def test_a_pair_says_how_far_it_is_from_firing(tmp_path: Path) -> None:
     # Three more samples, one a minute, the last of which was half a minute ago.
     assert found.sentence == "broker-2 and broker-3 are 29 apart, hit 5 of 8, fires in about 2 minutes."
     assert found.next_run_at == NOW + timedelta(seconds=30)
+
+
+def test_a_forecast_follows_the_time_that_samples_really_take(tmp_path: Path) -> None:
+    rules: dict[str, Any] = {"interval_seconds": 15, "host_usage_interval_minutes": 0.25}
+    made = scene(tmp_path, loads=uneven(4, hottest=55, coldest=30), **rules)
+    for back in range(5):
+        made.run(JUST_NOW - timedelta(seconds=28 * (4 - back)))
+
+    found = seen(made)
+
+    assert {pair.seconds_to_fire for pair in found.pairs} == {28 * 3}
+    assert strip(made).sentence == "broker-2 and broker-3 are 29 apart, hit 5 of 8, fires in about 54 seconds."
+
+
+@pytest.mark.parametrize(
+    ("old", "steps", "tone", "said"),
+    [(65, 28, "good", "4 brokers"), (75, 28, "idle", "At 11:58:45 UTC: 4 brokers"), (140, 60, "good", "4 brokers")],
+)
+def test_nothing_is_green_past_the_age_of_its_data(tmp_path: Path, old: int, steps: int, tone: str, said: str) -> None:
+    made = scene(tmp_path, loads=EVEN, interval_seconds=15)
+    for back in (3, 2, 1, 0):
+        made.run(NOW - timedelta(seconds=old + steps * back))
+
+    found = strip(made)
+
+    assert (found.state, found.tone) == ("balanced", tone)
+    assert found.sentence.startswith(said)
+    assert found.fresh_until is not None
+    assert (found.fresh_until < NOW) == (tone == "idle")
+
+
+def test_no_next_run_is_promised_while_one_is_under_way(tmp_path: Path) -> None:
+    made = scene(tmp_path, loads=EVEN)
+    made.run(JUST_NOW)
+
+    assert strip(made, running_since=JUST_NOW).running_since == JUST_NOW
+    assert (strip(made).next_run_at, strip(made, running_since=JUST_NOW).next_run_at) == (
+        NOW + timedelta(seconds=30),
+        None,
+    )
+
+
+def test_a_failure_names_what_failed(tmp_path: Path) -> None:
+    made = scene(tmp_path, loads=EVEN)
+    made.run(JUST_NOW)
+    failed = FailedRun(run_id="r", at=NOW, task="collect", reason=Reason.UNREACHABLE, message="b-3:8080 is silent")
+
+    found = strip(made, failed=failed)
+
+    assert found.state == "failed"
+    assert found.sentence.startswith(
+        f"The latest run failed in collect (unreachable): {Reason.UNREACHABLE.meaning} b-3"
+    )
+
+
+def test_what_waits_for_a_person_is_said_beside_the_balance(tmp_path: Path) -> None:
+    made = scene(tmp_path, loads=EVEN)
+    folder = made.run(JUST_NOW)
+    own, other = broker(3), broker(2)
+    drains = {name: Drain(at=JUST_NOW, by="bob", reason="disks") for name in (own, other)}
+    stopped = ROLL.model_copy(update={"ended": Reason.ROLL_STOPPED, "ended_at": NOW, "stranded": own})
+
+    waits = strip(made, roll=stopped, drains=drains)
+
+    assert (waits.state, waits.tone) == ("balanced", "good")
+    ended = Attention(
+        text=f"The rolling restart has ended, and {own} is still drained: release it.", since=NOW, acts=("Release",)
+    )
+    assert waits.attention == (ended,)
+
+    plan = folder / "plan" / "summary.json"
+    progress = DrainProgress(since=JUST_NOW, by="bob", reason="disks", bundles=0, moving=0).model_dump(mode="json")
+    plan.write_json(plan.read_json() | {"drains": {other: progress}})
+    text = f"{other} is drained and empty: safe to stop. Release it once it is back."
+    empty = Attention(text=text, since=JUST_NOW, acts=("Release",))
+    assert strip(made, roll=stopped, drains=drains).attention == (ended, empty)
+
+    rolls = Roll(id="0a1b", order=(other,), phase=Phase.RESTARTING, may_restart=True, since=NOW)
+    restart = Attention(text=f"Restart {other} now: it is empty.", since=NOW, acts=("Skip broker", "Stop roll"))
+    assert strip(made, roll=rolls, drains={other: drains[other]}).attention == (restart,)
+    assert strip(made, roll=rolls.model_copy(update={"may_restart": False})).attention == ()
+
+    (lost,) = strip(made, control=Control(lost="drains: missing")).attention
+    assert (lost.since, lost.acts) == (None, ("Restore", "Reset"))
+    made.settings = made.settings.model_copy(update={"mode": Mode.APPROVE})
+    (asks,) = strip(made, question=Question(plan_id="p", at=JUST_NOW)).attention
+    assert (asks.text, asks.since) == ("A plan of 11:59 waits for approval until 12:59 UTC.", JUST_NOW)
 
 
 NOT_CARRIED_OUT = "A plan to move 4 bundles was not carried out: "

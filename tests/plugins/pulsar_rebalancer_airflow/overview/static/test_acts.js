@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { all } from "./elements.js";
-import { acts, carryOut, neededFor, offered } from "page/acts.js";
+import { acts, attention, carryOut, neededFor, offered } from "page/acts.js";
 import { manual } from "page/by_hand.js";
 import { disabled, newerOf, pausedText, planAgain } from "page/disabled.js";
 
@@ -31,7 +31,7 @@ const PLAN = {
 
 function view(acts, rest = {}) {
   const page = { awaiting: null, plan: null, moved: null, brokers: [], drains: [] };
-  return { ...page, acts: { ...NONE, ...acts }, status: { pairing: true }, ...rest };
+  return { ...page, acts: { ...NONE, ...acts }, status: { pairing: true, attention: [] }, ...rest };
 }
 
 function act(name, acts, rest) {
@@ -211,7 +211,7 @@ test("balancing now has a threshold if one was given, which only a strategy that
   assert.deepEqual(body(form({ gap: "" })).conf, { force: "a party" });
   assert.deepEqual(body(form({ gap: "7.5" })).conf, { force: "a party", force_threshold: 7.5 });
   assert.ok(act("Balance now", { rebalance: "r" }).fields);
-  assert.equal(act("Balance now", { rebalance: "r" }, { status: { pairing: false } }).fields, undefined);
+  assert.equal(act("Balance now", { rebalance: "r" }, { status: { pairing: false, attention: [] } }).fields, undefined);
 });
 
 test("an answer names the plan in question, and needs no reason", () => {
@@ -293,6 +293,24 @@ test("buttons stand in three groups", () => {
       ["Bundles", ["Unload…", "Split…", "Undo run…"]],
     ],
   );
+});
+
+test("what waits for a person has its buttons, and since when", () => {
+  const since = new Date().toISOString();
+  const waits = [
+    { text: "Nothing is kept.", since: null, acts: ["Restore", "Reset"] },
+    { text: "A plan waits.", since, acts: ["Approve", "Reject"] },
+  ];
+  const question = { ...QUESTION, until: "2026-03-05T13:00:00Z" };
+  const given = { ...HAND, plan: PLAN, status: { pairing: true, attention: waits } };
+  const shown = attention({ ...given, acts: { ...HAND.acts, control: "c", question } }, PAGE);
+  assert.deepEqual(shown.map((each) => all("button", each).map((button) => button.textContent)), [
+    ["Restore…", "Reset…"],
+    ["Approve…", "Reject…"],
+  ]);
+  assert.equal(shown[0].children[0].textContent, "Nothing is kept.");
+  assert.match(shown[1].children[0].textContent, /^A plan waits\. Since \d\d:\d\d:\d\d, \.$/);
+  assert.deepEqual(attention(given, PAGE).map((each) => all("button", each).length), [0, 0]);
 });
 
 test("the brokers that are ticked are released", () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { age } from "page/strip.js";
+import { age, tick } from "page/strip.js";
 import { moment, points, several, span, traffic, words } from "page/texts.js";
 
 test("an unknown figure is a dash, and zero is a figure", () => {
@@ -35,7 +35,21 @@ test("ages grow, and what is awaited says so once it is due", () => {
   const now = Date.parse("2026-03-05T12:00:00Z");
   assert.equal(age({ since: "2026-03-05T11:59:18Z" }, now), "42 s");
   assert.equal(age({ until: "2026-03-05T12:05:00Z" }, now), "5 min");
-  assert.equal(age({ until: "2026-03-05T12:00:00Z" }, now), "now");
-  assert.equal(age({ until: "2026-03-05T11:00:00Z", over: "a moment" }, now), "a moment");
+  assert.equal(age({ until: "2026-03-05T12:05:00Z", before: "fires in about " }, now), "fires in about 5 min");
+  assert.equal(age({ until: "2026-03-05T12:00:00Z" }, now), "due");
+  assert.equal(age({ until: "2026-03-05T11:00:00Z", over: "with the next run" }, now), "with the next run");
   assert.deepEqual([age({ since: "" }, now), age({ until: "" }, now)], ["–", "–"]);
+});
+
+test("green turns grey once its data is too old, even if the server does not answer", () => {
+  const changed = [];
+  const node = {
+    dataset: { fresh: "2026-03-05T12:01:00Z" },
+    classList: { replace: (...names) => changed.push(names) },
+  };
+  globalThis.document = { querySelectorAll: (found) => found.includes("data-fresh") ? [node] : [] };
+  tick(Date.parse("2026-03-05T12:00:59Z"));
+  assert.deepEqual(changed, []);
+  tick(Date.parse("2026-03-05T12:01:01Z"));
+  assert.deepEqual(changed, [["good", "idle"]]);
 });
