@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Set
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from airflow.sdk.configuration import conf
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.pulsar.connection import known_only
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import find_run
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -144,20 +145,4 @@ def read_extra(connection: Connection, known: Set[str]) -> dict[str, object]:
         given: object = connection.extra_dejson
     except RecursionError:
         raise SettingsError(Reason.WRONG_SETTING, "extra is nested too deeply") from None
-    if not isinstance(given, dict):
-        raise SettingsError(Reason.WRONG_SETTING, "extra: expected a JSON object")
-    extra = {name: value for name, value in given.items() if value not in (None, "")}
-    unknown = sorted(set(extra) - known)
-    if unknown:
-        raise SettingsError(
-            Reason.WRONG_SETTING, f"extra: unknown keys {', '.join(unknown)}; known: {', '.join(sorted(known))}"
-        )
-    return extra
-
-
-def flag(extra: Mapping[str, object], key: str) -> bool:
-    """Return a key's boolean value; False if the key is missing. Raises SettingsError `wrong_setting`."""
-    value = extra.get(key, False)
-    if str(value).lower() in ("true", "false"):
-        return str(value).lower() == "true"
-    raise SettingsError(Reason.WRONG_SETTING, f"{key}: {value!r} is neither true nor false")
+    return known_only(given, known, "extra")

@@ -17,8 +17,9 @@ from urllib.parse import quote, urlsplit
 from airflow.sdk.exceptions import AirflowException
 
 from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.pulsar.connection import flag
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer_airflow.options import flag, read_extra
+from pulsar_rebalancer_airflow.options import read_extra
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

@@ -20,7 +20,7 @@ from pulsar_rebalancer.config.clusters_file import load_clusters
 from pulsar_rebalancer.config.field_types import Action, Placement, Strategy
 from pulsar_rebalancer.orders.control_document import ControlAction
 from pulsar_rebalancer.pulsar import AdminConnection
-from pulsar_rebalancer_airflow.hooks.pulsar_admin import EXTRAS
+from pulsar_rebalancer.pulsar.connection import EXTRAS
 
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 

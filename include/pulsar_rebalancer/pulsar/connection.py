@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -225,3 +227,81 @@ class AdminConnection:
                     Reason.WRONG_SETTING, f"client_cert_file: {self.client_cert_file} cannot be used: {error}"
                 ) from error
         return context
+
+
+EXTRAS = frozenset(
+    {"ca_file", "client_cert", "client_key", "read_only", "timeout_seconds"}
+    | {"address_map", "address_template", "service_url"}
+    | {"token_file", "credentials_file", "issuer_url", "audience", "scope"}
+)
+"""Keys of a connection's other parts. Others are rejected, because a misspelt `read_only` would allow writes."""
+
+
+def connection_of(seeds: tuple[str, ...], token: str, extra: Mapping[str, object]) -> AdminConnection:
+    """Return a connection from values as people write them. Raises SettingsError: `wrong_setting`, `contradiction`."""
+    given: dict[str, Any] = {}
+    if "timeout_seconds" in extra:
+        given["read_timeout_s"] = _seconds(extra["timeout_seconds"])
+    return AdminConnection(
+        seeds=seeds,
+        token=SecretStr(token) if token else None,
+        token_file=_path(extra, "token_file"),
+        oauth2=_oauth2(extra),
+        ca_file=_path(extra, "ca_file"),
+        client_cert_file=_path(extra, "client_cert"),
+        client_key_file=_path(extra, "client_key"),
+        read_only=flag(extra, "read_only"),
+        address_map=_mapping(extra.get("address_map", {})),
+        address_template=str(extra.get("address_template", "")),
+        service_url=str(extra.get("service_url", "")),
+        **given,
+    )
+
+
+def known_only(given: object, known: Set[str], where: str) -> dict[str, object]:
+    """Return the keys that have a value. Raises SettingsError `wrong_setting` for keys that are not known."""
+    if not isinstance(given, dict):
+        raise SettingsError(Reason.WRONG_SETTING, f"{where}: expected a JSON object")
+    values = {name: value for name, value in given.items() if value not in (None, "")}
+    if unknown := sorted(map(str, set(values) - known)):
+        raise SettingsError(
+            Reason.WRONG_SETTING, f"{where}: unknown keys {', '.join(unknown)}; known: {', '.join(sorted(known))}"
+        )
+    return values
+
+
+def flag(extra: Mapping[str, object], key: str) -> bool:
+    """Return a key's boolean value; False if the key is missing. Raises SettingsError `wrong_setting`."""
+    value = extra.get(key, False)
+    if str(value).lower() in ("true", "false"):
+        return str(value).lower() == "true"
+    raise SettingsError(Reason.WRONG_SETTING, f"{key}: {value!r} is neither true nor false")
+
+
+def _oauth2(extra: Mapping[str, object]) -> OAuth2 | None:
+    given = {name: str(extra[name]) for name in ("issuer_url", "audience", "scope") if name in extra}
+    file = _path(extra, "credentials_file")
+    if file is None and given:
+        raise SettingsError(Reason.CONTRADICTION, f"{', '.join(given)}: only with credentials_file")
+    return None if file is None else OAuth2(credentials_file=file, **given)
+
+
+def _path(extra: Mapping[str, object], key: str) -> Path | None:
+    return Path(str(extra[key])) if key in extra else None
+
+
+def _seconds(value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        raise SettingsError(Reason.WRONG_SETTING, f"timeout_seconds: {value!r} is not a number") from None
+
+
+def _mapping(value: object) -> dict[str, str]:
+    try:
+        mapping = json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        mapping = None
+    if not isinstance(mapping, dict) or not all(isinstance(url, str) for url in mapping.values()):
+        raise SettingsError(Reason.WRONG_SETTING, "address_map: expected a JSON object of brokerId to URL")
+    return mapping

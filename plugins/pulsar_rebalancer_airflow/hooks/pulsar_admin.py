@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
 from airflow.sdk.log import mask_secret
-from pydantic import SecretStr
 
 from pulsar_rebalancer.errors import AdminError, RebalancerError, SettingsError
-from pulsar_rebalancer.pulsar import AdminConnection, OAuth2, PulsarAdmin
+from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.pulsar.connection import EXTRAS, connection_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import number_of
-from pulsar_rebalancer_airflow.options import flag, read_extra
+from pulsar_rebalancer_airflow.options import read_extra
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
-
-EXTRAS = frozenset(
-    {"ca_file", "client_cert", "client_key", "read_only", "timeout_seconds"}
-    | {"address_map", "address_template", "service_url"}
-    | {"token_file", "credentials_file", "issuer_url", "audience", "scope"}
-)
-"""Allowed keys of the connection's extra. Others are rejected, because a misspelt `read_only` would allow writes."""
 
 
 class PulsarAdminHook(BaseHook):
@@ -112,31 +102,7 @@ def _settings(connection: Connection) -> AdminConnection:
     extra = read_extra(connection, EXTRAS)
     if connection.password:
         mask_secret(connection.password)
-    given: dict[str, Any] = {}
-    if "timeout_seconds" in extra:
-        given["read_timeout_s"] = _seconds(extra["timeout_seconds"])
-    return AdminConnection(
-        seeds=_seeds(connection),
-        token=SecretStr(connection.password) if connection.password else None,
-        token_file=_path(extra, "token_file"),
-        oauth2=_oauth2(extra),
-        ca_file=_path(extra, "ca_file"),
-        client_cert_file=_path(extra, "client_cert"),
-        client_key_file=_path(extra, "client_key"),
-        read_only=flag(extra, "read_only"),
-        address_map=_mapping(extra.get("address_map", {})),
-        address_template=str(extra.get("address_template", "")),
-        service_url=str(extra.get("service_url", "")),
-        **given,
-    )
-
-
-def _oauth2(extra: Mapping[str, object]) -> OAuth2 | None:
-    given = {name: str(extra[name]) for name in ("issuer_url", "audience", "scope") if name in extra}
-    file = _path(extra, "credentials_file")
-    if file is None and given:
-        raise SettingsError(Reason.CONTRADICTION, f"{', '.join(given)}: only with credentials_file")
-    return None if file is None else OAuth2(credentials_file=file, **given)
+    return connection_of(_seeds(connection), connection.password or "", extra)
 
 
 def _seeds(connection: Connection) -> tuple[str, ...]:
@@ -157,24 +123,3 @@ def _bracketed(host: str) -> str:
 
 def _has_port(host: str) -> bool:
     return ":" in host.rpartition("]")[2]
-
-
-def _path(extra: Mapping[str, object], key: str) -> Path | None:
-    return Path(str(extra[key])) if key in extra else None
-
-
-def _seconds(value: object) -> float:
-    try:
-        return float(str(value))
-    except ValueError:
-        raise SettingsError(Reason.WRONG_SETTING, f"timeout_seconds: {value!r} is not a number") from None
-
-
-def _mapping(value: object) -> dict[str, str]:
-    try:
-        mapping = json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
-        mapping = None
-    if not isinstance(mapping, dict) or not all(isinstance(url, str) for url in mapping.values()):
-        raise SettingsError(Reason.WRONG_SETTING, "address_map: expected a JSON object of brokerId to URL")
-    return mapping

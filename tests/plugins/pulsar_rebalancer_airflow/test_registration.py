@@ -93,7 +93,7 @@ def registered(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
 
 
 def test_the_connection_type_has_a_form(registered: Mapping[str, Any]) -> None:
-    from pulsar_rebalancer_airflow.hooks.pulsar_admin import EXTRAS
+    from pulsar_rebalancer.pulsar.connection import EXTRAS
 
     assert registered["hook"] == "Apache Pulsar admin"
     assert registered["package"] == PROJECT["name"]
