@@ -4,8 +4,8 @@ import great_expectations as gx
 import pyarrow as pa
 import pytest
 
+from pulsar_rebalancer.decide.validation import load_suite, suites_folder
 from pulsar_rebalancer.run import tables
-from pulsar_rebalancer_airflow.validation.suites import load_suite, suites_folder
 
 MAY_BE_MISSING = {"load_average", "throughput_average", "topics", "bundles", "producers", "consumers"}
 MAY_BE_MISSING |= {"cache_size", "top_rank"}

@@ -31,7 +31,7 @@ from pulsar_rebalancer_airflow import example_dags
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 from pulsar_rebalancer_airflow.operators.spark_application import path_of, source_roots
 import pulsar_rebalancer_airflow
-from pulsar_rebalancer_airflow.validation.suites import suites_folder
+from pulsar_rebalancer.decide.validation import suites_folder
 dags = build_dags()
 plugin = next(iter(entry_points(group="airflow.plugins", name="pulsar_rebalancer"))).load()
 heavy = [name for name in ("pyspark", "great_expectations", "pandas") if name in sys.modules]

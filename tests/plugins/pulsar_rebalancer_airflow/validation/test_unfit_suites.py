@@ -6,8 +6,9 @@ import shutil
 
 from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import Sample, spoiled_broker
 
+from pulsar_rebalancer.decide.validation import suites_folder
 from pulsar_rebalancer.reasons import Effect
-from pulsar_rebalancer_airflow.validation.suites import suites_folder, validate
+from pulsar_rebalancer_airflow.validation.suites import validate
 
 
 def with_suites(tmp_path, name, change):

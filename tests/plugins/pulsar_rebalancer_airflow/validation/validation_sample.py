@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from pulsar_rebalancer.config.clusters_file import resolve
+from pulsar_rebalancer.decide import validation
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.request import Finding, RunRequest
+from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import RESOURCES, TRAFFIC
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.validation.suites import validate
@@ -88,7 +90,11 @@ class Sample:
 
 
 def findings_of(sample: Sample, folder: Path) -> tuple[Finding, ...]:
-    return validate(sample.write(folder)).findings
+    """The findings of Great Expectations, which are also those of the domain's own reading of the suites."""
+    run = sample.write(folder)
+    found = validate(run).findings
+    assert validation.validate(Snapshot(run)).findings == found
+    return found
 
 
 def spoiled_cluster(**changes: Any) -> Sample:
