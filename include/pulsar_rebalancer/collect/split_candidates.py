@@ -211,11 +211,11 @@ async def _topics(
     # Brokers may leave segments of scalable topics out of the positions, but not out of the statistics.
     positions |= {topic: crc32(topic.encode()) for topic in loads if topic.startswith("segment://")}
     return tuple(
-        TopicLoad(position, _carried(loads.get(topic), "msgRate"), _carried(loads.get(topic), "msgThroughput"))
+        TopicLoad(position, carried(loads.get(topic), "msgRate"), carried(loads.get(topic), "msgThroughput"))
         for topic, position in sorted(positions.items(), key=lambda item: (item[1], item[0]))
     )
 
 
-def _carried(load: JsonValue, kind: Literal["msgRate", "msgThroughput"]) -> float:
+def carried(load: JsonValue, kind: Literal["msgRate", "msgThroughput"]) -> float:
     figures = [figure(load.get(f"{kind}{way}")) for way in ("In", "Out")] if isinstance(load, dict) else []
     return sum(rate for rate in figures if rate is not None and 0 <= rate <= _LARGEST[kind])

@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from pulsar_rebalancer.command import check_age, drain
+from pulsar_rebalancer.command import check_age, drain, inspect
 
-SUBCOMMANDS = {"check-age": check_age, "drain": drain}
+SUBCOMMANDS = {"check-age": check_age, "drain": drain, "inspect": inspect}
 """Modules by subcommand: the docstring is its help, `add_options` adds its options, `run` returns its exit code."""
 
 

@@ -1,0 +1,263 @@
+"""What keeps a cluster from being balanced, each with its evidence and a command that mends it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from pulsar_rebalancer.collect.broker_settings import Runtimes
+from pulsar_rebalancer.collect.collector import Collected
+from pulsar_rebalancer.collect.split_candidates import carried
+from pulsar_rebalancer.decide.split_algorithms import LoadedBundle, condition_of
+from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.names import SYSTEM_NAMESPACE, namespace_of, range_of
+from pulsar_rebalancer.pulsar import PulsarAdmin
+from pulsar_rebalancer.pulsar.client import shedding_is_on
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.plan import Summary, read_decisions
+from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.tables import Measure, Row
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.texts import number_of, one_line
+
+SECONDS_FOR_TOPICS = 20.0
+_NAMED = 3
+_OF_THE_REBALANCER = {Reason.BUILTIN_SHEDDING_ON, Reason.INTERVAL_BELOW_HOST_SAMPLE}
+"""Findings that concern only runs, not the cluster."""
+
+_OLDEST_WITH_DESTINATIONS = 3
+"""Pulsar's first major version whose unloads accept a destination broker."""
+
+_SET = "pulsar-admin brokers update-dynamic-config --config {} --value {}"
+_EVEN = "loadBalancerDistributeBundlesEvenlyEnabled"
+_BUNDLE = re.compile(r"[^\s/]+/[^\s/]+/0x[0-9a-f]{8}_0x[0-9a-f]{8}")
+
+
+class Advice(NamedTuple):
+    """One finding; `reason` is its reason code, empty if it has none."""
+
+    what: str
+    evidence: str
+    fix: str
+    reason: str = ""
+
+
+class Topic(NamedTuple):
+    """A loaded topic with its traffic, in and out, in msg/s and bytes/s."""
+
+    name: str
+    bundle: str
+    broker: str
+    msg_rate: float
+    msg_throughput: float
+
+
+class Topics(NamedTuple):
+    """The loaded topics, and the brokers whose topics could not be read in time."""
+
+    loaded: Sequence[Topic]
+    unread: Sequence[str]
+
+
+def configured(runtimes: Runtimes) -> dict[str, str]:
+    """Return the simple class names of Pulsar's own load balancing, and whether it sheds."""
+    runtime = runtimes.of_leader
+    names = {
+        "manager": "loadManagerClassName",
+        "shedder": "loadBalancerLoadSheddingStrategy",
+        "placement": "loadBalancerLoadPlacementStrategy",
+    }
+    classes = {kind: one_line(runtime.get(name, "").rpartition(".")[2], 100) for kind, name in names.items()}
+    return classes | {"shedding": "on" if any(map(shedding_is_on, runtimes.by_broker.values())) else "off"}
+
+
+async def read_topics(admin: PulsarAdmin, sample: Collected) -> Topics:
+    brokers = [row["broker"] for row in sample.tables["brokers"].select(["broker", "error"]).to_pylist()]
+    loaded: list[Topic] = []
+    unread = set(brokers)
+    try:
+        async with asyncio.timeout(SECONDS_FOR_TOPICS):
+            for broker in brokers:  # one long answer at a time
+                try:
+                    loaded += _topics(broker, await admin.topic_stats(broker))
+                    unread.discard(broker)
+                except AdminError:
+                    continue
+    except TimeoutError:
+        pass
+    return Topics(loaded, sorted(unread))
+
+
+def _topics(broker: str, stats: Mapping[str, object]) -> Iterator[Topic]:
+    for namespace, ranges in stats.items():
+        for hash_range, domains in ranges.items() if isinstance(ranges, dict) else ():
+            for topics in domains.values() if isinstance(domains, dict) else ():
+                for name, load in topics.items() if isinstance(topics, dict) else ():
+                    figures = carried(load, "msgRate"), carried(load, "msgThroughput")
+                    yield Topic(one_line(name, 300), f"{namespace}/{hash_range}", broker, *figures)
+
+
+async def findings(admin: PulsarAdmin, runtimes: Runtimes, topics: Topics, runs: Sequence[StoragePath]) -> list[Advice]:
+    """Return what is wrong, the gravest first; `runs` decided the same sample as if all hits were reached."""
+    first = Snapshot(runs[0])
+    brokers, bundles = first.table("brokers").select(["broker", "version"]).to_pylist(), _bundles(first)
+    found = [*_of_validation(runs), *_of_classes(runtimes), *_versions(brokers)]
+    found += [each for run in runs for each in _stuck(run, topics)]
+    found += await _few_bundles(admin, bundles, len(brokers))
+    found += [*_crowded_partitions(topics.loaded, len(brokers)), *_crowded_system(bundles, len(brokers))]
+    if topics.unread:
+        named = ", ".join(topics.unread[:_NAMED])
+        found.append(Advice("Topics of some brokers were not read.", named, "Look at them again when they are idle."))
+    return list(dict.fromkeys(found))
+
+
+def _bundles(run: Snapshot) -> list[Row]:
+    columns = ["bundle", "broker", "topics", "msg_throughput_in", "msg_throughput_out"]
+    rows = run.table("bundles", columns).to_pylist()
+    for row in rows:
+        row["traffic"] = max(0.0, (row["msg_throughput_in"] or 0.0) + (row["msg_throughput_out"] or 0.0))
+    return rows
+
+
+def _of_validation(runs: Iterable[StoragePath]) -> Iterator[Advice]:
+    evidence: dict[Reason, dict[str, None]] = {}
+    for finding in (each for run in runs for each in Snapshot(run).validation.findings):
+        detail = finding.detail if finding.subject in finding.detail else f"{finding.subject}: {finding.detail}"
+        evidence.setdefault(finding.reason, {})[one_line(detail, 200)] = None
+    for reason in sorted(evidence.keys() - _OF_THE_REBALANCER, key=list(Reason).index):
+        named = list(evidence[reason])
+        more = f"; and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        fix = reason.action
+        if reason is Reason.EVEN_DISTRIBUTION_ON:
+            fix = _SET.format(_EVEN, "false")
+        elif reason is Reason.NOT_RECOMMENDED and any("max_unload_percentage" in each for each in named):
+            fix = f"{fix} {_SET.format('maxUnloadPercentage', 0.5)}"
+        yield Advice(reason.meaning, "; ".join(named[:_NAMED]) + more, fix.strip(), reason)
+
+
+def _of_classes(runtimes: Runtimes) -> Iterator[Advice]:
+    named = configured(runtimes)
+    if named["manager"] == "ModularLoadManagerImpl" and (named["shedder"] == "AvgShedder") != (
+        named["placement"] == "AvgShedder"
+    ):
+        yield Advice(
+            "AvgShedder names destinations only if it is both shedder and placement.",
+            f"shedder {named['shedder']}, placement {named['placement']}",
+            "Set loadBalancerLoadSheddingStrategy and loadBalancerLoadPlacementStrategy in broker.conf to the same "
+            "class, and restart the brokers.",
+        )
+    managers = Counter(each.get("loadManagerClassName", "") for each in runtimes.by_broker.values())
+    if len(managers) > 1:
+        counted = ", ".join(f"{one_line(name.rpartition('.')[2], 100)} x{count}" for name, count in managers.items())
+        yield Advice("Two load managers balance at once.", counted, "Set one loadManagerClassName on all brokers.")
+
+
+def _versions(brokers: Iterable[Row]) -> Iterator[Advice]:
+    versions = {row["broker"]: row["version"] or "" for row in brokers}
+    old = {name: v for name, v in versions.items() if 0 < _major(v) < _OLDEST_WITH_DESTINATIONS}
+    if old:
+        named = ", ".join(f"{name} {version}" for name, version in list(old.items())[:_NAMED])
+        yield Advice("Brokers ignore the destination of an unload.", named, "Upgrade them to Pulsar 3.0 or later.")
+
+
+def _major(version: str) -> int:
+    found = re.match(r"\d{1,4}", version)
+    return int(found[0]) if found else 0
+
+
+def _stuck(folder: StoragePath, topics: Topics) -> Iterator[Advice]:
+    """Yield splits that would let something move, and topics that no split helps."""
+    summary = Summary.known(folder)
+    if summary is None:
+        return
+    settings = summary.resolved.settings
+    for told in summary.splits_told:
+        named = _BUNDLE.search(told)
+        command = _split(named[0]) if named else ""
+        yield Advice("A bundle is too large.", told, command)
+    targets = {
+        row["source"]: (Measure(row["measure"]), row["target"])
+        for row in read_decisions(folder)
+        if row["reason"] == Reason.NO_FITTING_BUNDLE and row["target"] is not None
+    }
+    for topic in topics.loaded:
+        alone = LoadedBundle(topic.bundle, topic.broker, 1, 0, topic.msg_rate, topic.msg_throughput)
+        measure, target = targets.get(topic.broker, (Measure.RATE, math.inf))
+        if condition_of(alone, settings) is None and getattr(topic, measure) <= target:
+            continue
+        yield Advice(
+            "One topic fills a bundle, so no split makes it smaller.",
+            f"{topic.name}: {topic.msg_rate:,.0f} msg/s, {topic.msg_throughput:,.0f} bytes/s, on {topic.broker}",
+            _more_partitions(topic.name),
+            Reason.ONE_TOPIC,
+        )
+
+
+def _more_partitions(topic: str) -> str:
+    base, _, number = topic.rpartition("-partition-")
+    if number.isdecimal() and base:
+        return f"pulsar-admin topics update-partitioned-topic {base} --partitions N"
+    return "Spread its traffic over the partitions of a new topic: pulsar-admin topics create-partitioned-topic"
+
+
+def _split(bundle: str) -> str:
+    return f"pulsar-admin namespaces split-bundle {namespace_of(bundle)} --bundle {range_of(bundle)}"
+
+
+async def _few_bundles(admin: PulsarAdmin, bundles: Sequence[Row], brokers: int) -> list[Advice]:
+    """Return advice about namespaces that carry more than a broker's fair share, on fewer bundles than brokers."""
+    traffic: Counter[str] = Counter()
+    for row in bundles:
+        traffic[namespace_of(row["bundle"])] += row["traffic"]
+    found, whole = [], sum(traffic.values())
+    for namespace, carries in traffic.items():
+        if carries * brokers <= whole:
+            continue
+        try:
+            count = len(await admin.bundles.bounds(namespace)) - 1
+        except AdminError:
+            continue
+        if count < brokers:
+            own = (row for row in bundles if namespace_of(row["bundle"]) == namespace)
+            largest = max(own, key=lambda row: (row["traffic"], row["bundle"]))
+            evidence = f"{namespace}: {number_of(count, 'bundle')}, {number_of(brokers, 'broker')}"
+            evidence += f", {carries / whole:.0%} of the traffic"
+            fix = _split(largest["bundle"])
+            found.append(Advice("A namespace has fewer bundles than there are brokers.", evidence, fix))
+    return found
+
+
+def _is_crowded(held: int, whole: int, brokers: int) -> bool:
+    return held > 2 * math.ceil(whole / brokers)
+
+
+def _crowded_partitions(topics: Iterable[Topic], brokers: int) -> Iterator[Advice]:
+    partitions: dict[str, list[Topic]] = {}
+    for topic in topics:
+        base, _, number = topic.name.rpartition("-partition-")
+        if number.isdecimal():
+            partitions.setdefault(base, []).append(topic)
+    for base, parts in partitions.items():
+        broker, held = Counter(part.broker for part in parts).most_common(1)[0]
+        if _is_crowded(held, len(parts), brokers):
+            largest = max((part for part in parts if part.broker == broker), key=lambda part: part.msg_throughput)
+            evidence = f"{base}: {held} of {number_of(len(parts), 'partition')} on {broker}"
+            yield Advice("Partitions of a topic are crowded on a broker.", evidence, _unload(largest.bundle))
+
+
+def _crowded_system(bundles: Iterable[Row], brokers: int) -> Iterator[Advice]:
+    system = [row for row in bundles if namespace_of(row["bundle"]) == SYSTEM_NAMESPACE]
+    broker, held = next(iter(Counter(row["broker"] for row in system).most_common(1)), ("", 0))
+    if _is_crowded(held, len(system), brokers):
+        bundle = next(row["bundle"] for row in system if row["broker"] == broker)
+        evidence = f"{held} of {number_of(len(system), 'bundle')} on {broker}"
+        yield Advice(f"Bundles of {SYSTEM_NAMESPACE} are crowded on a broker.", evidence, _unload(bundle))
+
+
+def _unload(bundle: str) -> str:
+    command = f"pulsar-admin namespaces unload {namespace_of(bundle)} --bundle {range_of(bundle)}"
+    return f"{command} --destinationBroker HOST:PORT"

@@ -1,0 +1,128 @@
+"""Look at a cluster: scores, what would move, and what keeps it from being balanced.
+
+It needs no Airflow, and sends only GET requests. PULSAR_TOKEN is the token. Every other part of a connection
+is the variable PULSAR_ and its name, such as PULSAR_CA_FILE or PULSAR_CREDENTIALS_FILE, or a key of the YAML
+file --connection. Exit codes:
+
+  0  nothing to mend was found
+  1  there are findings
+  2  the cluster cannot be read, or the command is wrong
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pulsar_rebalancer.command.inspection import look
+from pulsar_rebalancer.errors import RebalancerError, SettingsError
+from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.pulsar.connection import EXTRAS, connection_of, known_only
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.texts import number_of
+
+FINE, FOUND, UNREADABLE = 0, 1, 2
+
+_LISTED = 10
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("url", help="address of a broker, such as http://broker:8080")
+    parser.add_argument("--for", dest="seconds", type=_seconds, default=0.0, help="keep looking, such as 10m")
+    parser.add_argument("--every", type=_seconds, default=60.0, help="time between samples (60s: brokers measure then)")
+    parser.add_argument("--connection", type=Path, help="YAML file with the parts of the connection")
+    parser.add_argument("--json", action="store_true", help="print a JSON document")
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d{1,6})([smh]?)", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90s, 10m or 1h")
+    return float(int(match[1]) * _UNITS[match[2]])
+
+
+def run(given: argparse.Namespace) -> int:
+    """Print what was seen, and return the exit code."""
+    try:
+        connection = connection_to(given.url, given.connection)
+        with tempfile.TemporaryDirectory(prefix="pulsar-inspect-") as folder:
+            document = asyncio.run(_look(connection, given, folder))
+    except RebalancerError as error:
+        print(" ".join(filter(None, [f"{error.message} [{error.reason}].", error.reason.action])), file=sys.stderr)
+        return UNREADABLE
+    print(json.dumps(document, indent=2) if given.json else "\n".join(lines(document)))
+    return FOUND if document["findings"] else FINE
+
+
+async def _look(connection: AdminConnection, given: argparse.Namespace, folder: str) -> dict[str, Any]:
+    async with PulsarAdmin(connection) as admin:
+        return (await look(admin, folder, given.seconds, max(5.0, given.every))).document()
+
+
+def connection_to(url: str, file: Path | None) -> AdminConnection:
+    """Return a connection that refuses everything but GET. Raises SettingsError."""
+    given = {name: os.environ.get(f"PULSAR_{name.upper()}") for name in (*EXTRAS, "token")}
+    extra = known_only(given, EXTRAS | {"token"}, "environment")
+    if file is not None:
+        try:
+            extra |= known_only(yaml.safe_load(file.read_text(encoding="utf-8")), EXTRAS | {"token"}, file.name)
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            # The text is not shown: it may hold the token.
+            raise SettingsError(Reason.WRONG_SETTING, f"{file.name} cannot be read: {type(error).__name__}") from None
+    token = str(extra.pop("token", "")).strip()
+    return replace(connection_of((url,), token, extra), read_only=True)
+
+
+def lines(seen: dict[str, Any]) -> Iterator[str]:
+    """Yield the document as text."""
+    limits = ", ".join(f"{kind} {each['gap']:g} with {each['hits']} hits" for kind, each in seen["thresholds"].items())
+    last = seen["samples"][-1]
+    yield f"{seen['cluster']} at {seen['sampled_at']}: {number_of(len(seen['brokers']), 'broker')}"
+    width = max((len(each["broker"]) for each in seen["brokers"]), default=0)
+    for each in seen["brokers"]:
+        score = "   none" if each["score"] is None else f"{each['score']:7.2f}"
+        yield f"  {each['broker']:{width}} {score}  {each['resource']}  {each['why']}".rstrip()
+    yield f"pairs of {seen['shedder']} ({limits})"
+    for pair in last["pairs"][:_LISTED]:
+        hits = ", ".join(f"{kind} {each['have']}/{each['need']}" for kind, each in pair["hits"].items())
+        yield f"  {pair['source']} -> {pair['destination']}: gap {pair['gap']:.2f}, hits {hits}, {pair['reason']}"
+    if len(seen["samples"]) > 1:
+        yield "samples"
+        for sample in seen["samples"]:
+            plan, most = sample["plan"], {"low": 0, "high": 0}
+            for pair in sample["pairs"]:
+                most = {kind: max(most[kind], pair["hits"].get(kind, {}).get("have", 0)) for kind in most}
+            yield f"  {sample['at']}: hits low {most['low']}, high {most['high']}; {_moved(plan)}"
+    yield f"if this lasts, {seen['shedder']} would: {_moved(seen['if_it_lasts'])}"
+    for move in (seen["if_it_lasts"] or {}).get("moves", ())[:_LISTED]:
+        yield f"  {move['bundle']}: {move['from']} -> {move['to']}"
+    own = seen["configured"]
+    would = f"would: {_moved(own['if_it_lasts'])}" if own["if_it_lasts"] else "is not known here"
+    yield f"Pulsar's own {own['shedder']} with placement {own['placement']} (shedding {own['shedding']}) {would}"
+    yield "findings" if seen["findings"] else "no findings"
+    for found in seen["findings"]:
+        code = f" [{found['reason']}]" if found["reason"] else ""
+        yield f"  {found['what']}{code}"
+        yield f"    seen: {found['evidence']}"
+        if found["fix"]:
+            yield f"    fix: {found['fix']}"
+
+
+def _moved(plan: dict[str, Any] | None) -> str:
+    if plan is None:
+        return "not decide, because validation blocks it"
+    if not plan["bundles"]:
+        return f"move nothing ({plan['sentence']})"
+    return f"move {number_of(plan['bundles'], 'bundle')}; range {plan['range']} -> {plan['predicted_range']}"

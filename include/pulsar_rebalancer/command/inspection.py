@@ -1,0 +1,194 @@
+"""One look at a cluster through a read-only connection: samples, what strategies would do, as a JSON document.
+
+Files lie in a folder that the caller removes. Every judgement is that of a run: `collect`, `validate`, `plan_run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import JsonValue
+
+from pulsar_rebalancer.collect.broker_settings import Runtimes, read_runtimes
+from pulsar_rebalancer.collect.collector import Collected, Trigger, collect, save
+from pulsar_rebalancer.command import advice
+from pulsar_rebalancer.config.clusters_file import ClusterEntry, RunParams
+from pulsar_rebalancer.config.field_types import Placement, Strategy
+from pulsar_rebalancer.config.settings import validate as settings_of
+from pulsar_rebalancer.decide.plan_files import write_run
+from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
+from pulsar_rebalancer.decide.run_lesson import lesson_of
+from pulsar_rebalancer.decide.run_plan import plan_run
+from pulsar_rebalancer.decide.validation import validate
+from pulsar_rebalancer.names import is_extensible
+from pulsar_rebalancer.pulsar import PulsarAdmin
+from pulsar_rebalancer.reasons import Effect
+from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
+from pulsar_rebalancer.run.snapshot import StateBefore
+from pulsar_rebalancer.run.tables import MEANS, table
+from pulsar_rebalancer.show.page.brokers import pair_views
+from pulsar_rebalancer.show.page.overview import of_one_run
+from pulsar_rebalancer.show.page.page_model import Overview, PairView
+from pulsar_rebalancer.show.page.recent_runs import read_run
+from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.strategies import strategy_state
+from pulsar_rebalancer.strategies.shedders.registry import checked, profile_of
+
+_MOVES_LISTED = 20
+
+
+@dataclass
+class Judge:
+    """A strategy that judges every sample, and keeps its state from one to the next as runs do.
+
+    `changes` are the settings in which it differs from the product's defaults over the brokers' settings.
+    """
+
+    storage: ClusterStorage
+    changes: Mapping[str, object] = field(default_factory=dict)
+    state: DecisionState = field(default_factory=DecisionState)
+
+    def judge(self, sample: Collected, *, lasting: bool = False) -> StoragePath:
+        """Return the folder of a run that validates and decides a sample; `lasting`: as if all hits were reached."""
+        resolved = sample.request.resolved
+        settings = checked(resolved.settings.model_copy(update=dict(self.changes)), "the brokers' settings")
+        params = RunParams(force="inspect" if lasting else "")
+        changes = {"resolved": resolved.model_copy(update={"settings": settings}), "params": params}
+        folder = self.storage.new_run(sample.request.collected_at)
+        before = StateBefore(decision=self.state)
+        save(replace(sample, request=sample.request.model_copy(update=changes), before=before), folder)
+        if not validate(RunInput(folder)).reasons(Effect.BLOCK):
+            decide(RunInput.read(folder.uri))
+            self.state = self.state if lasting else read_state(folder)
+        return folder
+
+
+def decide(run: RunInput) -> Summary:
+    """Decide a run as the Spark application does, with the means of its bundles computed here."""
+    known = run.known_means.read_table().to_pylist() if run.known_means else []
+    left_out = run.validation.quarantined
+    reported = (row for row in run.table("bundles").to_pylist() if row["bundle"] not in left_out)
+    run.new_means.write_table(table(strategy_state.update(reported, known), MEANS))
+    learned = lesson_of(run)
+    learned.write(run)
+    return write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means, learned.costs), learned))
+
+
+@dataclass
+class Look:
+    """The samples of a cluster, and what AvgShedder and Pulsar's own shedder make of them."""
+
+    name: str
+    runtimes: Runtimes
+    sample: Collected
+    own: Judge
+    configured: Judge | None
+    counted: list[StoragePath]
+    lasting: StoragePath
+    theirs: StoragePath | None
+    findings: list[advice.Advice] = field(default_factory=list)
+    topics: advice.Topics = field(default_factory=lambda: advice.Topics([], []))
+
+    def view(self, folder: StoragePath) -> Overview:
+        entry = ClusterEntry(name=self.own.storage.cluster, given={}, settings=self.sample.request.resolved.settings)
+        view = of_one_run(self.own.storage, entry, folder, self.sample.request.collected_at)
+        assert view is not None
+        return view
+
+    def document(self) -> dict[str, Any]:
+        settings, view = self.sample.request.resolved.settings, self.view(self.counted[-1])
+        thresholds = profile_of(settings).thresholds(settings)
+        brokers = [
+            {"broker": b.name, "score": b.score, "resource": b.deciding, "resources": b.resources, "why": b.left_out}
+            for b in view.brokers
+        ]
+        return {
+            "cluster": self.name,
+            "sampled_at": self.sample.request.collected_at.isoformat(timespec="seconds"),
+            "brokers": brokers,
+            "shedder": settings.strategy,
+            "thresholds": {kind: {"gap": each.gap, "hits": each.hits} for kind, each in thresholds.items()},
+            "samples": [self._sample(folder) for folder in self.counted],
+            "if_it_lasts": plan_of(self.lasting),
+            "configured": {
+                **advice.configured(self.runtimes),
+                "if_it_lasts": plan_of(self.theirs) if self.theirs else None,
+            },
+            "findings": [found._asdict() for found in self.findings],
+        }
+
+    def _sample(self, folder: StoragePath) -> JsonValue:
+        run = read_run(folder)
+        pairs = [_pair(pair) for pair in pair_views(run) if pair.destination != pair.source] if run else []
+        at = run.request.collected_at if run else self.sample.request.collected_at
+        return {"at": at.isoformat(timespec="seconds"), "pairs": pairs, "plan": plan_of(folder)}
+
+
+def _pair(pair: PairView) -> JsonValue:
+    return pair.model_dump(mode="json", include={"source", "destination", "gap", "band", "hits", "fired", "reason"})
+
+
+def plan_of(folder: StoragePath) -> dict[str, JsonValue] | None:
+    """Return a run's plan; None if validation blocked the run."""
+    summary = Summary.known(folder)
+    if summary is None:
+        return None
+    moves = read_moves(folder)
+    return {
+        "sentence": summary.sentence,
+        "bundles": summary.bundles_taken,
+        "range": None if summary.score_range is None else round(summary.score_range, 2),
+        "predicted_range": None if summary.predicted_range is None else round(summary.predicted_range, 2),
+        "moves": [{"bundle": m.bundle, "from": m.source, "to": m.destination} for m in moves[:_MOVES_LISTED]],
+        "stay": {str(reason): count for reason, count in summary.bundle_skip_reasons.items()},
+    }
+
+
+_sleep = asyncio.sleep
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+async def look(admin: PulsarAdmin, folder: str, seconds: float, every: float) -> Look:
+    """Look at a cluster for a while, and keep the files in a folder. Raises RebalancerError if it cannot be read."""
+    given: dict[str, object] = {"interval_seconds": every, "split_mode": "observe"}
+    entry = ClusterEntry(name="cluster", given=given, settings=settings_of(given, where="inspect"))
+    own = Judge(ClusterStorage(folder, "cluster"))
+    name, runtimes = await admin.cluster_name(), await read_runtimes(admin, sorted(set(await admin.brokers())))
+    theirs = _configured(folder, runtimes)
+    counted: list[StoragePath] = []
+    begun = time.monotonic()
+    for number in range(1 + int(seconds // every)):
+        await _sleep(max(0.0, begun + number * every - time.monotonic()))
+        sample = await collect(admin, entry, Trigger(now=_now(), airflow_run_id=""))
+        counted.append(own.judge(sample))
+        if theirs:
+            theirs.judge(sample)
+    lasting = own.judge(sample, lasting=True)
+    seen = Look(
+        name, runtimes, sample, own, theirs, counted, lasting, theirs.judge(sample, lasting=True) if theirs else None
+    )
+    seen.topics = await advice.read_topics(admin, sample)
+    seen.findings = await advice.findings(admin, runtimes, seen.topics, [lasting, *filter(None, [seen.theirs])])
+    return seen
+
+
+def _configured(folder: str, runtimes: Runtimes) -> Judge | None:
+    """Return Pulsar's own shedder and placement, as configured; None if a class is not one of Pulsar's."""
+    named = advice.configured(runtimes)
+    shedder, placement = named["shedder"], named["placement"]
+    if is_extensible(named["manager"]):
+        shedder, placement = Strategy.TRANSFER.value, ""
+    if shedder not in [each.value for each in Strategy] or shedder == Strategy.GAIN:
+        return None
+    known = Placement(placement) if placement in [each.value for each in Placement] else None
+    return Judge(ClusterStorage(folder, "configured"), {"strategy": shedder, "placement": known})

@@ -1,0 +1,168 @@
+"""`inspect` against simulated brokers over HTTP: what it prints, what it sends, and what it finds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pulsar_rebalancer.command import inspect, inspection
+from pulsar_rebalancer.command.__main__ import main
+from pulsar_rebalancer.command.inspect import FINE, FOUND, UNREADABLE, connection_to
+from pulsar_rebalancer.errors import AdminError, SettingsError
+from pulsar_rebalancer.pulsar import PulsarAdmin
+from pulsar_rebalancer.pulsar.answers import BrokerAnswer
+from pulsar_rebalancer.pulsar.exchange import Request
+from pulsar_rebalancer.pulsar.transport import Transport
+from pulsar_rebalancer.reasons import Reason
+from pulsar_simulator import scenario
+from pulsar_simulator.clock import ManualClock
+from pulsar_simulator.cluster import Cluster
+from pulsar_simulator.faults import FaultKind
+from pulsar_simulator.serve import Running, running
+from pulsar_simulator.spec import ClusterSpec
+
+
+class Now(ManualClock):
+    """Five minutes before now, in which the brokers take their first samples."""
+
+    def __init__(self) -> None:
+        self._now = time.time() - 300
+
+
+@pytest.fixture
+def spec() -> ClusterSpec:
+    return scenario.spec(brokers=4, bundles=32)
+
+
+@pytest.fixture
+def served(spec: ClusterSpec, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    clock = Now()
+    cluster = Cluster(spec, clock)
+    clock.advance(300)
+    with running(cluster) as face:
+        monkeypatch.setenv("PULSAR_TOKEN", face.token)
+        yield face
+
+
+def document(face: Running, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
+    main(["inspect", face.urls[0], "--json", *more])
+    seen: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return seen
+
+
+def test_scores_pairs_and_what_would_move(served: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    seen = document(served, capsys)
+    hottest, coldest = seen["brokers"][0], seen["brokers"][-1]
+    (sample,) = seen["samples"]
+    assert seen["thresholds"] == {"low": {"gap": 15, "hits": 8}, "high": {"gap": 40, "hits": 2}}
+    assert hottest["resource"] == "cpu"
+    assert hottest["score"] == hottest["resources"]["cpu"]
+    pair = sample["pairs"][0]
+    assert (pair["source"], pair["destination"]) == (hottest["broker"], coldest["broker"])
+    assert pair["hits"] == {"low": {"have": 1, "need": 8}, "high": {"have": 1, "need": 2}}
+    assert sample["plan"]["moves"] == []
+    plan = seen["if_it_lasts"]
+    assert plan["moves"][0] | {"bundle": ""} == {"bundle": "", "from": hottest["broker"], "to": coldest["broker"]}
+    assert plan["predicted_range"] < plan["range"]
+    assert seen["configured"]["shedder"] == "AvgShedder"
+    assert seen["configured"]["if_it_lasts"] == plan
+
+
+def test_samples_over_time_count_hits_until_bundles_would_move(
+    served: Running, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def minutes_pass(seconds: float) -> None:
+        served.cluster.clock.advance(60 if seconds else 0)
+
+    monkeypatch.setattr(inspection, "_sleep", minutes_pass)
+    monkeypatch.setattr(inspection, "_now", lambda: datetime.fromtimestamp(served.cluster.clock.now(), UTC))
+    seen = document(served, capsys, "--for", "2m")
+    hits = [sample["pairs"][0]["hits"]["high"]["have"] for sample in seen["samples"]]
+    moves = [len(sample["plan"]["moves"]) for sample in seen["samples"]]
+    assert hits[:2] == [1, 2]
+    assert moves[0] == 0 < moves[1]
+    assert main(["inspect", served.urls[0], "--for", "1m"]) == FINE
+    assert "hits low 2, high 2; move" in capsys.readouterr().out
+
+
+def test_only_gets_are_sent(
+    served: Running, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, methods = Transport.send, set[str]()
+
+    async def noted(self: Transport, request: Request, broker: str = "") -> BrokerAnswer:
+        methods.add(request.method)
+        return await send(self, request, broker)
+
+    monkeypatch.setattr(Transport, "send", noted)
+    document(served, capsys)
+    assert methods == {"GET"}
+
+
+def test_the_text_names_every_broker_and_the_result(served: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", served.urls[0]]) == FINE
+    said = capsys.readouterr().out
+    assert [url for url in served.urls if url.removeprefix("http://") not in said] == []
+    assert "if this lasts, AvgShedder would: move" in said
+    assert said.endswith("no findings\n")
+
+
+def test_a_request_that_changes_something_is_not_sent(served: Running) -> None:
+    async def unload() -> None:
+        async with PulsarAdmin(connection_to(served.urls[0], None)) as admin:
+            await admin.bundles.unload("acme/orders/0x00000000_0x20000000", (await admin.brokers())[0])
+
+    with pytest.raises(AdminError) as refused:
+        asyncio.run(unload())
+    assert refused.value.reason is Reason.READ_ONLY
+
+
+def test_a_cluster_that_cannot_be_read(
+    served: Running, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PULSAR_TOKEN", "wrong")
+    assert main(["inspect", served.urls[0]]) == UNREADABLE
+    said = capsys.readouterr()
+    assert (said.out, "[unauthorized]" in said.err, "wrong" in said.err) == ("", True, False)
+
+
+@pytest.mark.parametrize("where", ["environment", "file"])
+def test_the_connection_comes_from_environment_or_file(
+    where: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "connection.yaml"
+    if where == "file":
+        file.write_text("credentials_file: /run/secret.json\naudience: urn:pulsar\nread_only: false\n")
+    else:
+        monkeypatch.setenv("PULSAR_CREDENTIALS_FILE", "/run/secret.json")
+        monkeypatch.setenv("PULSAR_AUDIENCE", "urn:pulsar")
+    connection = connection_to("http://broker:8080", file if where == "file" else None)
+    assert connection.oauth2 is not None
+    assert (str(connection.oauth2.credentials_file), connection.oauth2.audience) == ("/run/secret.json", "urn:pulsar")
+    assert connection.read_only
+
+
+def test_a_misspelt_key_is_refused_without_its_value(tmp_path: Path) -> None:
+    file = tmp_path / "connection.yaml"
+    file.write_text("tokem: secret\n")
+    with pytest.raises(SettingsError) as refused:
+        connection_to("http://broker:8080", file)
+    assert "tokem" in refused.value.message
+    assert "secret" not in refused.value.message
+
+
+def test_a_stale_report_is_a_finding(served: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    served.cluster.faults.add(FaultKind.STALE_LAST_UPDATE, served.cluster.membership.brokers[1].broker_id)
+    assert main(["inspect", served.urls[0]]) == FOUND
+    assert "[report_stale]" in capsys.readouterr().out
+
+
+def test_times_of_the_command_line() -> None:
+    assert [inspect._seconds(text) for text in ("90", "90s", "10m", "1h")] == [90, 90, 600, 3600]
