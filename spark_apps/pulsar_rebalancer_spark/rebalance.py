@@ -10,11 +10,13 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
 
 from pulsar_rebalancer.decide import plan_files, run_plan
 from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
@@ -22,13 +24,39 @@ from pulsar_rebalancer.decide.run_lesson import lesson_of
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.tables import BROKERS, Cell
+from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.strategies.sample import ClusterSample, Judge, JudgedPair
+from pulsar_rebalancer.strategies.scoring import SCORED
 from pulsar_rebalancer.texts import number_of
 from pulsar_rebalancer_spark import bundle_means
+from pulsar_rebalancer_spark.hits import compared, counted, fired, remembered
+from pulsar_rebalancer_spark.pairing import paired
+from pulsar_rebalancer_spark.scoring import scored
 from pulsar_rebalancer_spark.session import own_session, release, session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+_Columns: TypeAlias = dict[str, pa.DataType]
+_F, _KEY = pa.float64(), {"cluster": pa.string()}
+
+_COUNTS: _Columns = dict.fromkeys(("high", "low"), pa.int64())
+KNOWN = pa.schema({**_KEY, "broker": pa.string(), **_COUNTS, "counted_score": _F})
+"""Columns of the table of what the state has about brokers: hits, and the score that has recently caused a hit."""
+
+_SETTINGS: _Columns = {
+    **{f"{name}_weight": _F for name in SCORED},
+    **dict.fromkeys(("low_threshold", "high_threshold"), _F),
+    **dict.fromkeys(("hit_count_low", "hit_count_high"), pa.int64()),
+}
+_OF_RUN: _Columns = {
+    **dict.fromkeys(("hot_threshold", "force_threshold"), _F),
+    **dict.fromkeys(("judges", "counts"), pa.bool_()),
+}
+RULES = pa.schema({**_KEY, **_SETTINGS, **_OF_RUN})
+"""Columns of the table of each cluster's rules: settings, and what holds for the run (`Judge`, `Counting`)."""
 
 BUNDLES_PER_TASK = 100_000
 RUNS_AT_ONCE = 4
@@ -57,7 +85,8 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
             # While Spark starts and computes the means.
             learned = lesson_of(run)
             learned.write(run)
-            planned = run_plan.plan_run(run, RunBundles(run, means, learned.costs), learned)
+            bundles = RunBundles(run, means, learned.costs)
+            planned = run_plan.plan_run(run, bundles, learned, _judge(own.result, run))
             kept.result()
         finally:
             bundle_means.forget_means(run)
@@ -66,10 +95,56 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     return plan_files.write_run(run, planned)
 
 
+def judged(brokers: DataFrame, known: DataFrame, rules: DataFrame) -> DataFrame:
+    """Return the pairs of all clusters, as `JudgedPair` by cluster; for the tables, see `scored` and `remembered`."""
+    return (
+        brokers.transform(scored, rules)
+        .transform(remembered, known)
+        .transform(paired)
+        .transform(compared, rules)
+        .transform(counted)
+        .transform(fired)
+    )
+
+
+def known_of(cluster: str, sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[dict[str, Cell]]:
+    """Return a cluster's rows of the table `KNOWN`."""
+    scores, none = sample.counting.samples, HitCount()
+    return [
+        {"cluster": cluster, "broker": name, "counted_score": scores.get(name), **hits.get(name, none)._asdict()}
+        for name in sorted({*hits, *scores})
+    ]
+
+
+def rules_of(cluster: str, sample: ClusterSample, hot: float) -> dict[str, Cell]:
+    """Return a cluster's row of the table `RULES`."""
+    counting = {name: getattr(sample.counting, name) for name in ("judges", "counts")}
+    thresholds = {"hot_threshold": hot, "force_threshold": sample.force_threshold}
+    return {"cluster": cluster} | {name: getattr(sample.settings, name) for name in _SETTINGS} | thresholds | counting
+
+
+def _judge(session_of_run: Callable[[], SparkSession], run: RunInput) -> Judge:
+    """Return what judges the pairs of a run's brokers in Spark."""
+
+    def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float) -> list[JudgedPair]:
+        spark = session_of_run()
+        left_out = [broker.broker for broker in sample.brokers if broker.left_out is not None]
+        brokers = bundle_means.read(spark, [run.folder / "input" / "brokers.parquet"], BROKERS).coalesce(1)
+        brokers = brokers.where((F.col("cluster") == run.cluster) & ~F.col("broker").isin(left_out))
+        known = bundle_means.literal(spark, known_of(run.cluster, sample, hits), KNOWN)
+        rules = bundle_means.literal(spark, [rules_of(run.cluster, sample, hot)], RULES)
+        pairs = judged(brokers, known.hint("shuffle_hash"), rules.hint("shuffle_hash"))
+        return sorted(JudgedPair(*row[1:]) for row in pairs.collect())
+
+    return judge
+
+
 def _session_of_run(spark: SparkSession, run: RunInput) -> SparkSession:
     """Return a separate session; the number of tasks depends on the run's size (small: no shuffle)."""
-    own = own_session(spark)
-    own.conf.set("spark.sql.shuffle.partitions", max(1, math.ceil(run.bundles_footer.num_rows / BUNDLES_PER_TASK)))
+    own, tasks = own_session(spark), max(1, math.ceil(run.bundles_footer.num_rows / BUNDLES_PER_TASK))
+    own.conf.set("spark.sql.shuffle.partitions", tasks)
+    # For few rows, compiling a query takes longer than interpreting it.
+    own.conf.set("spark.sql.codegen.wholeStage", tasks > 1)
     # Adaptive execution would run each stage as a job to find the size, which the number of rows already gives.
     own.conf.set("spark.sql.adaptive.enabled", "false")
     return own

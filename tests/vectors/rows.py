@@ -84,7 +84,8 @@ def decided(given: ClusterSample, hits: Mapping[str, HitCount], policies: Polici
     """A run of AvgShedder as it ends: capped, with its counts."""
     kept, force = KeptState(ShedderState(hits=hits)), given.force_threshold
     tables = given.settings, given.brokers, given.bundles
-    found = decided_by(StrategyInput(*tables, given.counting, kept, policies or Policies(), force_threshold=force))
+    more: dict[str, Any] = {"force_threshold": force, "judge": given.judge}
+    found = decided_by(StrategyInput(*tables, given.counting, kept, policies or Policies(), **more))
     decisions = found.completed
     return Finished(decisions, found.moves, hits_after(decisions))
 

@@ -27,13 +27,13 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.caps import CapacityCheck
 from pulsar_rebalancer.strategies.learning import Lesson
-from pulsar_rebalancer.strategies.sample import CandidateMove
+from pulsar_rebalancer.strategies.sample import CandidateMove, Judge
 from pulsar_rebalancer.strategies.scoring import scores_after
 from pulsar_rebalancer.strategies.shedders.registry import force_threshold
 from pulsar_rebalancer.texts import capitalized, number_of
 
 
-def plan_run(run: RunInput, bundles: Bundles, learned: RunLesson | None = None) -> Plan:
+def plan_run(run: RunInput, bundles: Bundles, learned: RunLesson | None = None, judge: Judge | None = None) -> Plan:
     """Return the plan of a run that decides by itself. Raises PlanError `bad_result` (see `planning.plan`)."""
     request = run.request
     given = strategy.StrategyInput(
@@ -48,6 +48,7 @@ def plan_run(run: RunInput, bundles: Bundles, learned: RunLesson | None = None) 
         unloaded_brokers=run.unloaded_brokers,
         lesson=learned.lesson if learned else Lesson(),
         seed=run.folder.name,
+        judge=judge,
     )
     return plan_with(run, lambda arriving: strategy.wanted(given, arriving))
 

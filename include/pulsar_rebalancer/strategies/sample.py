@@ -40,6 +40,53 @@ def allow_all(bundle: str, source: str, destination: str) -> Reason | None:
     return None
 
 
+class JudgedPair(NamedTuple):
+    """Two brokers of a pool after this sample, numbered by pool from the outermost pair inwards.
+
+    Attributes:
+        source, destination: the hotter and the colder broker; the middle one of an odd number is both.
+        source_high, …: hits after the sample, if it counts; those of pairs that fire are not reset yet.
+        high_hits, low_hits: the larger of both brokers' counts.
+        repeated: whether the same figures have already caused a hit.
+    """
+
+    pair: int
+    pool: str
+    source: str
+    destination: str
+    source_score: float
+    destination_score: float
+    gap: float
+    source_high_before: int
+    source_low_before: int
+    destination_high_before: int
+    destination_low_before: int
+    source_high: int
+    source_low: int
+    destination_high: int
+    destination_low: int
+    high_hits: int
+    low_hits: int
+    repeated: bool
+    fired: bool
+
+    @property
+    def is_middle(self) -> bool:
+        return self.source == self.destination
+
+
+class Judge(Protocol):
+    """A function that scores and pairs brokers, counts hits, and says which pairs fire."""
+
+    def __call__(self, sample: ClusterSample, hits: Mapping[str, HitCount], hot: float) -> list[JudgedPair]:
+        """Return the pairs, outermost first.
+
+        Args:
+            hits: hits before this sample, by broker.
+            hot: score, in percent, from which every hit of a source counts as a high hit. Pulsar has no such rule.
+        """
+
+
 @dataclass(frozen=True)
 class ClusterSample:
     """One sample of one cluster, with the rules of the run.
@@ -54,6 +101,7 @@ class ClusterSample:
         arriving: traffic that this run's drains add, by broker and measure (msg/s or bytes/s).
         lesson: values learned up to this sample, for a shedder that learns.
         forbids: returns why a bundle must not move from a source to a destination; None if it may.
+        judge: how pairs are judged; None for numpy (`avg_shedder.judge`).
     """
 
     brokers: Sequence[BrokerSample]
@@ -66,11 +114,20 @@ class ClusterSample:
     arriving: Mapping[str, Mapping[Measure, float]] = field(default_factory=dict)
     lesson: Lesson = field(default_factory=Lesson)
     forbids: Callable[[str, str, str], Reason | None] = allow_all
+    judge: Judge | None = None
 
     @cached_property
     def taking_part(self) -> list[BrokerSample]:
         """Return the brokers that are not left out, sorted by name, so that ties are broken by name."""
         return sorted((broker for broker in self.brokers if broker.left_out is None), key=lambda broker: broker.broker)
+
+    @cached_property
+    def _by_name(self) -> dict[str, BrokerSample]:
+        return {broker.broker: broker for broker in self.brokers}
+
+    def traffic(self, broker: str, measure: Measure) -> float:
+        """Return a broker's traffic in msg/s or bytes/s, with what this run's drains add."""
+        return self._by_name[broker].traffic(measure) + self.arriving.get(broker, {}).get(measure, 0.0)
 
     @property
     def measure(self) -> Measure:

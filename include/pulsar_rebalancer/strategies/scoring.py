@@ -95,6 +95,15 @@ def score(broker: BrokerSample, settings: Settings) -> float:
     return weighted_usage(broker, settings) * 100
 
 
+def scores_of(brokers: Sequence[BrokerSample], settings: Settings) -> npt.NDArray[np.float64]:
+    """Return the result of `score` for many brokers at once, identical to the last digit."""
+    if all(SCORED in broker.weighted for broker in brokers):
+        return np.array([broker.weighted[SCORED] for broker in brokers]) * 100
+    figures = [[broker.resources.get(name, ResourceUsage()) for name in SCORED] for broker in brokers]
+    usage, limit = np.array(figures, dtype=np.float64).reshape(-1, len(SCORED), 2).T
+    return weighted_usages(percents(usage, limit), SCORED, settings) * 100
+
+
 def relative_limits(brokers: Iterable[BrokerSample], resource: str) -> dict[str, float]:
     """Return each broker's limit as a multiple of the median limit; 1 if the limit is unknown."""
     limits = {broker.broker: broker.resources.get(resource, ResourceUsage()).limit or 0.0 for broker in brokers}

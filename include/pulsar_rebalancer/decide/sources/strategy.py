@@ -19,7 +19,7 @@ from pulsar_rebalancer.state.state_documents import Counting
 from pulsar_rebalancer.strategies.learning import Lesson
 from pulsar_rebalancer.strategies.placement import assignment
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
-from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision, SheddingResult
+from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision, Judge, SheddingResult
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer.strategies.strategy_state import KeptState
 
@@ -37,6 +37,7 @@ class StrategyInput:
         unloaded_brokers: seconds between each broker's last unload and the sample.
         lesson: what a shedder that learns has learned up to this sample.
         seed: for choosing among equally good destinations; the same seed gives the same plan.
+        judge: how pairs of brokers are judged; None for numpy.
     """
 
     settings: Settings
@@ -50,6 +51,7 @@ class StrategyInput:
     unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
     lesson: Lesson = field(default_factory=Lesson)
     seed: str = ""
+    judge: Judge | None = None
 
 
 def wanted(given: StrategyInput, arriving: Mapping[str, Mapping[Measure, float]]) -> Wanted:
@@ -73,6 +75,7 @@ def wanted(given: StrategyInput, arriving: Mapping[str, Mapping[Measure, float]]
         arriving=arriving,
         lesson=given.lesson,
         forbids=lambda *move: policies().forbids(*move),
+        judge=given.judge,
     )
     profile = profile_of(given.settings)
     shed = profile.shed(sample, before.shedder)

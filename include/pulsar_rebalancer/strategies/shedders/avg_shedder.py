@@ -12,21 +12,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import replace
 from operator import attrgetter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from pulsar_rebalancer.config.field_types import Placement
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import is_heartbeat, namespace_of
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import BrokerSample, Measure
-from pulsar_rebalancer.state.state_documents import Counting, HitCount
+from pulsar_rebalancer.run.tables import Measure
+from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.strategies.sample import (
     CandidateMove,
     ClusterSample,
     Decision,
+    JudgedPair,
     Profile,
     SheddingResult,
     Threshold,
@@ -35,68 +37,14 @@ from pulsar_rebalancer.strategies.sample import (
     left_out_decisions,
     within,
 )
-from pulsar_rebalancer.strategies.scoring import score
+from pulsar_rebalancer.strategies.scoring import scores_of
 from pulsar_rebalancer.strategies.strategy_state import ShedderState
 from pulsar_rebalancer.texts import number_of
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 NO_HITS = HitCount()
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredBroker:
-    """One broker with the figures to compare.
-
-    Attributes:
-        score: score in percent.
-        msg_rate, msg_throughput: msg/s and bytes/s, including traffic that moves to the broker because of drains in
-            this run.
-        pool: the policy that reserves the broker; empty for a shared broker.
-    """
-
-    broker: str
-    score: float
-    msg_rate: float
-    msg_throughput: float
-    pool: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Pair number `number`, counted from the outside in.
-
-    If the number of brokers is odd, the middle broker is paired with itself.
-    """
-
-    number: int
-    source: ScoredBroker
-    destination: ScoredBroker
-
-    @property
-    def gap(self) -> float:
-        """Return the difference between the two brokers' scores, in points."""
-        return self.source.score - self.destination.score
-
-    @property
-    def is_middle(self) -> bool:
-        """Return whether this is the middle broker paired with itself."""
-        return self.source.broker == self.destination.broker
-
-
-class Hits(NamedTuple):
-    """The hit counts of a pair's two brokers."""
-
-    source: HitCount
-    destination: HitCount
-
-    @property
-    def high(self) -> int:
-        """Return the larger of the two brokers' hit counts at the high threshold."""
-        return max(self.source.high, self.destination.high)
-
-    @property
-    def low(self) -> int:
-        """Return the larger of the two brokers' hit counts at the low threshold."""
-        return max(self.source.low, self.destination.low)
 
 
 class Amount(NamedTuple):
@@ -106,48 +54,62 @@ class Amount(NamedTuple):
     target: float
 
 
-def pairs(brokers: Iterable[ScoredBroker]) -> list[Pair]:
-    """Pair the brokers of each pool from the outside in, and return the pairs by pool, outermost first."""
-    paired: list[Pair] = []
-    in_order = sorted(brokers, key=lambda broker: (broker.pool, broker.score, broker.broker))
-    for _, members in groupby(in_order, key=lambda broker: broker.pool):
-        pool = list(members)
-        paired += [Pair(len(paired) + n, pool[-1 - n], pool[n]) for n in range((len(pool) + 1) // 2)]
-    return paired
+def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float) -> list[JudgedPair]:
+    """Score and pair the brokers, and count hits (`Judge`), as columns: replays need no Spark.
 
-
-def count(pair: Pair, before: Hits, settings: Settings, *, repeated: bool, hot: float = math.inf) -> Hits:
-    """Return a pair's hits after this sample. A gap that reaches the high threshold also counts as a low hit.
-
-    The middle broker's gap is 0, so it gets hits only if the low threshold is 0. It then gets two hits per sample,
-    because it is both brokers of its pair.
-
-    Args:
-        before: the pair's hits before this sample.
-        settings: settings with the thresholds.
-        repeated: True if the same sample has already caused a hit. It causes no further hit, but a gap below the
-            thresholds still resets the hits.
-        hot: score, in percent, from which every hit of a source counts as a high hit. Pulsar has no such rule.
+    A gap below a threshold clears its hits. The middle broker's gap is 0, so it gets hits only if the low threshold is
+    0. It then gets two hits per sample, because it is both brokers of its pair. A sample that is repeated adds no hit.
     """
-    if pair.gap < settings.low_threshold:
-        return Hits(NO_HITS, NO_HITS)
-    step = 0 if repeated else 2 if pair.is_middle else 1
-    high = pair.gap >= settings.high_threshold or pair.source.score >= hot
-    return Hits(*(HitCount(hit.high + step if high else 0, hit.low + step) for hit in before))
+    settings, counting, names = sample.settings, sample.counting, [broker.broker for broker in sample.taking_part]
+    scores = scores_of(sample.taking_part, settings)
+    pools = np.array([broker.reserved_by or "" for broker in sample.taking_part], dtype=str)
+    ends = source, destination = _paired(pools, scores)
+    gap, middle = scores[source] - scores[destination], source == destination
+    counted = np.array([counting.samples.get(name, np.nan) for name in names])
+    same, new = counted == scores, np.isnan(counted)
+    repeated = (same | new)[source] & (same | new)[destination] & ~(new[source] & new[destination])
+    low = gap >= settings.low_threshold
+    high = low & ((gap >= settings.high_threshold) | (scores[source] >= hot))
+    step = np.where(repeated, 0, np.where(middle, 2, 1))
+    # Of both ends and both levels.
+    before = np.array([hits.get(name, NO_HITS) for name in names], dtype=np.int64).reshape(-1, 2)[np.array(ends)]
+    before = before.swapaxes(1, 2)
+    after = np.where([high, low], before + step, 0) if counting.judges else before
+    high_hits, low_hits = after.max(axis=0)
+    if sample.force_threshold is not None:
+        fired = (gap >= sample.force_threshold) & ~middle
+    else:
+        enough = (high_hits >= settings.hit_count_high) | (low_hits >= settings.hit_count_low)
+        fired = low & enough & ~repeated & counting.judges
+    kept = after if counting.counts else before
+    columns = gap, *before.reshape(4, -1), *kept.reshape(4, -1), high_hits, low_hits, repeated, fired
+    named = ([names[at] for at in end.tolist()] for end in ends)
+    rows = zip(
+        pools[source].tolist(), *named, *scores[np.array(ends)].tolist(), *(c.tolist() for c in columns), strict=True
+    )
+    return [JudgedPair(number, *row) for number, row in enumerate(rows)]
 
 
-def ready(hits: Hits, settings: Settings) -> bool:
-    """Return whether either broker of a pair has enough hits. Hits are counted per broker, not per pair."""
-    return hits.high >= settings.hit_count_high or hits.low >= settings.hit_count_low
+def _paired(pools: npt.NDArray[np.str_], scores: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.intp], ...]:
+    """Return the positions of each pair's two brokers; they are in order of names, which break ties."""
+    _, pool, sizes = np.unique(pools, return_inverse=True, return_counts=True)
+    order, pairs = np.lexsort((scores, pool)), (sizes + 1) // 2
+    coldest, first = (np.repeat(of.cumsum() - of, pairs) for of in (sizes, pairs))
+    place = np.arange(pairs.sum()) - first
+    return order[coldest + np.repeat(sizes, pairs) - 1 - place], order[coldest + place]
 
 
-def amount(pair: Pair, settings: Settings) -> Amount | None:
+def amount(sample: ClusterSample, pair: Decision) -> Amount | None:
     """Return the amount to move: a message rate or, if the rates differ too little, a throughput.
 
     Return None if both differ too little.
     """
-    rate = (pair.source.msg_rate - pair.destination.msg_rate) * settings.max_unload_percentage
-    throughput = (pair.source.msg_throughput - pair.destination.msg_throughput) * settings.max_unload_percentage
+    settings = sample.settings
+    rate, throughput = (
+        (sample.traffic(pair.source, measure) - sample.traffic(str(pair.destination), measure))
+        * settings.max_unload_percentage
+        for measure in Measure
+    )
     if rate > settings.min_unload_message:
         return Amount(Measure.RATE, rate)
     if throughput > settings.min_unload_throughput:
@@ -155,7 +117,7 @@ def amount(pair: Pair, settings: Settings) -> Amount | None:
     return None
 
 
-def select(sample: ClusterSample, pair: Pair, wanted: Amount) -> list[CandidateMove]:
+def select(sample: ClusterSample, pair: Decision, wanted: Amount) -> list[CandidateMove]:
     """Choose all bundles of the source that fit into the remaining amount, busiest first.
 
     Bundles that have a reason to stay, or that policies keep in place, are passed over and do not reduce the remaining
@@ -171,7 +133,7 @@ def select(sample: ClusterSample, pair: Pair, wanted: Amount) -> list[CandidateM
     """
     remaining, measure = wanted.target, wanted.measure
     least = wanted.target * sample.settings.min_bundle_share
-    source, destination = pair.source.broker, pair.destination.broker
+    number, source, destination = pair.pair or 0, pair.source, str(pair.destination)
     forbidden: dict[str, Reason | None] = {}
     moves = []
     # The bundles are sorted by name; the sort keeps that order for equal traffic.
@@ -189,7 +151,7 @@ def select(sample: ClusterSample, pair: Pair, wanted: Amount) -> list[CandidateM
             remaining -= carried
         of_bundle = bundle.msg_rate, bundle.msg_throughput
         moves.append(
-            CandidateMove(pair.number, source, destination, bundle.bundle, rank, measure, carried, *of_bundle, reason)
+            CandidateMove(number, source, destination, bundle.bundle, rank, measure, carried, *of_bundle, reason)
         )
     return moves
 
@@ -214,29 +176,21 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         low threshold.
     """
     before = {} if sample.counting.clear else kept.hits
-    judged = judge(sample, before)
-    decisions = [_with_amount(pair, decision, sample) for pair, decision in judged]
+    decisions = [_with_amount(decision, sample) for decision in judged(sample, before)]
     sample.bundles.announce([decision.source for decision in decisions if decision.target is not None])
     moves: list[CandidateMove] = []
-    for (pair, _), decision in zip(judged, decisions, strict=True):
+    for decision in decisions:
         if decision.measure is not None and decision.target is not None:
-            moves += select(sample, pair, Amount(decision.measure, decision.target))
+            moves += select(sample, decision, Amount(decision.measure, decision.target))
     words = sentence(decisions, sample.settings)
     decisions += left_out(sample, before)
     return SheddingResult(decisions, moves, ShedderState(hits=hits_after(decisions)), words)
 
 
-def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float = math.inf) -> list[tuple[Pair, Decision]]:
-    """Return the pairs, each with its decision.
-
-    The hits of pairs that fire are not reset yet.
-
-    Args:
-        hits: hits before this sample, by broker.
-        hot: as in `count`.
-    """
-    brokers = [_scored(broker, sample) for broker in sample.taking_part]
-    return [(pair, _judged(sample, pair, hits, hot)) for pair in pairs(brokers)]
+def judged(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float = math.inf) -> list[Decision]:
+    """Return the decision for each pair (`Judge`). The hits of pairs that fire are not reset yet."""
+    pairs = (sample.judge or judge)(sample, hits, hot)
+    return [_decision(pair, _reason(pair, sample, hot)) for pair in pairs]
 
 
 def left_out(sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[Decision]:
@@ -259,72 +213,40 @@ def sentence(decisions: Iterable[Decision], settings: Settings) -> str:
     return f"{differ}, {hits}, {fired} fired"
 
 
-def _scored(broker: BrokerSample, sample: ClusterSample) -> ScoredBroker:
-    coming = sample.arriving.get(broker.broker, {})
-    rate, throughput = (broker.traffic(measure) + coming.get(measure, 0.0) for measure in Measure)
-    return ScoredBroker(broker.broker, score(broker, sample.settings), rate, throughput, broker.reserved_by or "")
+def _decision(pair: JudgedPair, reason: Reason) -> Decision:
+    same: dict[str, Any] = pair._asdict() | {"pool": pair.pool or None}
+    del same["repeated"]
+    return Decision(reason=reason, **same)
 
 
-def _judged(sample: ClusterSample, pair: Pair, hits: Mapping[str, HitCount], hot: float) -> Decision:
-    settings, counting = sample.settings, sample.counting
-    before = Hits(hits.get(pair.source.broker, NO_HITS), hits.get(pair.destination.broker, NO_HITS))
-    repeated = counting.is_repeated(
-        {pair.source.broker: pair.source.score, pair.destination.broker: pair.destination.score}
-    )
-    judged = count(pair, before, settings, repeated=repeated, hot=hot) if counting.judges else before
-    if sample.force_threshold is not None:
-        fired = pair.gap >= sample.force_threshold and not pair.is_middle
-    else:
-        fired = counting.judges and not repeated and pair.gap >= settings.low_threshold and ready(judged, settings)
-    after = judged if counting.counts else before
-    return Decision(
-        pair.source.broker,
-        Reason.FIRED if fired and not pair.is_middle else _reason(pair, settings, counting, repeated=repeated, hot=hot),
-        pair=pair.number,
-        pool=pair.source.pool or None,
-        destination=pair.destination.broker,
-        source_score=pair.source.score,
-        destination_score=pair.destination.score,
-        gap=pair.gap,
-        source_high_before=before.source.high,
-        source_low_before=before.source.low,
-        destination_high_before=before.destination.high,
-        destination_low_before=before.destination.low,
-        source_high=after.source.high,
-        source_low=after.source.low,
-        destination_high=after.destination.high,
-        destination_low=after.destination.low,
-        high_hits=judged.high,
-        low_hits=judged.low,
-        fired=fired,
-    )
-
-
-def _with_amount(pair: Pair, decision: Decision, sample: ClusterSample) -> Decision:
+def _with_amount(decision: Decision, sample: ClusterSample) -> Decision:
     """Return the decision. If it fired, add the amount to move and, if the sample counts, reset the hits."""
     if not decision.fired:
         return decision
     # Counts restart when a pair fires, even if the pair has no bundle to move: it must collect its hits again.
     if sample.counting.counts:
-        decision = decision.with_hits_reset({pair.source.broker, pair.destination.broker})
-    wanted = amount(pair, sample.settings)
+        decision = decision.with_hits_reset({decision.source, decision.destination})
+    wanted = amount(sample, decision)
     if wanted is None:
-        return decision if pair.is_middle else replace(decision, reason=Reason.BELOW_MINIMUM)
+        return decision if decision.reason is Reason.MIDDLE else replace(decision, reason=Reason.BELOW_MINIMUM)
     return replace(decision, measure=wanted.measure, target=wanted.target)
 
 
-def _reason(pair: Pair, settings: Settings, counting: Counting, *, repeated: bool, hot: float) -> Reason:
+def _reason(pair: JudgedPair, sample: ClusterSample, hot: float) -> Reason:
+    settings, counting = sample.settings, sample.counting
     if pair.is_middle:
         return Reason.MIDDLE
+    if pair.fired:
+        return Reason.FIRED
     if pair.gap < settings.low_threshold:
         return Reason.BELOW_LOW
     if counting.reason is Reason.FORCED:
         return Reason.BELOW_FORCE
-    if repeated or counting.reason is Reason.TOO_SOON:
+    if pair.repeated or counting.reason is Reason.TOO_SOON:
         return Reason.TOO_SOON
     if pair.gap >= settings.high_threshold:
         return Reason.HITS_HIGH
-    return Reason.HITS_HOT if pair.source.score >= hot else Reason.HITS_LOW
+    return Reason.HITS_HOT if pair.source_score >= hot else Reason.HITS_LOW
 
 
 def _frozen(decision: Decision, hits: HitCount) -> Decision:

@@ -107,7 +107,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     """Make the shedding decisions for one run, based on the figures learned in `sample.lesson`."""
     own = GainSettings.model_validate(sample.settings.strategy_settings)
     before = {} if sample.counting.clear else kept.hits
-    decisions = [decision for _, decision in avg_shedder.judge(sample, before, own.hot_threshold)]
+    decisions = avg_shedder.judged(sample, before, own.hot_threshold)
     known = sample.lesson.learned
     learned = known if sample.counting.counts else kept.learned
     if known.bottleneck == MEMORY:

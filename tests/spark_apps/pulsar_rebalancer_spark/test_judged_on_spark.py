@@ -1,0 +1,117 @@
+"""Scores, pairs and hits of many clusters in one query are those of Pulsar's class, and of the numpy form."""
+
+from __future__ import annotations
+
+import math
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.include.pulsar_rebalancer.strategies.shedders.avg_shedder_cases import CASES
+from tests.vectors import histories
+from tests.vectors.rows import decided, sample
+
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.tables import BROKERS
+from pulsar_rebalancer.state.state_documents import Counting, HitCount
+from pulsar_rebalancer.strategies.sample import ClusterSample, JudgedPair
+from pulsar_rebalancer.strategies.scoring import SCORED, scores_of
+from pulsar_rebalancer.strategies.shedders import avg_shedder
+from pulsar_rebalancer_spark.bundle_means import literal
+from pulsar_rebalancer_spark.rebalance import KNOWN, RULES, judged, known_of, rules_of
+
+COLUMNS = pa.schema([field for field in BROKERS if not pa.types.is_timestamp(field.type)])
+
+
+class Judged(NamedTuple):
+    """What one cluster's pairs are judged by."""
+
+    brokers: list[dict[str, Any]]
+    sample: ClusterSample
+    hits: dict[str, HitCount]
+    hot: float = math.inf
+
+
+def judge(spark, clusters: dict[str, Judged]) -> dict[str, list[JudgedPair]]:
+    """The pairs of all clusters, from one query."""
+    brokers = [row | {"cluster": name} for name, of in clusters.items() for row in of.brokers]
+    known = [row for name, of in clusters.items() for row in known_of(name, of.sample, of.hits)]
+    rules = [rules_of(name, of.sample, of.hot) for name, of in clusters.items()]
+    pairs = judged(literal(spark, brokers, COLUMNS), literal(spark, known, KNOWN), literal(spark, rules, RULES))
+    found: dict[str, list[JudgedPair]] = {name: [] for name in clusters}
+    for cluster, *pair in sorted(pairs.collect()):
+        found[cluster].append(JudgedPair(*pair))
+    return found
+
+
+def test_decides_as_pulsars_own_class(spark):
+    of_name = {f"{each.edge}-{each.name}": each for each in (*histories.read("AvgShedder"), *CASES)}
+    hits: dict[str, dict[str, HitCount]] = {name: {} for name in of_name}
+    for steps in zip_longest(*(history.steps for history in of_name.values())):
+        at = {name: step for name, step in zip(of_name, steps, strict=True) if step is not None}
+        clusters = {name: Judged(step.brokers, of_name[name].sample(step), hits[name]) for name, step in at.items()}
+        pairs = judge(spark, clusters)
+        for name, step in at.items():
+            history = of_name[name]
+            given = history.sample(step, judge=lambda *_, found=pairs[name]: found)
+            result = decided(given, hits[name])
+            hits[name] = histories.with_the_departed(history.settings, step, hits[name], result.decisions, result.hits)
+            assert histories.unload_of(result.moves) == step.expected["unload"]
+            assert {broker: hit.high for broker, hit in hits[name].items() if hit.high} == step.expected["high"]
+            assert {broker: hit.low for broker, hit in hits[name].items() if hit.low} == step.expected["low"]
+            if "score" in step.expected:
+                scores = {pair.source: pair.source_score for pair in pairs[name]}
+                scores |= {pair.destination: pair.destination_score for pair in pairs[name]}
+                assert scores == step.expected["score"]
+
+
+FIGURE = st.one_of(
+    st.none(),
+    st.sampled_from([-1.0, 0.0, 30.0, 80.0, 100.0, 999.0, 1000.0, 1e300, 1e-50]),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+REASON = st.sampled_from([Reason.COUNTED, Reason.TOO_SOON, Reason.FORCED, Reason.OTHER_THRESHOLDS])
+COUNT = st.integers(0, 3)
+
+
+@st.composite
+def clusters_to_judge(draw: st.DrawFn) -> Judged:
+    brokers: list[dict[str, Any]] = [
+        {"broker": f"b{number}", "reserved_by": draw(st.sampled_from([None, None, "vip"])), "cpu_limit": 100.0}
+        | {"cpu_usage": draw(st.sampled_from([10.0, 20.0, 30.0, 60.0, 70.0]))}
+        | (
+            {f"{name}_{part}": draw(FIGURE) for name in SCORED for part in ("usage", "limit")}
+            if draw(st.booleans())
+            else {}
+        )
+        for number in draw(st.permutations(range(draw(st.integers(0, 7)))))
+    ]
+    low = draw(st.sampled_from([0.0, 10.0, 20.0]))
+    rules = Settings(
+        cpu_weight=draw(st.sampled_from([0.0, 0.7, 1.0])),
+        low_threshold=low,
+        high_threshold=low + draw(st.sampled_from([0.0, 20.0])),
+        hit_count_low=draw(st.integers(1, 3)),
+        hit_count_high=draw(st.integers(1, 3)),
+    )
+    reason, force = draw(REASON), draw(st.sampled_from([None, 0.0, 15.0]))
+    found = sample(brokers, [], rules)
+    scores = zip(found.taking_part, scores_of(found.taking_part, rules).tolist(), strict=True)
+    before = {broker.broker: score for broker, score in scores if draw(st.booleans())}
+    before |= {name: 1.0 for name in before if draw(st.booleans())}
+    counting = Counting(counts=reason is Reason.COUNTED, reason=reason, samples=before)
+    hits = {row["broker"]: HitCount(draw(COUNT), draw(COUNT)) for row in brokers if draw(st.booleans())}
+    given = sample(brokers, [], rules, counting=counting, force_threshold=force if reason is Reason.FORCED else None)
+    return Judged(brokers, given, hits, draw(st.sampled_from([math.inf, 65.0])))
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(listed=st.lists(clusters_to_judge(), min_size=20, max_size=30))
+def test_judges_as_the_numpy_form(spark, listed):
+    clusters = {f"c{number:02}": each for number, each in enumerate(listed)}
+    assert judge(spark, clusters) == {
+        name: avg_shedder.judge(each.sample, each.hits, each.hot) for name, each in clusters.items()
+    }
