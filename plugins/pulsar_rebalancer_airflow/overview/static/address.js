@@ -20,10 +20,7 @@ export function dagPath(dag) {
   return `/dags/${encodeURIComponent(dag)}`;
 }
 
-/**
- * @param {string} dag
- * @param {string} run
- */
+/** @type {(dag: string, run: string) => string} */
 export function runPath(dag, run) {
   return `${dagPath(dag)}/runs/${encodeURIComponent(run)}`;
 }

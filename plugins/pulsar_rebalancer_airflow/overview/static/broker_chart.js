@@ -5,6 +5,7 @@ import { draw } from "./dom.js";
 import { points, several, words } from "./texts.js";
 
 /** @import { BrokerView, Overview } from "./documents.d.ts" */
+/** @import { Child } from "./elements.d.ts" */
 /** @typedef {{ broker: BrokerView, x: number }} Bar - `x`: its middle */
 /** @typedef {(score: number) => number} Scale */
 
@@ -13,10 +14,7 @@ const BOTTOM = 228;
 const NARROWEST = 30;
 const WIDEST = 90;
 
-/**
- * @param {Overview} view
- * @param {number} width
- */
+/** @type {(view: Overview, width: number) => SVGElement} */
 export function chart(view, width) {
   const { bars, slot, rest } = places(view.brokers, width);
   const end = ceiling(view.brokers.flatMap(({ score, after }) => [score, after]), 40);
@@ -54,11 +52,7 @@ export function chart(view, width) {
  */
 export function places(brokers, width) {
   const room = width - LEFT - RIGHT;
-  /**
-   * @param {BrokerView[]} some
-   * @param {number} begin
-   * @param {number} slot
-   */
+  /** @type {(some: BrokerView[], begin: number, slot: number) => Bar[]} */
   const row = (some, begin, slot) => some.map((broker, n) => ({ broker, x: begin + slot * (n + 0.5) }));
   if (brokers.length * NARROWEST <= room) {
     const slot = Math.min(WIDEST, room / brokers.length);
@@ -108,11 +102,7 @@ export function spoken(brokers) {
   return `Scores of ${several(brokers.length, "broker")}: ${ends}. The table below lists all.`;
 }
 
-/**
- * @param {Overview} view
- * @param {number} width
- * @param {Scale} y
- */
+/** @type {(view: Overview, width: number, y: Scale) => Child} */
 function thresholds({ lines, middle }, width, y) {
   // The widest first, so that it does not cover the others.
   const drawn = [...lines].reverse().map(({ name, lower, upper }, n) => {
@@ -127,12 +117,7 @@ function thresholds({ lines, middle }, width, y) {
   return [drawn, middle !== null && level("mean", width, y(middle))];
 }
 
-/**
- * @param {Bar} bar
- * @param {number} slot
- * @param {Scale} y
- * @param {boolean} turned - whether its name is turned
- */
+/** @type {(bar: Bar, slot: number, y: Scale, turned: boolean) => Child} */
 function drawn({ broker, x }, slot, y, turned) {
   return draw(
     "g",
@@ -143,13 +128,7 @@ function drawn({ broker, x }, slot, y, turned) {
   );
 }
 
-/**
- * @param {BrokerView} broker
- * @param {number} score
- * @param {number} x
- * @param {number} slot
- * @param {Scale} y
- */
+/** @type {(broker: BrokerView, score: number, x: number, slot: number, y: Scale) => Child} */
 function load({ deciding, after }, score, x, slot, y) {
   const wide = Math.min(38, slot * 0.62);
   const place = after !== null && { x1: x - wide / 2 - 4, x2: x + wide / 2 + 4, y1: y(after), y2: y(after) };
@@ -161,24 +140,12 @@ function load({ deciding, after }, score, x, slot, y) {
   ];
 }
 
-/**
- * @param {string} kind
- * @param {number} x
- * @param {number} width
- * @param {number} score
- * @param {Scale} y
- * @param {...Node} children
- */
+/** @type {(kind: string, x: number, width: number, score: number, y: Scale, ...children: Node[]) => SVGElement} */
 function column(kind, x, width, score, y, ...children) {
   return draw("rect", { class: kind, x, width, y: y(score), height: y(0) - y(score) }, children);
 }
 
-/**
- * @param {string} label
- * @param {number} x
- * @param {number} y
- * @param {boolean} turned
- */
+/** @type {(label: string, x: number, y: number, turned: boolean) => Child} */
 function named(label, x, y, turned) {
   const text = label.length > 18 ? `…${label.slice(-17)}` : label;
   if (!turned) return caption("name", x, y + 2, text);
@@ -186,10 +153,7 @@ function named(label, x, y, turned) {
   return draw("text", { class: "name", "text-anchor": "end", ...place }, text);
 }
 
-/**
- * @param {{ brokers: BrokerView[], from: number, to: number }} rest
- * @param {Scale} y
- */
+/** @type {(rest: { brokers: BrokerView[], from: number, to: number }, y: Scale) => Child} */
 function others({ brokers, from, to }, y) {
   const step = (to - from) / brokers.length;
   const width = Math.max(0.6, step * 0.8);

@@ -5,12 +5,9 @@ import { folded, make, table } from "./dom.js";
 import { points, several, traffic, words } from "./texts.js";
 
 /** @import { BrokerView, Overview } from "./documents.d.ts" */
-/** @import { Column } from "./elements.d.ts" */
+/** @import { Child, Column } from "./elements.d.ts" */
 
-/**
- * @param {Overview} view
- * @param {number} width
- */
+/** @type {(view: Overview, width: number) => Child} */
 export function brokers(view, width) {
   if (!view.brokers.length) {
     return [make("h2", {}, "Brokers"), make("p", { class: "empty" }, "No data from brokers yet.")];
@@ -37,10 +34,7 @@ export function counted({ brokers, middle }) {
 
 /** @param {Overview} view */
 function legend({ brokers, middle, lines }) {
-  /**
-   * @param {string} kind
-   * @param {string} text
-   */
+  /** @type {(kind: string, text: string) => HTMLElement} */
   const entry = (kind, text) => make("li", {}, make("i", { class: `key ${kind}` }), text);
   const widths = lines.map(({ lower, upper }) => points(upper - lower, 0)).join(" and ");
   return make(
@@ -52,11 +46,7 @@ function legend({ brokers, middle, lines }) {
   );
 }
 
-/**
- * @param {BrokerView[]} all
- * @param {string[]} resources
- * @returns {Column<BrokerView>[]}
- */
+/** @type {(all: BrokerView[], resources: string[]) => Column<BrokerView>[]} */
 function columns(all, resources) {
   /** @param {"average" | "average_throughput"} name - of a figure that only some strategies keep */
   const known = (name) => all.some((broker) => broker[name] !== null);

@@ -44,11 +44,7 @@ export function manual(view, page) {
   });
 }
 
-/**
- * @param {Overview} view
- * @param {Page} page
- * @returns {Action[]}
- */
+/** @type {(view: Overview, page: Page) => Action[]} */
 function actions(view, { base, dag }) {
   const brokers = view.brokers.map(({ name }) => name).sort();
   const of = (/** @type {FormData} */ form) => ({ broker: form.getAll("broker") });
@@ -119,12 +115,7 @@ function undo({ moved }) {
   }];
 }
 
-/**
- * @param {string} label
- * @param {string} name
- * @param {string[]} values
- * @param {string} [none] - text of the empty value
- */
+/** @type {(label: string, name: string, values: string[], none?: string) => HTMLElement} */
 function select(label, name, values, none = "") {
   const options = values.map((value) => make("option", { value }, value || none));
   return make("label", {}, `${label} `, make("select", { name }, options));
@@ -145,12 +136,7 @@ function planned(action, dag) {
   }));
 }
 
-/**
- * @param {Action} action
- * @param {() => Request} dryRun
- * @param {string} dag - of manual plans
- * @param {Page} page
- */
+/** @type {(action: Action, dryRun: () => Request, dag: string, page: Page) => void} */
 function openPlan(action, dryRun, dag, page) {
   const sendOnce = sender(dryRun, page.base);
   const fields = [action.fields?.(), folded("overrule", "Overrule", choices("Rules", "overrule", action.overrule))];

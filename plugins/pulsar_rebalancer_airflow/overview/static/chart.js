@@ -10,8 +10,7 @@ const STEP = 20;
 
 /**
  * Return the end of an axis that shows these scores.
- * @param {(number | null)[]} scores
- * @param {number} least
+ * @type {(scores: (number | null)[], least: number) => number}
  */
 export function ceiling(scores, least) {
   return Math.ceil(Math.max(least, ...scores.map((score) => score ?? 0)) / STEP) * STEP;
@@ -28,33 +27,17 @@ export function scale(bottom, top, end) {
   return (score) => bottom - ((bottom - top) * Math.min(score, end)) / end;
 }
 
-/**
- * @param {string} kind
- * @param {number} width - of the chart
- * @param {number} y
- * @param {...Child} children
- */
+/** @type {(kind: string, width: number, y: number, ...children: Child[]) => SVGElement} */
 export function level(kind, width, y, ...children) {
   return draw("line", { class: kind, x1: LEFT, x2: width - RIGHT, y1: y, y2: y }, children);
 }
 
-/**
- * @param {string} kind
- * @param {number} x
- * @param {number} y
- * @param {string} text
- * @param {"start" | "middle" | "end"} [anchor]
- */
+/** @type {(kind: string, x: number, y: number, text: string, anchor?: "start" | "middle" | "end") => SVGElement} */
 export function caption(kind, x, y, text, anchor = "middle") {
   return draw("text", { class: kind, x, y, "text-anchor": anchor }, text);
 }
 
-/**
- * @param {number} end - ceiling
- * @param {number} step
- * @param {number} width - of the chart
- * @param {(score: number) => number} y
- */
+/** @type {(end: number, step: number, width: number, y: (score: number) => number) => Child} */
 export function axis(end, step, width, y) {
   return Array.from({ length: Math.floor(end / step) + 1 }, (_, n) => n * step).map((score) => [
     level(score ? "grid" : "base", width, y(score)),

@@ -4,11 +4,9 @@ import { make } from "./dom.js";
 import { moment, points } from "./texts.js";
 
 /** @import { Status } from "./documents.d.ts" */
+/** @import { Child } from "./elements.d.ts" */
 
-/**
- * @param {Status[]} all
- * @param {string} base
- */
+/** @type {(all: Status[], base: string) => Child} */
 export function clusters(all, base) {
   const hint = "No clusters to show: the clusters file lists none, or you may not read their DAGs.";
   const cards = all.map((status) => make("li", {}, card(status, base)));
@@ -18,10 +16,7 @@ export function clusters(all, base) {
   ];
 }
 
-/**
- * @param {Status} status
- * @param {string} base
- */
+/** @type {(status: Status, base: string) => HTMLElement} */
 function card({ dag_id: dag, cluster, state, tone, sentence, attention, in_force: force, ...status }, base) {
   const range = status.predicted ? "predicted range" : "range";
   const age = make("span", { "data-since": status.collected_at ?? "" });

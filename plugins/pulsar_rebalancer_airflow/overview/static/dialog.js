@@ -19,9 +19,7 @@ const MOST = 20;
 
 /**
  * Return the request that starts a run. It has one run id, so Airflow refuses to start the run twice.
- * @param {string} dag
- * @param {(form: FormData) => object} conf
- * @returns {Request}
+ * @type {(dag: string, conf: (form: FormData) => object) => Request}
  */
 export function started(dag, conf) {
   // randomUUID() exists over HTTPS only.
@@ -32,9 +30,7 @@ export function started(dag, conf) {
 
 /**
  * Return checkboxes with a common label; many of them can be searched, and those that are ticked stay.
- * @param {string} label
- * @param {string} name
- * @param {string[]} values
+ * @type {(label: string, name: string, values: string[]) => HTMLElement}
  */
 export function choices(label, name, values) {
   const boxes = values.map((value) => {
@@ -52,11 +48,7 @@ export function choices(label, name, values) {
   return make("fieldset", {}, make("legend", {}, label), many, list);
 }
 
-/**
- * @param {Form} form
- * @param {(form: FormData, parts: Parts) => Promise<void>} submit - throws if it was refused
- * @returns {Parts}
- */
+/** @type {(form: Form, submit: (form: FormData, parts: Parts) => Promise<void>) => Parts} */
 export function openDialog(
   { name, title, hint, fields, optional, confirm = name, cancel = "Keep it", kind },
   submit,

@@ -19,8 +19,7 @@ export function disabled({ dag, moves, waits, noRoll, off = "" }, { acts }) {
 
 /**
  * Return the newer of two views. A page is older than a form on it while people do not let it update.
- * @param {Overview | undefined} page
- * @param {Overview} form
+ * @type {(page: Overview | undefined, form: Overview) => Overview}
  */
 export function newerOf(page, form) {
   return page && Date.parse(page.status.now) > Date.parse(form.status.now) ? page : form;
@@ -34,8 +33,7 @@ export function pausedText(dag) {
 
 /**
  * Return whether the user requested a plan in a cluster that needs two people.
- * @param {PlanView} plan
- * @param {Overview} view
+ * @type {(plan: PlanView, view: Overview) => boolean}
  */
 export function own(plan, { acts }) {
   return plan.requested_by.some((name) => acts.barred.includes(name));

@@ -4,10 +4,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/**
- * @param {Child[]} children
- * @returns {(Node | string)[]} all but the empty ones
- */
+/** @type {(children: Child[]) => (Node | string)[]} */
 function nodes(children) {
   return children.flatMap((child) => {
     if (Array.isArray(child)) return nodes(child);
@@ -42,11 +39,7 @@ export function make(name, attributes = {}, ...children) {
   return filled(document.createElement(name), attributes, children);
 }
 
-/**
- * @param {string} name
- * @param {Attributes} attributes
- * @param {...Child} children
- */
+/** @type {(name: string, attributes: Attributes, ...children: Child[]) => SVGElement} */
 export function draw(name, attributes, ...children) {
   return filled(document.createElementNS(SVG, name), attributes, children);
 }
@@ -113,8 +106,7 @@ function named(section) {
 
 /**
  * Move the focus to the part with a key, or to the page if that part is gone or disabled.
- * @param {string} key
- * @param {ParentNode} [section]
+ * @type {(key: string, section?: ParentNode) => void}
  */
 export function focusOn(key, section = document) {
   const node = /** @type {HTMLElement | null} */ (section.querySelector(`[data-key="${CSS.escape(key)}"]`));
@@ -144,8 +136,7 @@ function kept(section) {
 
 /**
  * Call an action after a number of seconds, or after four times as many while the page is hidden; return its timer.
- * @param {number} seconds
- * @param {() => void} action
+ * @type {(seconds: number, action: () => void) => number}
  */
 export function later(seconds, action) {
   return setTimeout(action, (document.hidden ? 4 : 1) * seconds * 1000);

@@ -5,12 +5,10 @@ import { stayTable } from "./plan.js";
 import { several } from "./texts.js";
 
 /** @import { DrainView } from "./documents.d.ts" */
+/** @import { Child } from "./elements.d.ts" */
 /** @import { Short } from "./plan.js" */
 
-/**
- * @param {DrainView[]} all
- * @param {Short} short
- */
+/** @type {(all: DrainView[], short: Short) => Child} */
 export function drains(all, short) {
   if (!all.length) return [];
   const items = all.map((drain) => [

@@ -12,18 +12,12 @@ function uiDocument() {
   }
 }
 
-/**
- * @param {string} path
- * @param {string} text
- */
+/** @type {(path: string, text: string) => HTMLElement} */
 export function uiLink(path, text) {
   return make("a", { href: path, "data-key": `link ${path}`, onclick: (event) => follow(event, path) }, text);
 }
 
-/**
- * @param {Event} event
- * @param {string} path
- */
+/** @type {(event: Event, path: string) => void} */
 function follow(event, path) {
   // Modifier keys are ignored: the frame allows no other tab or window either.
   if (!uiDocument()) return;

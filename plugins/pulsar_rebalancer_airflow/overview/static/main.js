@@ -60,11 +60,7 @@ function setClock({ now }) {
   serverAhead = Date.parse(now) - Date.now();
 }
 
-/**
- * @param {string} name
- * @param {"section" | "header" | "nav"} [kind]
- * @param {Record<string, string>} [attributes]
- */
+/** @type {(name: string, kind?: "section" | "header" | "nav", attributes?: Record<string, string>) => HTMLElement} */
 function section(name, kind = "section", attributes = {}) {
   const section = sections.get(name) ?? make(kind, { class: name, ...attributes });
   if (!sections.has(name)) page.append(section);

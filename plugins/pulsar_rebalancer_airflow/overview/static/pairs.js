@@ -9,10 +9,7 @@ import { points, several } from "./texts.js";
 const UNFOLDED = 6;
 const MOST_DOTS = 12;
 
-/**
- * @param {Overview} view
- * @param {(name: string) => Child} short - name of a broker
- */
+/** @type {(view: Overview, short: (name: string) => Child) => Child} */
 export function pairs(view, short) {
   const { pairs, close_pairs: close, hits } = view;
   if (!pairs.length && !close) return [];
@@ -28,11 +25,7 @@ export function pairs(view, short) {
   ];
 }
 
-/**
- * @param {string} noun
- * @param {number} count - number of pairs or brokers listed
- * @param {number} close - number of the others
- */
+/** @type {(noun: string, count: number, close: number) => Child} */
 function heading(noun, count, close) {
   if (!count) {
     const text = `${several(close, noun)} examined: no move needed.`;
@@ -42,11 +35,7 @@ function heading(noun, count, close) {
   return make("h2", {}, noun === "pair" ? "Pairs too far apart" : "Brokers examined", others);
 }
 
-/**
- * @param {PairView} pair
- * @param {Overview} view
- * @param {(name: string) => Child} short
- */
+/** @type {(pair: PairView, view: Overview, short: (name: string) => Child) => HTMLElement} */
 function row(pair, view, short) {
   const { source, destination, gap } = pair;
   const arrow = make("span", { class: "arrow", role: "img", "aria-label": "to" }, " → ");
@@ -61,10 +50,7 @@ function row(pair, view, short) {
   );
 }
 
-/**
- * @param {string | null} at
- * @param {string} firing - what the pair will do
- */
+/** @type {(at: string | null, firing: string) => Child} */
 function soon(at, firing) {
   const words = { "data-before": `${firing} in about `, "data-over": `${firing} with the next run` };
   return at && make("span", { "data-until": at, ...words });

@@ -6,7 +6,7 @@ import { ask } from "./server.js";
 import { several, traffic } from "./texts.js";
 
 /** @import { BundleFound, BundlesFound } from "./documents.d.ts" */
-/** @import { Column } from "./elements.d.ts" */
+/** @import { Child, Column } from "./elements.d.ts" */
 
 const PAUSE = 300;
 
@@ -15,19 +15,12 @@ export function lines(text) {
   return text.split("\n").map((line) => line.trim()).filter(Boolean);
 }
 
-/**
- * @param {string} base
- * @param {string} dag
- * @param {boolean} many - false: only one bundle can be picked
- */
+/** @type {(base: string, dag: string, many: boolean) => Child} */
 export function bundleFields(base, dag, many) {
   const field = make("textarea", { name: "bundles", rows: many ? 3 : 1, required: true, spellcheck: "false" });
   const found = make("div", {});
   const search = make("input", { type: "search", autocomplete: "off" });
-  /**
-   * @param {string} bundle
-   * @param {boolean} picked
-   */
+  /** @type {(bundle: string, picked: boolean) => void} */
   const pick = (bundle, picked) => {
     const others = many ? lines(field.value).filter((line) => line !== bundle) : [];
     field.value = [...others, ...(picked ? [bundle] : [])].join("\n");

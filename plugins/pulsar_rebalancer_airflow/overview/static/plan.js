@@ -12,13 +12,7 @@ import { moment, points, several, traffic } from "./texts.js";
 const DRAINED = "No bundle moves now. Once the plan is carried out, none moves to the drained brokers.";
 const PERMANENT = "A split is permanent: Pulsar cannot merge bundles.";
 
-/**
- * @param {PlanView | null} view
- * @param {Short} short
- * @param {string} title
- * @param {string} dag - path of the DAG in Airflow
- * @param {string} documents - path of the DAG's documents
- */
+/** @type {(view: PlanView | null, short: Short, title: string, dag: string, documents: string) => Child} */
 export function plan(view, short, title, dag, documents) {
   if (!view) return [];
   const { folder, bundles, splits, brokers, unknown, run_id: run } = view;
@@ -90,10 +84,7 @@ function progress({ done, failed, ended_at: ended, bundles, splits, ...gate }) {
   );
 }
 
-/**
- * @param {PlanView} view
- * @param {Short} short
- */
+/** @type {(view: PlanView, short: Short) => HTMLElement} */
 function ends({ folder, brokers }, short) {
   /** @type {Column<EndView>[]} */
   const columns = [
@@ -104,10 +95,7 @@ function ends({ folder, brokers }, short) {
   return table(`scores ${folder}`, "Scores before the plan and predicted", columns, brokers);
 }
 
-/**
- * @param {PlanView} view
- * @param {Short} short
- */
+/** @type {(view: PlanView, short: Short) => Child} */
 function moves({ folder, measure, moves, more }, short) {
   const reasons = new Set(moves.map(({ why }) => why));
   /** @type {Column<MoveView>[]} */
@@ -168,11 +156,7 @@ export function outcome({ outcome, ok, seconds }) {
   return `${ok ? "✓" : "✗"} ${outcome}${took}`;
 }
 
-/**
- * @param {PlanView} view
- * @param {string} path - of the bundles by name
- * @param {Short} short
- */
+/** @type {(view: PlanView, path: string, short: Short) => Child} */
 function stay({ folder, stay }, path, short) {
   if (!stay.length) return null;
   const all = stay.reduce((sum, { count }) => sum + count, 0);
@@ -198,12 +182,7 @@ function stay({ folder, stay }, path, short) {
   );
 }
 
-/**
- * @param {string} key
- * @param {StayView[]} bundles
- * @param {number} all
- * @param {Short} short
- */
+/** @type {(key: string, bundles: StayView[], all: number, short: Short) => HTMLElement} */
 export function stayTable(key, bundles, all, short) {
   /** @type {Column<StayView>[]} */
   const columns = [

@@ -12,11 +12,7 @@ export function isOpen({ state }) {
   return state === "waiting" || state === "running";
 }
 
-/**
- * @param {Sent} request
- * @param {RunAnswer} answer
- * @param {string} base
- */
+/** @type {(request: Sent, answer: RunAnswer, base: string) => HTMLElement} */
 export function sentence({ name, dag, run }, { state, text }, base) {
   const link = uiLink(`${airflowRoot(base)}${runPath(dag, run)}`, "Its run");
   return make("p", { class: state }, make("b", {}, name), " ", make("i", {}, state), ` ${text} `, link);

@@ -13,10 +13,7 @@ export class Refusal extends Error {
   }
 }
 
-/**
- * @param {number} status
- * @param {unknown} detail
- */
+/** @type {(status: number, detail: unknown) => string} */
 function refusal(status, detail) {
   if (status === 0) return "The API server does not respond.";
   if (status === 401) return "Your session has expired: reload the page and sign in.";

@@ -6,10 +6,7 @@ import { points, span } from "./texts.js";
 /** @import { Status } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
 
-/**
- * @param {Status} status
- * @param {boolean} live - whether the strip shows the present, not an earlier run
- */
+/** @type {(status: Status, live: boolean) => Child} */
 export function strip({ tone, state, cluster, sentence, in_force: force, ...status }, live) {
   const fresh = { "data-fresh": status.fresh_until };
   const word = make("span", { class: `word ${tone}`, ...fresh }, state);
@@ -38,11 +35,7 @@ export function strip({ tone, state, cluster, sentence, in_force: force, ...stat
   ];
 }
 
-/**
- * @param {string} name
- * @param {Child} value
- * @param {string} title
- */
+/** @type {(name: string, value: Child, title: string) => HTMLElement} */
 function figure(name, value, title) {
   return make("div", { title }, make("dt", {}, name), make("dd", {}, value));
 }

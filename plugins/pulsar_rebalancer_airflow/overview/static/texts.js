@@ -1,19 +1,13 @@
 // Figures and times as people read them.
 
-/**
- * @param {number | null | undefined} figure
- * @param {number} [digits]
- */
+/** @type {(figure: number | null | undefined, digits?: number) => string} */
 export function points(figure, digits = 1) {
   return figure?.toFixed(digits) ?? "–";
 }
 
 const UNITS = ["B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s"];
 
-/**
- * @param {number} figure
- * @param {string} [measure] - `msg_rate` or `msg_throughput`
- */
+/** @type {(figure: number, measure?: string) => string} */
 export function traffic(figure, measure = "msg_throughput") {
   if (measure === "msg_rate") return `${Math.round(figure).toLocaleString("en")} msg/s`;
   const power = Math.floor(Math.log2(Math.max(1, figure)) / 10);
@@ -41,10 +35,7 @@ export function moment(text, now = new Date()) {
   return at.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
 }
 
-/**
- * @param {number} count
- * @param {string} noun - singular
- */
+/** @type {(count: number, noun: string) => string} */
 export function several(count, noun) {
   return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 }

@@ -5,6 +5,7 @@ import { draw, folded, make } from "./dom.js";
 import { moment, points, several } from "./texts.js";
 
 /** @import { Event, Timeline } from "./documents.d.ts" */
+/** @import { Child } from "./elements.d.ts" */
 /** @typedef {{ at: number, range: number | null }} Judged */
 
 const TOP = 14;
@@ -15,10 +16,7 @@ const ANCHORS = /** @type {const} */ (["start", "middle", "middle", "middle", "e
 /** By kind, so that events differ not only by colour. */
 const MARKS = /** @type {Record<string, string>} */ ({ moved: "▲", failed: "×", order: "◆" });
 
-/**
- * @param {Timeline} data
- * @param {number} width
- */
+/** @type {(data: Timeline, width: number) => Child} */
 export function timeline(data, width) {
   const { events, points: runs, unread } = data;
   const reading = unread > 0 && `, loading, ${several(unread, "run")} left`;
@@ -38,10 +36,7 @@ function list(events) {
   return events.length > 0 && make("ol", { class: "events" }, events.map(item));
 }
 
-/**
- * @param {Timeline} data
- * @param {number} width
- */
+/** @type {(data: Timeline, width: number) => SVGElement} */
 function chart(data, width) {
   const { begin, end: until, events, low_threshold: low, high_threshold: high } = data;
   const [first, last] = [Date.parse(begin), Date.parse(until)];
@@ -51,11 +46,7 @@ function chart(data, width) {
   const runs = data.points.map(({ at, range }) => ({ at: Date.parse(at), range }));
   const failed = runs.filter(({ range }) => range === null);
   const line = (/** @type {Judged[]} */ part) => part.map(({ at, range }) => `${x(at)} ${y(range ?? 0)}`).join("L");
-  /**
-   * @param {string} kind
-   * @param {number} at
-   * @param {number} y
-   */
+  /** @type {(kind: string, at: number, y: number) => SVGElement} */
   const mark = (kind, at, y) => caption(`mark ${kind}`, x(at), y, MARKS[kind] ?? "");
   const time = (/** @type {number} */ share) =>
     new Date(first + (last - first) * share).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
