@@ -7,6 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from pulsar_rebalancer.collect.broker_settings import Runtimes
@@ -14,11 +15,12 @@ from pulsar_rebalancer.collect.collector import Collected
 from pulsar_rebalancer.collect.split_candidates import carried
 from pulsar_rebalancer.decide.split_algorithms import LoadedBundle, condition_of
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.names import SYSTEM_NAMESPACE, namespace_of, range_of
+from pulsar_rebalancer.names import SYSTEM_NAMESPACE, is_in_bundle, namespace_of, range_of
 from pulsar_rebalancer.pulsar import PulsarAdmin
+from pulsar_rebalancer.pulsar.answers import split_topic
 from pulsar_rebalancer.pulsar.client import shedding_is_on
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import Summary, read_decisions
+from pulsar_rebalancer.run.plan import Summary, candidate_rows, read_decisions, read_moves
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Measure, Row
 from pulsar_rebalancer.storage.path import StoragePath
@@ -26,6 +28,9 @@ from pulsar_rebalancer.texts import number_of, one_line
 
 SECONDS_FOR_TOPICS = 20.0
 _NAMED = 3
+_MOST = 5
+"""Maximum number of findings of a kind."""
+
 _OF_THE_REBALANCER = {Reason.BUILTIN_SHEDDING_ON, Reason.INTERVAL_BELOW_HOST_SAMPLE}
 """Findings that concern only runs, not the cluster."""
 
@@ -105,10 +110,11 @@ async def findings(admin: PulsarAdmin, runtimes: Runtimes, topics: Topics, runs:
     """Return what is wrong, the gravest first; `runs` decided the same sample as if all hits were reached."""
     first = Snapshot(runs[0])
     brokers, bundles = first.table("brokers").select(["broker", "version"]).to_pylist(), _bundles(first)
-    found = [*_of_validation(runs), *_of_classes(runtimes), *_versions(brokers)]
-    found += [each for run in runs for each in _stuck(run, topics)]
+    found = [*_of_validation(runs), *of_classes(runtimes), *old_versions(brokers)]
+    found += [each for run in runs for each in _stuck(run, topics.loaded)]
     found += await _few_bundles(admin, bundles, len(brokers))
-    found += [*_crowded_partitions(topics.loaded, len(brokers)), *_crowded_system(bundles, len(brokers))]
+    found += islice(crowded_partitions(topics.loaded, len(brokers)), _MOST)
+    found += crowded_system(bundles, len(brokers))
     if topics.unread:
         named = ", ".join(topics.unread[:_NAMED])
         found.append(Advice("Topics of some brokers were not read.", named, "Look at them again when they are idle."))
@@ -139,7 +145,7 @@ def _of_validation(runs: Iterable[StoragePath]) -> Iterator[Advice]:
         yield Advice(reason.meaning, "; ".join(named[:_NAMED]) + more, fix.strip(), reason)
 
 
-def _of_classes(runtimes: Runtimes) -> Iterator[Advice]:
+def of_classes(runtimes: Runtimes) -> Iterator[Advice]:
     named = configured(runtimes)
     if named["manager"] == "ModularLoadManagerImpl" and (named["shedder"] == "AvgShedder") != (
         named["placement"] == "AvgShedder"
@@ -156,7 +162,7 @@ def _of_classes(runtimes: Runtimes) -> Iterator[Advice]:
         yield Advice("Two load managers balance at once.", counted, "Set one loadManagerClassName on all brokers.")
 
 
-def _versions(brokers: Iterable[Row]) -> Iterator[Advice]:
+def old_versions(brokers: Iterable[Row]) -> Iterator[Advice]:
     versions = {row["broker"]: row["version"] or "" for row in brokers}
     old = {name: v for name, v in versions.items() if 0 < _major(v) < _OLDEST_WITH_DESTINATIONS}
     if old:
@@ -169,7 +175,7 @@ def _major(version: str) -> int:
     return int(found[0]) if found else 0
 
 
-def _stuck(folder: StoragePath, topics: Topics) -> Iterator[Advice]:
+def _stuck(folder: StoragePath, topics: Iterable[Topic]) -> Iterator[Advice]:
     """Yield splits that would let something move, and topics that no split helps."""
     summary = Summary.known(folder)
     if summary is None:
@@ -184,13 +190,15 @@ def _stuck(folder: StoragePath, topics: Topics) -> Iterator[Advice]:
         for row in read_decisions(folder)
         if row["reason"] == Reason.NO_FITTING_BUNDLE and row["target"] is not None
     }
-    for topic in topics.loaded:
+    large = []
+    for topic in topics:
         alone = LoadedBundle(topic.bundle, topic.broker, 1, 0, topic.msg_rate, topic.msg_throughput)
         measure, target = targets.get(topic.broker, (Measure.RATE, math.inf))
-        if condition_of(alone, settings) is None and getattr(topic, measure) <= target:
-            continue
+        if condition_of(alone, settings) is not None or getattr(topic, measure) > target:
+            large.append(topic)
+    for topic in sorted(large, key=lambda each: (-each.msg_throughput, each.name))[:_MOST]:
         yield Advice(
-            "One topic fills a bundle, so no split makes it smaller.",
+            "One topic fills a bundle, so no split makes it small enough.",
             f"{topic.name}: {topic.msg_rate:,.0f} msg/s, {topic.msg_throughput:,.0f} bytes/s, on {topic.broker}",
             _more_partitions(topic.name),
             Reason.ONE_TOPIC,
@@ -231,11 +239,37 @@ async def _few_bundles(admin: PulsarAdmin, bundles: Sequence[Row], brokers: int)
     return found
 
 
+async def place_of(admin: PulsarAdmin, topic: str, topics: Sequence[Topic], run: StoragePath) -> dict[str, str]:
+    """Return a topic's bundle, broker and load, and why the bundle moves or stays in a run. Raises AdminError."""
+    _, tenant, local, _ = split_topic(topic)
+    bounds = await admin.bundles.bounds(f"{tenant}/{local}")
+    ranges = (f"{tenant}/{local}/0x{low:08x}_0x{high:08x}" for low, high in pairwise(bounds))
+    bundle = next(name for name in ranges if is_in_bundle(topic, name))
+    broker = next(iter(Snapshot(run).owners([bundle]).get(bundle, ())), "")
+    load = next((f"{t.msg_rate:,.0f} msg/s, {t.msg_throughput:,.0f} bytes/s" for t in topics if t.name == topic), "")
+    return {"topic": topic, "bundle": bundle, "broker": broker, "load": load, "why": _why(run, bundle, broker)}
+
+
+def _why(run: StoragePath, bundle: str, broker: str) -> str:
+    if not broker:
+        return f"stays: {Reason.NO_SUCH_BUNDLE.meaning}"
+    if Summary.known(run) is None:
+        return f"stays: {Reason.BLOCKED.meaning}"
+    if move := next((each for each in read_moves(run) if each.bundle == bundle), None):
+        return f"would move to {move.destination}"
+    candidate = [Reason(row["reason"]) for row in candidate_rows(run) if row["bundle"] == bundle]
+    judged = [row for row in read_decisions(run) if broker in (row["source"], row["destination"])]
+    if not candidate and judged:
+        return f"stays [{judged[0]['reason']}]: {judged[0]['explanation']}"
+    reason = candidate[0] if candidate else Reason.NO_SUCH_BUNDLE
+    return f"stays [{reason}]: {reason.meaning}"
+
+
 def _is_crowded(held: int, whole: int, brokers: int) -> bool:
     return held > 2 * math.ceil(whole / brokers)
 
 
-def _crowded_partitions(topics: Iterable[Topic], brokers: int) -> Iterator[Advice]:
+def crowded_partitions(topics: Iterable[Topic], brokers: int) -> Iterator[Advice]:
     partitions: dict[str, list[Topic]] = {}
     for topic in topics:
         base, _, number = topic.name.rpartition("-partition-")
@@ -249,7 +283,7 @@ def _crowded_partitions(topics: Iterable[Topic], brokers: int) -> Iterator[Advic
             yield Advice("Partitions of a topic are crowded on a broker.", evidence, _unload(largest.bundle))
 
 
-def _crowded_system(bundles: Iterable[Row], brokers: int) -> Iterator[Advice]:
+def crowded_system(bundles: Iterable[Row], brokers: int) -> Iterator[Advice]:
     system = [row for row in bundles if namespace_of(row["bundle"]) == SYSTEM_NAMESPACE]
     broker, held = next(iter(Counter(row["broker"] for row in system).most_common(1)), ("", 0))
     if _is_crowded(held, len(system), brokers):

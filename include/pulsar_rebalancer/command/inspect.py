@@ -43,6 +43,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--for", dest="seconds", type=_seconds, default=0.0, help="keep looking, such as 10m")
     parser.add_argument("--every", type=_seconds, default=60.0, help="time between samples (60s: brokers measure then)")
     parser.add_argument("--connection", type=Path, help="YAML file with the parts of the connection")
+    parser.add_argument("--topic", default="", help="also say where this topic is, and why it moves or stays")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write the page of the cluster to this file")
     parser.add_argument("--json", action="store_true", help="print a JSON document")
 
 
@@ -59,6 +61,9 @@ def run(given: argparse.Namespace) -> int:
         connection = connection_to(given.url, given.connection)
         with tempfile.TemporaryDirectory(prefix="pulsar-inspect-") as folder:
             document = asyncio.run(_look(connection, given, folder))
+    except OSError as error:
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        return UNREADABLE
     except RebalancerError as error:
         print(" ".join(filter(None, [f"{error.message} [{error.reason}].", error.reason.action])), file=sys.stderr)
         return UNREADABLE
@@ -68,7 +73,10 @@ def run(given: argparse.Namespace) -> int:
 
 async def _look(connection: AdminConnection, given: argparse.Namespace, folder: str) -> dict[str, Any]:
     async with PulsarAdmin(connection) as admin:
-        return (await look(admin, folder, given.seconds, max(5.0, given.every))).document()
+        seen = await look(admin, folder, given.seconds, max(5.0, given.every), given.topic)
+    if given.html:
+        given.html.write_text(seen.page(), encoding="utf-8")
+    return seen.document()
 
 
 def connection_to(url: str, file: Path | None) -> AdminConnection:
@@ -111,6 +119,9 @@ def lines(seen: dict[str, Any]) -> Iterator[str]:
     own = seen["configured"]
     would = f"would: {_moved(own['if_it_lasts'])}" if own["if_it_lasts"] else "is not known here"
     yield f"Pulsar's own {own['shedder']} with placement {own['placement']} (shedding {own['shedding']}) {would}"
+    for place in seen.get("topic", ()):
+        yield f"{place['topic']} in {place['bundle']} on {place['broker'] or 'no broker'} ({place['load'] or 'idle'})"
+        yield f"  {place['why']}"
     yield "findings" if seen["findings"] else "no findings"
     for found in seen["findings"]:
         code = f" [{found['reason']}]" if found["reason"] else ""

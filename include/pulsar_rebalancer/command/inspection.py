@@ -17,6 +17,7 @@ from pydantic import JsonValue
 from pulsar_rebalancer.collect.broker_settings import Runtimes, read_runtimes
 from pulsar_rebalancer.collect.collector import Collected, Trigger, collect, save
 from pulsar_rebalancer.command import advice
+from pulsar_rebalancer.command.page_file import page_file
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, RunParams
 from pulsar_rebalancer.config.field_types import Placement, Strategy
 from pulsar_rebalancer.config.settings import validate as settings_of
@@ -27,7 +28,8 @@ from pulsar_rebalancer.decide.run_plan import plan_run
 from pulsar_rebalancer.decide.validation import validate
 from pulsar_rebalancer.names import is_extensible
 from pulsar_rebalancer.pulsar import PulsarAdmin
-from pulsar_rebalancer.reasons import Effect
+from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import MEANS, table
@@ -35,6 +37,7 @@ from pulsar_rebalancer.show.page.brokers import pair_views
 from pulsar_rebalancer.show.page.overview import of_one_run
 from pulsar_rebalancer.show.page.page_model import Overview, PairView
 from pulsar_rebalancer.show.page.recent_runs import read_run
+from pulsar_rebalancer.show.page.timeline import timeline
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -59,7 +62,7 @@ class Judge:
         """Return the folder of a run that validates and decides a sample; `lasting`: as if all hits were reached."""
         resolved = sample.request.resolved
         settings = checked(resolved.settings.model_copy(update=dict(self.changes)), "the brokers' settings")
-        params = RunParams(force="inspect" if lasting else "")
+        params = RunParams(force="if it lasts" if lasting else "")
         changes = {"resolved": resolved.model_copy(update={"settings": settings}), "params": params}
         folder = self.storage.new_run(sample.request.collected_at)
         before = StateBefore(decision=self.state)
@@ -67,6 +70,8 @@ class Judge:
         if not validate(RunInput(folder)).reasons(Effect.BLOCK):
             decide(RunInput.read(folder.uri))
             self.state = self.state if lasting else read_state(folder)
+        blocked = Summary.known(folder) is None
+        conclude(folder, None if blocked else Reason.OBSERVE, sample.request.collected_at).write(folder)
         return folder
 
 
@@ -94,7 +99,7 @@ class Look:
     lasting: StoragePath
     theirs: StoragePath | None
     findings: list[advice.Advice] = field(default_factory=list)
-    topics: advice.Topics = field(default_factory=lambda: advice.Topics([], []))
+    topic: list[dict[str, str]] = field(default_factory=list)
 
     def view(self, folder: StoragePath) -> Overview:
         entry = ClusterEntry(name=self.own.storage.cluster, given={}, settings=self.sample.request.resolved.settings)
@@ -122,7 +127,27 @@ class Look:
                 "if_it_lasts": plan_of(self.theirs) if self.theirs else None,
             },
             "findings": [found._asdict() for found in self.findings],
+            **({"topic": self.topic} if self.topic else {}),
         }
+
+    def page(self) -> str:
+        """Return the page of the cluster as one file: the latest sample, with the plan if it lasts."""
+        now, view, lasting = self.sample.request.collected_at, self.view(self.counted[-1]), self.view(self.lasting)
+        changes = {"brokers": lasting.brokers, "plan": lasting.plan, "of_one_run": False}
+        shown = view.model_copy(update={**changes, "status": view.status.model_copy(update={"cluster": self.name})})
+        findings: list[JsonValue] = [
+            {
+                "reason": each.reason,
+                "effect": "warn",
+                "count": 1,
+                "meaning": each.what,
+                "worst": [each.evidence],
+                "action": each.fix,
+            }
+            for each in self.findings
+        ]
+        hour = timeline(self.own.storage, self.sample.request.resolved.settings, now)
+        return page_file({**shown.model_dump(mode="json"), "findings": findings}, hour.model_dump(mode="json"))
 
     def _sample(self, folder: StoragePath) -> JsonValue:
         run = read_run(folder)
@@ -158,7 +183,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-async def look(admin: PulsarAdmin, folder: str, seconds: float, every: float) -> Look:
+async def look(admin: PulsarAdmin, folder: str, seconds: float, every: float, topic: str = "") -> Look:
     """Look at a cluster for a while, and keep the files in a folder. Raises RebalancerError if it cannot be read."""
     given: dict[str, object] = {"interval_seconds": every, "split_mode": "observe"}
     entry = ClusterEntry(name="cluster", given=given, settings=settings_of(given, where="inspect"))
@@ -169,7 +194,7 @@ async def look(admin: PulsarAdmin, folder: str, seconds: float, every: float) ->
     begun = time.monotonic()
     for number in range(1 + int(seconds // every)):
         await _sleep(max(0.0, begun + number * every - time.monotonic()))
-        sample = await collect(admin, entry, Trigger(now=_now(), airflow_run_id=""))
+        sample = await collect(admin, entry, Trigger(now=_now(), airflow_run_id="", requested_by="inspect"))
         counted.append(own.judge(sample))
         if theirs:
             theirs.judge(sample)
@@ -177,8 +202,11 @@ async def look(admin: PulsarAdmin, folder: str, seconds: float, every: float) ->
     seen = Look(
         name, runtimes, sample, own, theirs, counted, lasting, theirs.judge(sample, lasting=True) if theirs else None
     )
-    seen.topics = await advice.read_topics(admin, sample)
-    seen.findings = await advice.findings(admin, runtimes, seen.topics, [lasting, *filter(None, [seen.theirs])])
+    topics = await advice.read_topics(admin, sample)
+    seen.findings = await advice.findings(admin, runtimes, topics, [lasting, *filter(None, [seen.theirs])])
+    if topic:
+        parts = [each.name for each in topics.loaded if each.name.startswith(f"{topic}-partition-")]
+        seen.topic = [await advice.place_of(admin, each, topics.loaded, lasting) for each in sorted(parts) or [topic]]
     return seen
 
 

@@ -6,13 +6,16 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.browser import browser
 
-from pulsar_rebalancer.command import inspect, inspection
+from pulsar_rebalancer.collect.broker_settings import Runtimes
+from pulsar_rebalancer.command import advice, inspect, inspection
 from pulsar_rebalancer.command.__main__ import main
 from pulsar_rebalancer.command.inspect import FINE, FOUND, UNREADABLE, connection_to
 from pulsar_rebalancer.errors import AdminError, SettingsError
@@ -166,3 +169,117 @@ def test_a_stale_report_is_a_finding(served: Running, capsys: pytest.CaptureFixt
 
 def test_times_of_the_command_line() -> None:
     assert [inspect._seconds(text) for text in ("90", "90s", "10m", "1h")] == [90, 90, 600, 3600]
+
+
+def found(face: Running, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = document(face, capsys)["findings"]
+    return found
+
+
+class TestSettingsThatHurt:
+    @pytest.fixture
+    def spec(self) -> ClusterSpec:
+        spec = scenario.spec(brokers=8, bundles=12)
+        spec.version = "2.11.4"
+        spec.brokers[3] = replace(spec.brokers[3], cores=16)
+        spec.configuration = {
+            "maxUnloadPercentage": "0.2",
+            "loadBalancerDistributeBundlesEvenlyEnabled": "true",
+            "loadBalancerLoadSheddingStrategy": "org.apache.pulsar.broker.loadbalance.impl.ThresholdShedder",
+            "loadBalancerLoadPlacementStrategy": "org.apache.pulsar.broker.loadbalance.impl.LeastLongTermMessageRate",
+            "loadBalancerNamespaceBundleMaxMsgRate": "100",
+        }
+        return spec
+
+    def test_each_has_evidence_and_a_command(self, served: Running, capsys: pytest.CaptureFixture[str]) -> None:
+        seen = document(served, capsys)
+        findings = seen["findings"]
+        assert all(each["evidence"] and each["fix"] for each in findings)
+        by_reason = {each["reason"]: each for each in findings if each["reason"]}
+        assert "LeastLongTermMessageRate places by rate" in by_reason["not_recommended"]["evidence"]
+        assert "max_unload_percentage 0.2" in by_reason["not_recommended"]["evidence"]
+        assert "4 to 16 cores" in by_reason["not_recommended"]["evidence"]
+        assert by_reason["not_recommended"]["fix"].endswith("--config maxUnloadPercentage --value 0.5")
+        assert "loadBalancerDistributeBundlesEvenlyEnabled --value false" in by_reason["even_distribution_on"]["fix"]
+        assert "persistent://" in by_reason["one_topic"]["evidence"]
+        others = {each["what"]: each for each in findings if not each["reason"]}
+        few = others["A namespace has fewer bundles than there are brokers."]
+        assert "3 bundles, 8 brokers" in few["evidence"]
+        assert few["fix"].startswith("pulsar-admin namespaces split-bundle ")
+        assert "2.11.4" in others["Brokers ignore the destination of an unload."]["evidence"]
+        assert seen["configured"]["shedder"] == "ThresholdShedder"
+        assert seen["configured"]["if_it_lasts"] != seen["if_it_lasts"]
+
+
+def test_a_broker_that_lists_another_load_manager_is_found(served: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    broker = served.cluster.membership.brokers[2].broker_id
+    other = {"loadManagerClassName": "org.apache.pulsar.broker.loadbalance.impl.SimpleLoadManagerImpl"}
+    served.cluster.faults.add(FaultKind.OTHER_CONFIGURATION, broker, values=other)
+    (only,) = [each for each in found(served, capsys) if each["what"].startswith("Two load managers")]
+    assert "SimpleLoadManagerImpl x1" in only["evidence"]
+
+
+def test_avgshedder_that_does_not_place_is_found() -> None:
+    runtime = {
+        "loadManagerClassName": "a.ModularLoadManagerImpl",
+        "loadBalancerLoadSheddingStrategy": "a.AvgShedder",
+        "loadBalancerLoadPlacementStrategy": "a.LeastLongTermMessageRate",
+        "loadBalancerEnabled": "true",
+        "loadBalancerSheddingEnabled": "true",
+    }
+    pair = advice.of_classes(Runtimes("b:1", {"b:1": runtime}, {}))
+    assert [each.evidence for each in pair] == ["shedder AvgShedder, placement LeastLongTermMessageRate"]
+    assert not list(advice.of_classes(Runtimes("b:1", {"b:1": runtime | {PLACEMENT: "a.AvgShedder"}}, {})))
+
+
+PLACEMENT = "loadBalancerLoadPlacementStrategy"
+
+
+@pytest.mark.parametrize(("held", "crowded"), [(4, False), (5, True)])
+def test_partitions_crowded_on_a_broker(held: int, crowded: bool) -> None:
+    """Eight partitions on four brokers: two each is even, and twice that is not yet crowded."""
+    topics = [
+        advice.Topic(
+            f"persistent://t/n/p-partition-{i}", "t/n/0x00000000_0xffffffff", f"b:{0 if i < held else i}", 1, i
+        )
+        for i in range(8)
+    ]
+    seen = [each.evidence for each in advice.crowded_partitions(topics, 4)]
+    assert seen == ([f"persistent://t/n/p: {held} of 8 partitions on b:0"] if crowded else [])
+
+
+@pytest.mark.parametrize(("held", "crowded"), [(4, False), (5, True)])
+def test_system_bundles_crowded_on_a_broker(held: int, crowded: bool) -> None:
+    rows = [{"bundle": f"pulsar/system/0x{i}", "broker": f"b:{0 if i < held else i}"} for i in range(8)]
+    assert [each.evidence for each in advice.crowded_system(rows, 4)] == ([f"{held} of 8 bundles on b:0"] * crowded)
+    assert not list(advice.crowded_system([], 4))
+
+
+def test_a_topic_is_found_with_its_broker_and_why_it_moves_or_stays(
+    served: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = document(served, capsys)["if_it_lasts"]
+    moved = served.cluster.topology.bundles.index(plan["moves"][0]["bundle"])
+    (moves,) = document(served, capsys, "--topic", served.cluster.topology.topics(moved)[0])["topic"]
+    assert moves["bundle"] == plan["moves"][0]["bundle"]
+    assert moves["broker"] == plan["moves"][0]["from"]
+    assert moves["why"] == f"would move to {plan['moves'][0]['to']}"
+    assert "msg/s" in moves["load"]
+    assert main(["inspect", served.urls[0], "--topic", "persistent://acme/nowhere/t"]) == UNREADABLE
+
+
+def test_the_page_is_one_file_that_asks_for_nothing(
+    served: Running, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "page.html"
+    seen = document(served, capsys, "--html", str(file))
+    with browser() as chromium:
+        chromium.open(file.as_uri())
+        assert chromium.until("document.querySelector('.plan table')")
+        assert chromium.until("document.querySelector('.time svg')")
+        said = chromium.text()
+        assert (chromium.problems, [url for url in chromium.requests if not url.startswith("data:")]) == (
+            [],
+            [file.as_uri()],
+        )
+    assert seen["if_it_lasts"]["moves"][0]["bundle"] in said
