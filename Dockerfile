@@ -14,6 +14,8 @@ WORKDIR /build
 
 # The installer comes from the lock too, its hash checked like all others.
 COPY --chown=airflow:root requirements.lock pyproject.toml ./
+COPY --chown=airflow:root include/pulsar_rebalancer/pyproject.toml include/pulsar_rebalancer/
+COPY --chown=airflow:root deploy/built_here.txt deploy/
 RUN awk '/^uv==/ {keep = 1} keep {print} keep && !/\\$/ {exit}' requirements.lock >uv.lock \
  && python3 -m venv tools \
  && PIP_USER=0 tools/bin/pip install --no-cache-dir --no-deps --require-hashes -r uv.lock
@@ -23,7 +25,8 @@ RUN awk '/^uv==/ {keep = 1} keep {print} keep && !/\\$/ {exit}' requirements.loc
 RUN tools/bin/uv venv --python python3 /opt/pulsar-rebalancer \
  && tools/bin/uv pip install --no-cache --link-mode copy --compile-bytecode \
       --python /opt/pulsar-rebalancer/bin/python \
-      --require-hashes --constraint requirements.lock --extra postgres --extra alerts --extra extensible --extra kubernetes -r pyproject.toml
+      --require-hashes --constraint requirements.lock --extra postgres --extra alerts --extra extensible --extra kubernetes \
+      --excludes deploy/built_here.txt -r pyproject.toml -r include/pulsar_rebalancer/pyproject.toml
 
 COPY --chown=airflow:root README.md LICENSE ./
 COPY --chown=airflow:root include/ include/
@@ -31,6 +34,7 @@ COPY --chown=airflow:root plugins/ plugins/
 COPY --chown=airflow:root spark_apps/ spark_apps/
 COPY --chown=airflow:root expectations/ expectations/
 RUN tools/bin/uv build --no-cache --wheel --out-dir dist --require-hashes --build-constraint requirements.lock \
+ && tools/bin/uv build --no-cache --wheel --out-dir dist --require-hashes --build-constraint requirements.lock include/pulsar_rebalancer \
  && tools/bin/uv pip install --no-cache --no-deps --compile-bytecode \
       --python /opt/pulsar-rebalancer/bin/python dist/*.whl \
  && chmod -R a+rX,go-w /opt/pulsar-rebalancer

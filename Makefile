@@ -50,7 +50,8 @@ audit: setup ## check the locked packages for known vulnerabilities; IGNORE=ID s
 
 lock: setup ## renew requirements.lock from pyproject.toml
 	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-annotate --group dev \
-		--extra extensible --extra alerts --extra postgres --extra kubernetes --custom-compile-command "make lock" --upgrade pyproject.toml -o requirements.lock
+		--extra extensible --extra alerts --extra postgres --extra kubernetes --custom-compile-command "make lock" --upgrade \
+		--excludes deploy/built_here.txt pyproject.toml include/pulsar_rebalancer/pyproject.toml -o requirements.lock
 	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-annotate --group pyproject.toml:docs \
 		--constraint requirements.lock --custom-compile-command "make lock" --upgrade -o docs/requirements.lock
 

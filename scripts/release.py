@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-SIMULATOR = ROOT / "include" / "pulsar_simulator"
+PARTS = (ROOT, ROOT / "include" / "pulsar_rebalancer", ROOT / "include" / "pulsar_simulator")
+"""Folders of the distributions: Airflow's and Spark's side, the domain, the simulated cluster."""
 URLS = ("Source", "Issues", "Documentation", "Changelog")
 """Addresses that a release needs, in `[project.urls]`."""
 
@@ -35,11 +36,11 @@ def missing(project: dict[str, Any]) -> list[str]:
 def problems(version: str) -> list[str]:
     """Return why this commit cannot be tagged as a release, one line per reason."""
     lines = []
-    for folder in (ROOT, SIMULATOR):
+    for folder in PARTS:
         project, name = metadata(folder), (folder / "pyproject.toml").relative_to(ROOT)
         lines += [f"{name} lacks {field}" for field in missing(project)]
         if project["version"] != version:
-            lines.append(f"{name} has version {project['version']}: both are released as {version}")
+            lines.append(f"{name} has version {project['version']}: all are released as {version}")
     if not re.search(rf"^## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)$", (ROOT / "CHANGELOG.md").read_text(), re.M):
         lines.append(f"CHANGELOG.md has no heading '## {version} (<date>)'")
     if _output("git", "status", "--porcelain"):
@@ -50,10 +51,10 @@ def problems(version: str) -> list[str]:
 
 
 def build() -> None:
-    """Build the source distribution and both wheels, and check them with twine and check-wheel-contents."""
+    """Build the source distribution and all wheels, and check them with twine and check-wheel-contents."""
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
     command = (sys.executable, "-m", "build", "--no-isolation", "--outdir", str(ROOT / "dist"))
-    for part in ((str(ROOT),), ("--wheel", str(SIMULATOR))):
+    for part in ((str(ROOT),), *(("--wheel", str(folder)) for folder in PARTS[1:])):
         subprocess.run([*command, *part], check=True, stdout=subprocess.DEVNULL)
     made = sorted(map(str, (ROOT / "dist").iterdir()))
     subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *made], check=True)

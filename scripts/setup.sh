@@ -47,7 +47,8 @@ make_environment() {
   awk '/^uv==/ {keep = 1} keep {print} keep && !/\\$/ {exit}' requirements.lock >"$uv_lines"
   .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$uv_lines"
   .venv/bin/uv pip sync --quiet --python .venv/bin/python --require-hashes requirements.lock
-  .venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation --editable .
+  .venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation \
+    --editable . --editable include/pulsar_rebalancer
   echo "$stamp" >.venv/.stamp
 }
 

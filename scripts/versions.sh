@@ -10,7 +10,8 @@ for resolution in ${1:-lowest-direct highest}; do
   "$uv" venv --quiet --python .venv/bin/python "$folder"
   # From the sources: to uv, what a wheel requires is not direct, and it would take the newest.
   "$uv" pip compile --quiet --no-annotate --no-header --python "$folder/bin/python" --resolution "$resolution" \
-    --extra alerts --extra extensible pyproject.toml include/pulsar_simulator/pyproject.toml --output-file "$folder/versions.txt"
+    --extra alerts --extra extensible --excludes deploy/built_here.txt \
+    pyproject.toml include/pulsar_{rebalancer,simulator}/pyproject.toml --output-file "$folder/versions.txt"
   "$uv" pip install --quiet --python "$folder/bin/python" -r "$folder/versions.txt" \
     pytest hypothesis cryptography oauthlib promql-parser
   "$uv" pip install --quiet --python "$folder/bin/python" --no-deps dist/*.whl

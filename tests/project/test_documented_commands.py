@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 EAST = "clusters: {east: {connection: pulsar_admin_east, alert_connection: pulsar_alerts, mode: approve}}"
 BALANCED = "tests/integration/test_embedded.py::test_once_ends_when_the_cluster_is_balanced"
 APPROVED = "tests/integration/test_approve.py::test_a_plan_is_carried_out_once_a_person_approves_it"
+LIGHT = "tests/project/test_wheel.py::test_the_core_wheel_alone_looks_at_a_cluster_within_a_minute"
 DRAINED = "tests/integration/test_approve.py::test_a_broker_is_drained_by_one_command_that_waits"
 SIMULATION = "tests/project/test_documented_simulation.py::test_the_example"
 CONNECTED = (
@@ -120,7 +121,9 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "--max-age-seconds 300": asked_from_outside,
     'AIRFLOW_URL=https://airflow.example.com AIRFLOW_TOKEN="$TOKEN" '
     "pulsar-rebalancer drain broker-3:8080 --cluster east --seconds 900": by(DRAINED),
-    'pip install "dist/pulsar_rebalancer-0.1.0-py3-none-any.whl[alerts,extensible]"': wheel,
+    'pip install --find-links dist "dist/pulsar_rebalancer-0.1.0-py3-none-any.whl[alerts,extensible]"': wheel,
+    "pipx install ./include/pulsar_rebalancer": by(LIGHT),
+    "pulsar-rebalancer inspect http://broker:8080": by(LIGHT),
     "airflow config list --section pulsar_rebalancer --show-values": by(LISTED),
     "python -m pulsar_rebalancer_airflow.spark_archive /opt/airflow/spark.jsa": archived,
     **{each: by(CONNECTED) for each in commands_in_blocks("operations.md") if "SparkConnectServer" in each},

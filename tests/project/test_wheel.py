@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 from dataclasses import dataclass
 from email.parser import HeaderParser
 from pathlib import Path
@@ -15,9 +16,14 @@ from zipfile import ZipFile
 import pytest
 from packaging.requirements import Requirement
 from scripts.release import missing
+from tests.include.pulsar_rebalancer.command.test_inspect import Now
 from tests.own_git import git_environment
 
 from pulsar_rebalancer.command.__main__ import SUBCOMMANDS
+from pulsar_simulator import scenario
+from pulsar_simulator.cluster import Cluster
+from pulsar_simulator.serve import running
+from pulsar_simulator.truth import state_of
 
 pytestmark = pytest.mark.system
 
@@ -65,11 +71,13 @@ class Environment:
     Attributes:
         folder: where it is.
         wheel: the file of the product that was installed.
+        core: that of the domain, which the product requires.
         simulator: that of the simulated cluster.
     """
 
     folder: Path
     wheel: Path
+    core: Path
     simulator: Path
 
     @property
@@ -94,7 +102,7 @@ class Environment:
 
 _MADE = (".run", ".cache", ".*_cache", ".benchmarks", ".hypothesis", ".coverage*", "__pycache__", "build", "dist")
 NOT_COPIED = shutil.ignore_patterns(".git", ".venv", *_MADE)
-SIMULATOR = "include/pulsar_simulator/pyproject.toml"
+CORE, SIMULATOR = "include/pulsar_rebalancer/pyproject.toml", "include/pulsar_simulator/pyproject.toml"
 PEOPLE = 'authors = [{ name = "Somebody", email = "somebody@example.com" }]\n'
 ADDRESSES = "\n".join(
     f'{name} = "https://example.com/{name}"' for name in ("Source", "Issues", "Documentation", "Changelog")
@@ -112,7 +120,7 @@ def release(tmp_path_factory):
     """The folder of a repository like this one, with what only a publisher knows, after `make release`."""
     folder = tmp_path_factory.mktemp("release") / "repository"
     shutil.copytree(ROOT, folder, ignore=NOT_COPIED)
-    for file in (folder / "pyproject.toml", folder / SIMULATOR):
+    for file in (folder / "pyproject.toml", folder / CORE, folder / SIMULATOR):
         project = file.read_text().replace("keywords = ", f"{PEOPLE}keywords = ", 1)
         file.write_text(f"{project}\n[project.urls]\n{ADDRESSES}\n")
     changes = folder / "CHANGELOG.md"
@@ -129,6 +137,7 @@ def test_a_release_is_built_checked_and_tagged(release):
     assert sorted(path.name for path in (release / "dist").iterdir()) == [
         "pulsar_rebalancer-0.1.0-py3-none-any.whl",
         "pulsar_rebalancer-0.1.0.tar.gz",
+        "pulsar_rebalancer_core-0.1.0-py3-none-any.whl",
         "pulsar_rebalancer_simulator-0.1.0-py3-none-any.whl",
     ]
 
@@ -149,7 +158,7 @@ def test_a_release_that_lacks_something_is_refused_and_names_all_of_it(release, 
         "pyproject.toml lacks authors: a name and an email",
         "pyproject.toml lacks urls.Source: an address",
         f"{SIMULATOR} lacks authors: a name and an email",
-        f"{SIMULATOR} has version 0.0.9: both are released as 0.1.0",
+        f"{SIMULATOR} has version 0.0.9: all are released as 0.1.0",
         "CHANGELOG.md has no heading '## 0.1.0 (<date>)'",
         "the working tree has changes that are not committed",
         "the tag v0.1.0 exists: raise the version",
@@ -169,15 +178,15 @@ def test_the_source_distribution_is_the_repository(release):
 @pytest.fixture(scope="module")
 def environment(release, tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
-    wheel, simulator = sorted((release / "dist").glob("*.whl"))
-    made = Environment(folder, wheel, simulator)
+    wheel, core, simulator = sorted((release / "dist").glob("*.whl"))
+    made = Environment(folder, wheel, core, simulator)
     run(UV, "venv", "--quiet", "--python", sys.executable, folder / "venv")
     install = (UV, "pip", "install", "--quiet", "--python", made.python)
     locked = (*install, "--require-hashes", "-r", ROOT / "requirements.lock")
     # From what `make setup` has brought: a registry that is asked may have pyspark fetched and built once more.
     if subprocess.run([*locked, "--offline"], check=False).returncode:
         run(*locked)
-    run(*install, "--no-deps", wheel, simulator)
+    run(*install, "--no-deps", wheel, core, simulator)
     return made
 
 
@@ -240,3 +249,40 @@ def test_application_suites_and_template_are_in_the_wheel(installed):
     assert installed["suites"] == ["brokers.json", "bundles.json", "cluster.json"]
     assert installed["page"]
     assert installed["examples"] == 3
+
+
+LIGHT = {"pulsar-rebalancer-core", "pyarrow", "numpy"}
+"""What does not count in the weight of the environment: both libraries bring compiled code that nothing replaces."""
+
+WEIGH = """
+import json
+from importlib.metadata import distributions
+sizes = {d.name: sum(f.locate().stat().st_size for f in d.files or () if f.locate().exists()) for d in distributions()}
+print(json.dumps(sizes))
+"""
+
+
+def test_the_core_wheel_alone_looks_at_a_cluster_within_a_minute(release, tmp_path):
+    """In a fresh environment without Airflow, Spark and Java, through HTTP, and moves nothing."""
+    (core,) = (release / "dist").glob("pulsar_rebalancer_core-*.whl")
+    python = tmp_path / "venv" / "bin" / "python"
+    run(UV, "venv", "--quiet", "--python", sys.executable, tmp_path / "venv")
+    install = (UV, "pip", "install", "--quiet", "--python", python, "--constraint", ROOT / "requirements.lock", core)
+    if subprocess.run([*install, "--offline"], check=False).returncode:
+        run(*install)
+    sizes = json.loads(run(python, "-c", WEIGH))
+    assert len(sizes) <= 26, sorted(sizes)  # 25, and itself
+    assert not {"apache-airflow", "pyspark", "great-expectations", "pandas"} & sizes.keys()
+    assert sum(size for name, size in sizes.items() if name not in LIGHT) < 60e6, sizes
+    clock = Now()
+    cluster = Cluster(scenario.spec(brokers=4, bundles=32), clock)
+    clock.advance(300)
+    with running(cluster) as served:
+        begun, owners = time.monotonic(), state_of(cluster)["owners"]
+        environment = {"PATH": "/nowhere", "PULSAR_TOKEN": served.token}
+        command = (python.with_name("pulsar-rebalancer"), "inspect", served.urls[0], "--json")
+        seen = json.loads(run(*command, cwd=tmp_path, env=environment))
+        assert time.monotonic() - begun < 60
+        assert state_of(cluster)["owners"] == owners
+    assert {broker["broker"] for broker in seen["brokers"]} == {url.partition("://")[2] for url in served.urls}
+    assert seen["if_it_lasts"]["moves"]
