@@ -60,7 +60,7 @@ def stage(all_stages: dict[str, Stage], request: pytest.FixtureRequest) -> Stage
 def test_waiting_and_paused(stage: Stage) -> None:
     stage.begin()
     assert stage.ended() == "success"
-    stage.says("waiting", "apart, hit 1 of")
+    stage.says("waiting", "(hit 1 of")
     stage.opens("Stop…", "Pause…", "Skip next run…", "Balance now…")
 
     stage.chromium.run(HEAR)
@@ -125,7 +125,7 @@ def test_looking_moving_and_moved(stage: Stage) -> None:
 def test_a_plan_is_approved(stage: Stage) -> None:
     stage.begin()
     assert stage.ended() == "success"
-    stage.says("would move", "needs a person's approval", "waits for approval until")
+    stage.says("awaiting approval", "needs a person's approval", "waits for approval until")
     stage.opens("Approve…", "Reject…")
     press(stage.chromium, "Approve…", "it is quiet now")
     assert stage.ended("apply") == "success"
@@ -138,7 +138,7 @@ def test_a_plan_is_approved(stage: Stage) -> None:
 def test_a_plan_is_rejected_and_nobody_approves_their_own(stage: Stage) -> None:
     stage.begin()
     assert stage.ended() == "success"
-    stage.says("would move", "waits for approval until")
+    stage.says("awaiting approval", "waits for approval until")
     press(stage.chromium, "Reject…", "wrong hour")
     assert stage.ended("apply") == "success"
     stage.says("held back", "was rejected by admin: wrong hour.")
@@ -149,10 +149,10 @@ def test_a_plan_is_rejected_and_nobody_approves_their_own(stage: Stage) -> None:
     stage.plans("Unload…", "document.querySelector('dialog [name=bundles]').value = 'acme/orders'")
     assert stage.carries_out() == "success"
     assert stage.ended(number=3) == "success"
-    stage.says("would move", "needs a person's approval")
+    stage.says("awaiting approval", "needs a person's approval")
     told(stage.chromium, "awaiting approval")
     button = "document.querySelector('[data-key=\"act Approve…\"]')"
-    assert stage.chromium.run(f"{button}.title") == "You requested this plan: another person approves it."
+    assert stage.chromium.run(f"{button}.title") == "You requested this plan, so another person must approve it."
     assert stage.chromium.run(f"{button}.disabled") is True
     with stage.another_user():
         stage.open()
@@ -186,7 +186,7 @@ def test_a_broker_is_drained_until_it_is_released(stage: Stage) -> None:
     stage.opens("Unload…", "Drain…", "Fill…", "Split…")
     stage.plans("Drain…", f"{BOXES}[0].click()")
     assert stage.carries_out() == "success"
-    told(stage.chromium, "done Drained; the next runs move the bundles.")
+    told(stage.chromium, "done Marked as drained; the next runs move its bundles.")
     # Its heartbeat bundle, which never leaves it, does not count.
     stage.says("balanced", "drained by admin: a test", "no bundle is left.")
     # It may keep a bundle without topics, which no load report lists.
@@ -251,7 +251,7 @@ def test_bundles_are_unloaded_and_brought_back(stage: Stage, monkeypatch: pytest
 def test_hits_are_counted_run_by_run(stage: Stage) -> None:
     stage.begin()
     assert stage.ended(number=4) == "success"
-    stage.says("waiting", "apart, hit 4 of 8")
+    stage.says("waiting", "(hit 4 of 8)")
     stage.draw("east")
 
 

@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -15,11 +16,13 @@ from pulsar_rebalancer.decide import split_planning
 from pulsar_rebalancer.decide.planning import Plan
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.decide.stays import RULES
+from pulsar_rebalancer.reasons import Reason, counted
 from pulsar_rebalancer.run.outcome import Harm, last_time
 from pulsar_rebalancer.run.plan import (
     Forced,
     Summary,
+    candidate_rows,
     plan_hash,
     read_moves,
     write_decisions,
@@ -27,7 +30,7 @@ from pulsar_rebalancer.run.plan import (
     write_splits,
 )
 from pulsar_rebalancer.run.request import ByHand
-from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, Cell, Row, table
 from pulsar_rebalancer.state.state_documents import CountedSample, DecisionState, samples_after, taken_at
 from pulsar_rebalancer.storage.path import StoragePath
@@ -216,6 +219,7 @@ def document(summary: Summary, run: StoragePath, last: Mapping[str, Harm]) -> di
     hand, moves = summary.by_hand, read_moves(run)[:LISTED]
     return {
         "plan": summary.hash if summary.has_effect else "",
+        "no_effect": "" if summary.has_effect else why_no_effect(summary, run),
         "until": summary.shown_until.isoformat(timespec="seconds"),
         "bundles": summary.bundles_taken,
         "moves": [{"bundle": m.bundle, "from": m.source, "to": m.destination} for m in moves],
@@ -232,14 +236,15 @@ def document(summary: Summary, run: StoragePath, last: Mapping[str, Harm]) -> di
 def text(summary: Summary, run: StoragePath, dag_id: str, last: Mapping[str, Harm]) -> str:
     """Return the plan as a few lines of text, with the command that carries it out."""
     hand, moves = summary.by_hand, read_moves(run)
-    lines = [f"{summary.sentence} (dry run: nothing was moved)"]
+    lines = [f"{summary.sentence} (plan only: nothing was moved)"]
+    lines += [f"No effect: {why_no_effect(summary, run)}"] if not summary.has_effect else []
     for move in moves[:LISTED]:
         harm = f"; last time, {last[move.bundle].text}" if move.bundle in last else ""
         lines.append(f"  {move.bundle}: {move.source} -> {move.destination}{harm}")
     if summary.bundles_taken > LISTED:
         lines.append(f"  and {summary.bundles_taken - LISTED} more: {run.uri}/plan/moves.parquet")
     lines += [
-        f"  {number_of(count, 'bundle')} {'stays' if count == 1 else 'stay'}: {reason}. {reason.meaning}"
+        f"  {number_of(count, 'bundle')} {'stays' if count == 1 else 'stay'} ({reason}): {reason.meaning}"
         for reason, count in summary.bundle_skip_reasons.items()
     ]
     lines += [f"  no broker reports {one_line(name, 512)}" for name in (hand.unknown if hand else ())]
@@ -251,6 +256,18 @@ def text(summary: Summary, run: StoragePath, dag_id: str, last: Mapping[str, Har
         until, conf = document(summary, run, last)["until"], json.dumps({"plan": summary.hash})
         lines.append(f"To carry it out before {until}: airflow dags trigger {dag_id} --conf '{conf}'")
     return "\n".join(lines)
+
+
+def why_no_effect(summary: Summary, run: StoragePath) -> str:
+    """Return why no bundle of a manual plan may move, until when, and what a person may overrule."""
+    reasons, moves = summary.bundle_skip_reasons, StateBefore.read(run).moves
+    grace = timedelta(minutes=summary.resolved.settings.grace_period_minutes)
+    recent = {row["bundle"] for row in candidate_rows(run) if row["reason"] == Reason.RECENTLY_UNLOADED}
+    again = max((moves.unloads[name].at + grace for name in recent & moves.unloads.keys()), default=None)
+    until = f" and may move again at {again:%H:%M %Z}" if again else ""
+    rules = sorted({str(rule.overrule) for rule in RULES if rule.overrule and rule.reason in reasons})
+    offer = f" To move them now, overrule {', '.join(rules)}." if rules else ""
+    return f"{counted(reasons) or 'there is no bundle to move'}{until}.{offer}"
 
 
 def _hottest(summary: Summary) -> list[tuple[str, tuple[float, float]]]:

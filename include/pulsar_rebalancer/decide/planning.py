@@ -16,7 +16,7 @@ from operator import attrgetter
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.sources.wanted import SourceReport, Wanted
 from pulsar_rebalancer.isolation import Policies
-from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.reasons import Reason, Trait, counted
 from pulsar_rebalancer.run.request import DrainProgress
 from pulsar_rebalancer.run.tables import BrokerSample, Measure
 from pulsar_rebalancer.strategies import caps
@@ -73,8 +73,8 @@ def taken_and_passed_over(taken: Sequence[CandidateMove], reasons: Mapping[Reaso
     there = [move for move in taken if move.source != destination_of_pair[move.pair]]
     back = [move for move in taken if move.source == destination_of_pair[move.pair]]
     words = f"Taken: {moving(there)}" + (f", {moving(back)} in return" if back else "")
-    skip_reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()) if reason != Reason.TAKEN)
-    return f"{words}. Passed over: {skip_reasons}." if skip_reasons else f"{words}."
+    others = counted({reason: count for reason, count in reasons.items() if reason is not Reason.TAKEN})
+    return f"{words}. Passed over: {others}." if others else f"{words}."
 
 
 def explain(decision: Decision) -> str:

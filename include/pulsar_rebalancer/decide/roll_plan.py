@@ -25,7 +25,7 @@ from pulsar_rebalancer.decide.sources.wanted import candidates_of, placed
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import is_of_brokers
 from pulsar_rebalancer.orders.roll_document import Phase, Roll, ShownRoll
-from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.reasons import Reason, Trait, counted
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary, candidate_rows
 from pulsar_rebalancer.run.snapshot import Snapshot
@@ -212,8 +212,8 @@ def _outcome(snapshot: Snapshot) -> str:
     outcome = Outcome.known(snapshot.folder) or (Outcome.known(previous) if previous else None)
     if outcome is None or outcome.verdict is Reason.NOTHING_TO_DO:
         return ""
-    failed = (f"{why} x{count}" for why, count in outcome.counts.items() if not why.has(Trait.ON_PLANNED_BROKER))
-    return ", ".join(failed) if outcome.verdict is Reason.OPEN else str(outcome.verdict)
+    failed = {why: count for why, count in outcome.counts.items() if not why.has(Trait.ON_PLANNED_BROKER)}
+    return counted(failed) if outcome.verdict is Reason.OPEN else outcome.verdict.meaning.rstrip(".")
 
 
 def _why_no_room(snapshot: Snapshot, broker: str) -> str:
@@ -225,9 +225,8 @@ def _why_no_room(snapshot: Snapshot, broker: str) -> str:
 
 
 def _lacks(fit: Removal) -> str:
-    why = ", ".join(f"{reason} x{count}" for reason, count in fit.stay.most_common())
     bundles = f"{fit.stay.total()} of {number_of(fit.bundles, 'bundle')}"
-    return f"room for {bundles} on the others, below a score of {fit.limit:g}: {why}"
+    return f"room for {bundles} on the others, below a score of {fit.limit:g}: {counted(fit.stay)}"
 
 
 def _progress(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reason, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -16,7 +17,7 @@ from pulsar_rebalancer.decide.sources.drains import drains
 from pulsar_rebalancer.decide.sources.wanted import Wanted, candidates_of, placed
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.roll_document import Phase
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.reasons import Reason, counted
 from pulsar_rebalancer.run.bundle_columns import Bundles
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import ByHand, HandRequest
@@ -139,8 +140,9 @@ def _by_hand(
 def _refuse_parts(moves: Iterable[CandidateMove]) -> None:
     lost = [move for move in moves if not move.taken and move.reason is not Reason.SAME_BROKER]
     if lost:
-        named = ", ".join(f"{move.bundle} ({move.reason})" for move in lost[:10])
-        raise PlanError(Reason.NOT_WHOLE, f"{number_of(len(lost), 'bundle')} would stay: {named}")
+        why = counted(Counter(move.reason for move in lost))
+        named = ", ".join(move.bundle for move in lost[:10])
+        raise PlanError(Reason.NOT_WHOLE, f"{number_of(len(lost), 'bundle')} would stay ({why}): {named}")
 
 
 def _check_load(sample: PlanningSample, after: Mapping[str, float], overruled: Container[Overrule]) -> None:

@@ -333,6 +333,6 @@ def _sentence(move: CandidateMove, decision: Decision, of_source: float) -> str:
     half_of_gap = whole * (decision.gap or 0.0) / 2 / (decision.source_score or math.inf)
     fitting = decision.target or half_of_gap
     parts = math.ceil(move.traffic / fitting) if fitting else 2
-    split = "in two it" if parts == 2 else f"in {parts} a part of it"
+    could = "split in two, it could be moved" if parts == 2 else f"split in {parts}, a part of it could be moved"
     carries = f"{move.bundle} carries {100 * move.traffic / whole:.0f} % of {move.source}'s traffic"
-    return f"{decision.reason}: {carries}; split {split} could be moved" if parts > 1 else ""
+    return f"{carries}, too much to move at once; {could}." if parts > 1 else ""

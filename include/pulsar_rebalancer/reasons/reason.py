@@ -449,12 +449,12 @@ class Reason(StrEnum):
     NOTHING_TO_DO = ("nothing_to_do", VERDICT, Trait.NONE,
         "The plan moves nothing.")
     OBSERVE = ("observe", VERDICT, HELD | Trait.ORDERED,
-        "Mode observe: decided and explained, nothing is moved.")
+        "Not moved: mode is observe.")
     PAUSED = ("paused", VERDICT, HELD | Trait.ORDERED,
         "The cluster is paused.",
         "Wait, or lift the pause: run pulsar_control__<cluster> with resume, or edit the clusters file.")
     AWAITING_APPROVAL = ("awaiting_approval", VERDICT, HELD | Trait.ORDERED,
-        "The plan waits for a person's approval (mode approve).",
+        "The plan waits for a person's approval.",
         "Approve or reject it in pulsar_apply__<cluster>.")
     REJECTED = ("rejected", VERDICT, Trait.NONE,
         "A person rejected these moves within the last max_awaiting_minutes.",
@@ -547,7 +547,7 @@ class Reason(StrEnum):
         "The broker is being drained: it gets no bundles until it is released.",
         "Release the broker, or name another one.")
     NOT_DRAINED = ("not_drained", VERDICT, Trait.TYPED | Trait.SETTLED,
-        "The broker is not being drained (any more).")
+        "The broker is not drained.")
     STOPPED = ("stopped", VERDICT, HELD,
         "A person stopped the run before the bundle's turn.",
         "To continue, submit the plan hash again, or plan the rest.")

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, computed_field
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import matching, of_glob
-from pulsar_rebalancer.reasons import Effect, Reason, Trait
+from pulsar_rebalancer.reasons import Effect, Reason, Trait, counted
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.texts import one_line
 
@@ -195,7 +195,6 @@ def _why(left_out: Mapping[Reason, list[str]], started: Iterable[float], setting
     """Return text that says how many brokers are left out for each reason, and when new brokers will be included."""
     missing = max((ENOUGH_SAMPLES - max(samples, 0) for samples in started), default=0)
     minutes = math.ceil(missing * settings.host_usage_interval_minutes)
-    passes = {Reason.JUST_STARTED: f", over in about {minutes} min"}
-    ordered = sorted(((reason, len(brokers)) for reason, brokers in left_out.items() if brokers), key=lambda r: -r[1])
-    named = [f"{reason} x{count}{passes.get(reason, '')}" for reason, count in ordered]
-    return f"; left out: {', '.join(named)}" if named else ""
+    passes = f"; those that just started join in about {minutes} min" if left_out.get(Reason.JUST_STARTED) else ""
+    named = counted({reason: len(brokers) for reason, brokers in left_out.items() if brokers})
+    return f"; left out: {named}{passes}" if named else ""

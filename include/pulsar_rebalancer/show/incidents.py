@@ -172,7 +172,7 @@ def _line(name: str, at: datetime) -> str:
 def _reasons(reasons: Mapping[Reason, int], *, actions: bool = False) -> list[str]:
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     lines = [
-        f"  {code} x{count}" + (f": {code.meaning} {code.action}".rstrip() if actions else "")
+        f"  {code} x{count}: {code.meaning} {code.action if actions else ''}".rstrip()
         for code, count in ordered[:LISTED]
     ]
     return lines + ([f"  and {len(ordered) - LISTED} more"] if len(ordered) > LISTED else [])

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.in_force import OrdersInForce, pause_of
 from pulsar_rebalancer.orders.roll_document import Phase
-from pulsar_rebalancer.reasons import Effect, Reason, Trait
+from pulsar_rebalancer.reasons import Effect, Reason, Trait, counted
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import SplitOutcome, Summary
 from pulsar_rebalancer.run.request import Validation
@@ -185,15 +185,16 @@ def describe(outcome: Outcome, run: StoragePath) -> str:
     lines += [f"  state:   {in_force}"] if in_force else []
     if summary is not None:
         lines += _decided(summary)
-    lines.append(f"  verdict: {outcome.verdict}")
+    lines.append(f"  verdict: {outcome.verdict}. {outcome.verdict.meaning}")
     if outcome.splits:
-        counts = ", ".join(f"{count} {reason}" for reason, count in outcome.split_counts.items())
-        lines.append(f"  splits:  {sum(split.ok for split in outcome.splits)} of {len(outcome.splits)} done ({counts})")
+        done = sum(split.ok for split in outcome.splits)
+        lines.append(f"  splits:  {done} of {len(outcome.splits)} done: {counted(outcome.split_counts)}")
     lines += [f"    {split.bundle}: {split.reason} {split.error}".rstrip() for split in outcome.splits[:LISTED]]
     if outcome.moves:
         verified = sum(move.ok for move in outcome.moves)
-        counts = ", ".join(f"{count} {reason}" for reason, count in outcome.counts.items())
-        lines.append(f"  moves:   {verified} of {len(outcome.moves)} verified on their planned broker ({counts})")
+        lines.append(
+            f"  moves:   {verified} of {len(outcome.moves)} on their planned broker: {counted(outcome.counts)}"
+        )
     lines += [f"  harm:    {outcome.harm.sentence}"] if outcome.harm else []
     for move in outcome.moves[:LISTED]:
         said = "; ".join(filter(None, (move.error, move.harm.text if move.harm else "")))
@@ -214,16 +215,16 @@ def _decided(summary: Summary) -> list[str]:
         scores = f"{span} over {number_of(summary.brokers, 'broker')}"
     drains = [
         f"  drain:   {broker}: {drain.moving} of {number_of(drain.bundles, 'bundle')} to be moved, "
-        f"{drain.left} left for later; stay: {stay}; never move: {', '.join(drain.named) or 'none'}"
+        f"{drain.left} left for later; stay: {counted(drain.stay) or 'none'}; "
+        f"never move: {', '.join(drain.named) or 'none'}"
         if drain.bundles is not None
         else f"  drain:   {broker}: no load report, so its bundles are unknown"
         for broker, drain in summary.drains.items()
-        for stay in [", ".join(f"{count} {reason}" for reason, count in drain.stay.items()) or "none"]
     ]
     pairs = []
     if low := _thresholds(summary).get("low"):
         pairs.append(f"  pairs:   {summary.pairs}, {summary.pairs_over} at or above {low.gap:g}")
-        pairs.append(f"  hits:    {hits_of(summary)} ({summary.counting})")
+        pairs.append(f"  hits:    {hits_of(summary)}. {summary.counting.meaning}")
     return [
         f"  plan:    {summary.sentence}",
         f"  scores:  {scores}",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.reasons import Effect, Reason, Trait
+from pulsar_rebalancer.reasons import Effect, Reason, Trait, counted
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Validation
@@ -86,17 +86,17 @@ def _progress(summary: Summary) -> str:
 def _verdict(summary: Summary, outcome: Outcome) -> str:
     if outcome.moves:
         verified = sum(move.ok for move in outcome.moves)
-        others = {
+        others: dict[Reason, int] = {
             reason: count
             for reason, count in outcome.counts.items()
             if reason not in (Reason.MOVED, Reason.ALREADY_THERE)
         }
-        named = "".join(f", {count} {reason}" for reason, count in others.items())
+        named = f", {counted(others)}" if others else ""
         return f"fired: {verified} of {number_of(len(outcome.moves), 'bundle')} moved and verified{named}"
     if summary.bundles_taken:
-        return f"would move {number_of(summary.bundles_taken, 'bundle')}: gate closed ({outcome.verdict})"
+        return f"would move {number_of(summary.bundles_taken, 'bundle')}. {outcome.verdict.meaning}"
     if Reason.having(Trait.STUCK) & summary.reasons.keys():
-        return "unbalanced, but nothing worth moving"
+        return "unbalanced, but no move helps"
     if summary.pairs_fired:
         return "fired, nothing to move"
     return "waiting" if Reason.having(Trait.WAITING) & summary.reasons.keys() else "balanced: nothing to do"

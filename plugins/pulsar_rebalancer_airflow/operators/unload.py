@@ -24,7 +24,7 @@ from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import is_extensible, range_of
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.pulsar.client import shedding_is_on, splitting_brokers
-from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.reasons import Reason, Trait, counted
 from pulsar_rebalancer.run.outcome import RETRIED, MoveOutcome, not_moved
 from pulsar_rebalancer.run.plan import Move, Split, SplitOutcome, Summary, read_moves
 from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
@@ -98,16 +98,15 @@ class PlanPartOperator(RunOperator):
         for outcome in outcomes:
             counts[outcome.reason] += 1
             self.log.info("%s: %s %s", outcome.bundle, outcome.reason, outcome.error or f"({outcome.read_back})")
-        by_code = {str(reason): count for reason, count in counts.items()}
         ordered = {reason for reason in counts if reason.has(Trait.ORDERED)}
         refused = sorted(reason for reason in counts.keys() - ordered if reason.has(Trait.NEEDS_PERSON))
         if refused:
-            raise AirflowFailException(f"{part}: {by_code}. {refused[0].meaning}")
+            raise AirflowFailException(f"{part}: {counted(counts)}. {refused[0].meaning}")
         if any(reason.has(RETRIED) for reason in counts.keys() - ordered):
-            raise UnfinishedError(f"{part}: {by_code}; a retry resumes what is not in place")
+            raise UnfinishedError(f"{part}: {counted(counts)}; a retry continues with the rest")
         if ordered and ordered == counts.keys():
-            raise AirflowSkipException(f"{part}: {by_code}. {min(ordered).meaning}")
-        return by_code
+            raise AirflowSkipException(f"{part}: {counted(counts)}. {min(ordered).meaning}")
+        return {str(reason): count for reason, count in counts.items()}
 
 
 _log = logging.getLogger(__name__)

@@ -169,7 +169,7 @@ def failures_since(session: Session, dag_id: str, begin: datetime) -> list[Event
     failed: dict[datetime, Event] = {}
     for at, name, left in session.execute(rows.order_by(TaskInstance.end_date)).all():
         code = f" ({XComModel.deserialize_value(left)})" if left is not None else ""
-        text = f"failed in {name}{code}" if name else "took too long"
+        text = f"failed in {name}{code}" if name else "timed out"
         if at is not None:  # the query's condition
             failed.setdefault(at, Event(at=at, kind="failed", text=text))
     return list(failed.values())
@@ -246,6 +246,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: Bas
         by_hand=allowed.get(BY_HAND_DAG, ""),
         question=question,
         paused=control.pause is not None and now < control.pause.until,
+        grace_minutes=entry.settings.grace_period_minutes,
         skips=Reason.SKIPPED in closings,
         breaker=Reason.BREAKER_OPEN in closings,
         rolls=facts.roll.active,

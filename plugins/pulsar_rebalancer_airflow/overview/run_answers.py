@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from airflow.utils.state import DagRunState
 from sqlalchemy import select
 
 from pulsar_rebalancer.config.field_types import Action
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.reasons import Reason, counted
 from pulsar_rebalancer.show.page.page_model import RunAnswer, State
 from pulsar_rebalancer.show.page.recent_runs import Run, read_run
 from pulsar_rebalancer.show.page.status import answered, of_run
@@ -60,12 +61,12 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
         result = read_xcom(session, dag_id, run_id, key="return_value", task="control")
         return RunAnswer(text=_ordered(result if isinstance(result, dict) else {}))
     if prefix == REBALANCE_DAG:
-        return _came_to(session, dag_id, files) if files else RunAnswer(text="It left no files.")
+        return _came_to(session, dag_id, files) if files else RunAnswer(text="The run left no files.")
     started = read_xcom(session, dag_id, run_id, key="trigger_run_id", task="carry_out")
     if started is not None:
         carries_out = answer_of(session, f"{REBALANCE_DAG}{dag_id.removeprefix(prefix)}", str(started))
         return carries_out or RunAnswer(text=f"Run {started} carries the plan out.")
-    rejected = RunAnswer(text="Nothing is carried out: the plan was rejected.")
+    rejected = RunAnswer(text="The plan was rejected; nothing moves.")
     return rejected if prefix == APPLY_DAG else _by_hand(session, run)
 
 
@@ -80,10 +81,11 @@ def _by_hand(session: Session, run: DagRun) -> RunAnswer:
     shown = read_xcom(session, run.dag_id, run.run_id, key="return_value", task="plan")
     if isinstance(shown, dict):
         identity = str(shown.get("plan") or "")
-        text = "The plan is shown; nothing is carried out yet." if identity else "The plan would have no effect."
+        why = f"The plan would have no effect: {shown.get('no_effect')}"
+        text = "Plan ready; not carried out." if identity else why
         return RunAnswer(text=text, plan=identity)
     released = (run.conf or {}).get("action") == Action.RELEASE
-    text = "Released." if released else "Drained; the next runs move the bundles."
+    text = "Released." if released else "Marked as drained; the next runs move its bundles."
     return RunAnswer(text=text)
 
 
@@ -96,7 +98,7 @@ def _refused(session: Session, dag_id: str, run_id: str, came_to: str) -> RunAns
         to_do = reason.action if reason.action not in message else ""  # requests to brokers say it themselves
         text = " ".join(filter(None, [f"in {task} ({reason}): {reason.meaning}", detail, to_do]))
         return RunAnswer(state="refused", text=text)
-    text = f"in {task}: {came_to or 'its log says why.'}" if task else "because it took too long."
+    text = f"in {task}: {came_to or 'its log says why.'}" if task else "because it timed out."
     return RunAnswer(state="failed", text=text)
 
 
@@ -104,13 +106,13 @@ def _ordered(result: dict[str, object]) -> str:
     in_force, stopped = str(result.get("in_force") or ""), result.get("stopped")
     words = [f"{in_force.removesuffix('.')}."] if in_force else []
     if isinstance(stopped, dict):
-        finished = [f"{bundle} {reason}" for bundle, reason in dict(stopped.get("finished") or {}).items()]
-        words.append(f"Finished: {', '.join(finished) or 'none'}.")
+        finished = Counter(Reason(reason) for reason in dict(stopped.get("finished") or {}).values())
+        words.append(f"Finished: {counted(finished) or 'none'}.")
         unfinished = [str(bundle) for bundle in stopped.get("unfinished") or ()]
-        words += [f"Still under way: {', '.join(unfinished)}."] if unfinished else []
-        words.append(f"Not begun: {number_of(int(stopped.get('not_begun') or 0), 'bundle')}.")
+        words += [f"Still in progress: {', '.join(unfinished)}."] if unfinished else []
+        words.append(f"Not started: {number_of(int(stopped.get('not_begun') or 0), 'bundle')}.")
     elif stopped:
-        words.append(f"What was under way cannot be read: {stopped}.")
+        words.append(f"What was in progress cannot be read: {stopped}.")
     if result.get("undecided"):
         words.append(f"Also, {result['undecided']}.")
     return " ".join(words)

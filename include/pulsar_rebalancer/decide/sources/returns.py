@@ -11,7 +11,7 @@ from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapaci
 from pulsar_rebalancer.decide.sources.filling import unreported
 from pulsar_rebalancer.decide.sources.wanted import RequestedMove, SourceReport, Wanted, candidates_of, giving, placed
 from pulsar_rebalancer.names import HashRange, namespace_of
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.reasons import Reason, counted
 from pulsar_rebalancer.run.outcome import TRIES
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.strategies.caps import in_order
@@ -49,8 +49,7 @@ def _report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> SourceRep
     if any(move.taken for move in moves):
         return giving(sample, moves, Reason.GIVE_BACK, "gives bundles back to", "Brought back: bundles of {}")
     reasons = Counter(move.reason for move in moves)
-    why = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
-    return SourceReport([], f"Not brought back: {why}")
+    return SourceReport([], f"Not brought back: {counted(reasons)}")
 
 
 def wholes_of(bundles: Iterable[str], known: Collection[str]) -> dict[str, str]:

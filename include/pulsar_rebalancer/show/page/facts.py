@@ -15,6 +15,7 @@ from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.page.page_model import Attention, DrainView, View
 from pulsar_rebalancer.show.page.recent_runs import Run
+from pulsar_rebalancer.texts import capitalized
 
 
 class FailedRun(View):
@@ -90,8 +91,8 @@ class AirflowContext(View):
         if stop is not None and run is not None and run.request.collected_at <= stop.at and run.was_stopped:
             sentences.append(f"Run stopped at {stop.at:%Y-%m-%d %H:%M %Z} {stop.because}")
         sentences += [
-            f"Manual plan {known[:12]} of {handed.by or 'unknown'} waits in the queue for its run"
-            for known, handed in self.handed_over.plans.items()
+            f"{capitalized(handed.plan.action or 'Moves')} by {handed.by or 'unknown'} waits for its run"
+            for handed in self.handed_over.plans.values()
             if handed.run_id in self.queued
         ]
         return " ".join(f"{text}." for text in sentences)

@@ -45,6 +45,7 @@ class State(StrEnum):
     MOVING = "moving", Tone.BUSY
     MOVED = "moved", Tone.GOOD
     WOULD_MOVE = "would move", Tone.BUSY
+    AWAITING = "awaiting approval", Tone.WARN
     STUCK = "unbalanced", Tone.WARN
     CLOSED = "held back", Tone.WARN
     PAUSED = "paused", Tone.WARN
@@ -391,6 +392,7 @@ class Acts(View):
     by_hand: str = ""
     question: ShownQuestion | None = None
     paused: bool = False
+    grace_minutes: float = 0.0
     skips: bool = False
     breaker: bool = False
     rolls: bool = False

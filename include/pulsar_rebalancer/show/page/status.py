@@ -19,7 +19,7 @@ from pulsar_rebalancer.show.page.recent_runs import Run
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 from pulsar_rebalancer.texts import capitalized, number_of
 
-FIRES, WOULD_FIRE = "fires", "would fire"
+FIRES, WOULD_FIRE = "moves start", "moves would start"
 """What a pair does once it has enough hits; `WOULD_FIRE` is used while moves are forbidden."""
 
 _LOOKS_WELL = (State.BALANCED, State.WAITING, State.MOVED, State.STUCK)
@@ -30,7 +30,7 @@ _ORDERED = {
     Reason.BREAKER_OPEN: "the circuit breaker was open.",
     Reason.BLACKOUT: "a blackout was in force.",
     Reason.OUTSIDE_WINDOW: "it was outside the maintenance windows.",
-    Reason.SKIPPED: "a person had ordered to skip the run.",
+    Reason.SKIPPED: "a person had ordered it to be skipped.",
     Reason.STATE_LOST: "the state was lost.",
 }
 """Verdicts that say nothing about the present, because their causes may have ended since the run."""
@@ -74,7 +74,7 @@ def now_of(entry: ClusterEntry, facts: AirflowContext, begun: Run | None, ended:
         state: State = State.CLOSED if said.state in (*_LOOKS_WELL, State.PAUSED) else said.state
         return Said(state, f"Airflow's scheduler is not running, so no run starts. {said.sentence}")
     held = facts.held_by(entry.settings, now)
-    firing = WOULD_FIRE if held else FIRES
+    firing = FIRES if entry.settings.mode.moves and not held else WOULD_FIRE
     until = facts.waits_until(entry.settings, now)
     said = answered(known, facts, waits=until is not None) or of_run(known, firing, age)
     ordered = known.outcome is not None and known.outcome.verdict in _ORDERED
@@ -85,7 +85,7 @@ def now_of(entry: ClusterEntry, facts: AirflowContext, begun: Run | None, ended:
         return Said(State.WOULD_MOVE, said.sentence, firing)
     if until is not None and said.state in _LOOKS_WELL:
         waits = f"A plan of {facts.question.at:%H:%M} waits for a person's approval until {until:%H:%M %Z}."
-        return Said(State.WOULD_MOVE, f"{waits} {said.sentence}", firing)
+        return Said(State.AWAITING, f"{waits} {said.sentence}", firing)
     return said._replace(firing=firing)
 
 
@@ -104,7 +104,7 @@ def answered(run: Run, facts: AirflowContext, *, waits: bool) -> Said | None:
         return Said(State.CLOSED, f"{plan} was rejected {answer.because}.")
     approved, refused = f"{plan} was approved {answer.because}", facts.not_handed_over.get(answer.question.plan_id)
     if refused is None:
-        return Said(State.WOULD_MOVE, f"{approved}; nothing of it has moved yet.")
+        return Said(State.WOULD_MOVE, f"{approved}; no bundle has moved yet.")
     return Said(State.CLOSED, f"{approved}, and was not carried out: {_ORDERED.get(refused, refused.meaning)}")
 
 
@@ -116,7 +116,7 @@ def _without_data(facts: AirflowContext) -> Said:
         hint = "The DAG is paused in Airflow: unpause it."
     elif not facts.scheduled:
         hint = "Airflow's scheduler is not running, so no run starts."
-    return Said(State.NO_DATA, f"No run has looked at the cluster yet. {hint}")
+    return Said(State.NO_DATA, f"No run yet. {hint}")
 
 
 def _silent(entry: ClusterEntry, facts: AirflowContext, known: Run, age: float) -> Said | None:
@@ -133,7 +133,7 @@ def _silent(entry: ClusterEntry, facts: AirflowContext, known: Run, age: float) 
     if age > _longest_age(entry):
         cause = "" if facts.scheduled else "Airflow's scheduler is not running."
         why = " ".join(filter(None, [cause, failure]))
-        return Said(State.STALE, f"No run has looked at the cluster for {in_words(age)}. {why}".strip())
+        return Said(State.STALE, f"No new data for {in_words(age)}. {why}".strip())
     return Said(State.FAILED, failure) if failure else None
 
 
@@ -143,7 +143,7 @@ def _explains_more(run: Run, failed: FailedRun) -> bool:
 
 def _failed(failed: FailedRun) -> str:
     reason = Reason.get(failed.reason)
-    where = f"The latest run failed in {failed.task}" if failed.task else "The latest run took too long and was ended"
+    where = f"The latest run failed in {failed.task}" if failed.task else "The latest run timed out"
     if reason is None:
         return f"{where}: see its log."
     detail = failed.message and f"{failed.message.removesuffix('.')}."
@@ -171,8 +171,8 @@ def of_run(run: Run, firing: str, age: float) -> Said:
     if run.under_way and young:
         return _moving(run)
     if run.outcome is None and run.summary is None and young:
-        looked = "judged" if run.validation else "collected"
-        return Said(State.LOOKING, f"A run looks at the cluster: data {looked}, nothing decided yet.")
+        looked = "validated" if run.validation else "collected"
+        return Said(State.LOOKING, f"A run is in progress: data {looked}, no decision yet.")
     if run.summary is None or _broke_off(run):
         return Said(State.FAILED, f"{(verdict or Reason.UNFINISHED).meaning} {Reason.UNFINISHED.action}".strip())
     if run.outcome is None and not (young or run.request.dry_run):
@@ -180,10 +180,10 @@ def of_run(run: Run, firing: str, age: float) -> Said:
     if run.summary.bundles_taken or run.summary.bundles_split:
         return _planned(run, run.summary, verdict, mode)
     if run.request.dry_run:
-        return Said(State.WOULD_MOVE, "A plan that moves no bundle is shown, nothing is carried out.")
+        return Said(State.WOULD_MOVE, "Plan ready; not carried out. It moves no bundle.")
     said = _nothing_moves(run.summary, pair_views(run), firing, age)
     if said.state is State.WAITING and not mode.moves:
-        return said._replace(sentence=f"{said.sentence} Mode {mode} moves nothing.")
+        return said._replace(sentence=f"{said.sentence} Not moved: mode is {mode}.")
     return said
 
 
@@ -222,15 +222,15 @@ def _actions(summary: Summary) -> str:
 def _planned(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> Said:
     planned = _actions(summary)
     if run.request.dry_run:
-        return Said(State.WOULD_MOVE, f"A plan to {planned} is shown, nothing is carried out.")
+        return Said(State.WOULD_MOVE, f"Plan ready; not carried out. It would {planned}.")
     if verdict is None:
-        return Said(State.MOVING, f"A plan to {planned} is at the gate.")
+        return Said(State.MOVING, f"About to {planned}.")
     if verdict is Reason.OPEN:
         return _moved(run)
     if verdict is Reason.AWAITING_APPROVAL:
-        return Said(State.WOULD_MOVE, f"A plan to {planned} needs a person's approval.")
+        return Said(State.AWAITING, f"A plan to {planned} needs a person's approval.")
     if verdict is Reason.OBSERVE:
-        return Said(State.WOULD_MOVE, f"Would {planned}, but mode {mode} moves nothing.")
+        return Said(State.WOULD_MOVE, f"Would {planned}. Not moved: mode is {mode}.")
     state = State.PAUSED if verdict is Reason.PAUSED else State.CLOSED
     holds = run.validation.reasons(Effect.HOLD) if run.validation and verdict is Reason.ON_HOLD else {}
     why = " ".join([_ORDERED.get(verdict, verdict.meaning), *(hold.meaning for hold in holds)])
@@ -258,7 +258,7 @@ def _nothing_moves(summary: Summary, pairs: Sequence[PairView], firing: str, age
     if Reason.FIRED in summary.reasons and capped:
         why = max(sorted(capped), key=lambda reason: capped[reason])
         state = State.CLOSED if why is Reason.ROLLING else State.STUCK
-        return Said(state, f"Bundles should have moved, but stayed: {why.meaning}")
+        return Said(state, f"Bundles need to move but stayed: {why.meaning}")
     soonest = min((pair for pair in pairs if pair.seconds_to_fire is not None), key=_until_it_fires, default=None)
     if soonest is not None:
         labels = short_names({name for pair in pairs for name in (pair.source, pair.destination)})
@@ -270,7 +270,7 @@ def _nothing_moves(summary: Summary, pairs: Sequence[PairView], firing: str, age
     if stuck:
         return Said(State.STUCK, stuck[0].meaning)
     if summary.brokers < 2:
-        return Said(State.BALANCED, "Only one broker takes part, so there is nothing to balance.")
+        return Said(State.BALANCED, "Only one broker can be compared, so there is nothing to balance.")
     sentence = profile_shown(summary.resolved.settings).sentence(summary)
     return Said(State.BALANCED, f"{capitalized(sentence)}: nothing to do.")
 
@@ -288,15 +288,15 @@ def waiting(pair: PairView, labels: Mapping[str, str], firing: str, age: float) 
     hits = min(counting, key=lambda hit: hit.need - hit.have)
     left = (pair.seconds_to_fire or 0) - age
     soon = f"in about {in_words(left)}" if left >= 1 else "with the next run"
-    apart = f"{labels[pair.source]} and {labels[pair.destination]} are {pair.gap:.0f} apart"
-    return f"{apart}, hit {hits.have} of {hits.need}{f', {firing} {soon}' if firing else ''}."
+    apart = f"{labels[pair.source]} and {labels[pair.destination]} differ by {pair.gap:.0f} points"
+    return f"{apart} (hit {hits.have} of {hits.need}){f'; {firing} {soon}' if firing else ''}."
 
 
 def in_words(seconds: float) -> str:
     if seconds < 90:
-        return number_of(max(1, round(seconds)), "second")
+        return f"{max(1, round(seconds))} s"
     if seconds < 5400:
-        return number_of(round(seconds / 60), "minute")
+        return f"{round(seconds / 60)} min"
     if seconds < 36 * 3600:
-        return number_of(round(seconds / 3600), "hour")
+        return f"{round(seconds / 3600)} h"
     return number_of(round(seconds / 86400), "day")

@@ -130,8 +130,8 @@ export function offered(view, now) {
     question && answer("Reject", "Reject this plan", view, question),
     control && order("stop", {
       name: "Stop",
-      title: "Start no more bundles",
-      hint: "The current run starts no more bundles; those under way finish.",
+      title: "Stop the current run",
+      hint: "The current run moves nothing more. Later runs do; use Pause to stop those.",
     }),
     control && order(
       "pause",
@@ -254,7 +254,7 @@ function inQuestion({ awaiting, plan, acts }) {
  * @param {ShownQuestion} question
  * @returns {Act}
  */
-function answer(option, title, view, { dag, run, task, hash, until }) {
+function answer(option, title, view, { dag, run, task, until }) {
   const [asked, approves] = [inQuestion(view), option === "Approve"];
   const what = asked
     ? `${amounts(asked)} ${predicted(asked)} `
@@ -264,11 +264,11 @@ function answer(option, title, view, { dag, run, task, hash, until }) {
     dag,
     name: option,
     title,
-    hint: `Plan ${hash.slice(0, 12)}. ${what}Answer by ${moment(until)}.`,
+    hint: `${what}Answer by ${moment(until)}.`,
     fields: () => asked && splitList(asked),
     optional: true,
     moves: approves,
-    off: approves && asked && own(asked, view) ? "You requested this plan: another person approves it." : "",
+    off: approves && asked && own(asked, view) ? "You requested this plan, so another person must approve it." : "",
     request: () => ({
       dag,
       run,

@@ -28,6 +28,17 @@ const ALGORITHMS = [
   "specified_positions_divide",
 ];
 const SECONDS = 1;
+/** @type {Record<string, (view: Overview) => string>} */
+const OVERRULED = {
+  policies: () => "Move although isolation policies forbid it",
+  anti_affinity: () => "Move although anti-affinity groups forbid it",
+  topic_ceiling: () => "Move although the broker has too many topics",
+  exclusions: () => "Include what is excluded",
+  grace_period: ({ acts }) => `Move although moved within the last ${acts.grace_minutes} minutes`,
+  overload: () => "Move although a broker would be overloaded",
+  caps: () => "Move more than the caps allow",
+  even_split: () => "Split although a part would carry less than 10 %",
+};
 
 /**
  * Return the manual actions that the user may do; on the page of a past run, only the one that undoes it.
@@ -40,7 +51,7 @@ export function manual(view, page) {
   const all = view.of_one_run ? [] : actions(view, page);
   return [...all, ...undo(view)].map((action) => {
     const request = () => planned(action, dag);
-    return { name: action.name, dag, noRoll: true, request, open: () => openPlan(action, request, dag, page) };
+    return { name: action.name, dag, noRoll: true, request, open: () => openPlan(action, request, dag, page, view) };
   });
 }
 
@@ -53,7 +64,7 @@ function actions(view, { base, dag }) {
     {
       name: "Unload",
       title: "Unload bundles",
-      hint: "Moves bundles to a broker, or to where placement puts them.",
+      hint: "Moves bundles to the broker that you choose, or lets placement choose one.",
       overrule: [...RULES, "caps"],
       optional: true,
       fields: () => [bundleFields(base, dag, true), select("To", "destination", ["", ...brokers], "placement chooses")],
@@ -62,7 +73,7 @@ function actions(view, { base, dag }) {
     {
       name: "Drain",
       title: "Drain brokers",
-      hint: "Moves all bundles off, run by run; no bundle moves there until the brokers are released.",
+      hint: "Moves all bundles off, run by run. The brokers get no bundles until you release them.",
       overrule: RULES,
       fields: () => choices("Brokers", "broker", brokers),
       conf: of,
@@ -85,7 +96,7 @@ function actions(view, { base, dag }) {
       fields: () => [
         bundleFields(base, dag, false),
         select("Algorithm", "algorithm", ALGORITHMS, "the one that divides the traffic most evenly"),
-        make("label", {}, "Positions, for specified_positions_divide", make("input", { name: "positions" })),
+        make("label", {}, "Hash positions, only for specified_positions_divide", make("input", { name: "positions" })),
         make("label", {}, make("input", { type: "checkbox", name: "unload" }), " Unload the parts afterwards"),
       ],
       conf: (form) => ({
@@ -108,7 +119,7 @@ function undo({ moved }) {
   return [{
     name: "Undo run",
     title: `Undo the run of ${moment(moved.collected_at)}`,
-    hint: "Moves back what the run moved, unless it was moved again since.",
+    hint: "Moves back what the run moved, except what has moved again.",
     overrule: [...RULES, "caps"],
     optional: true,
     conf: () => ({ run: moved.folder }),
@@ -136,10 +147,11 @@ function planned(action, dag) {
   }));
 }
 
-/** @type {(action: Action, dryRun: () => Request, dag: string, page: Page) => void} */
-function openPlan(action, dryRun, dag, page) {
+/** @type {(action: Action, dryRun: () => Request, dag: string, page: Page, view: Overview) => void} */
+function openPlan(action, dryRun, dag, page, view) {
   const sendOnce = sender(dryRun, page.base);
-  const fields = [action.fields?.(), folded("overrule", "Overrule", choices("Rules", "overrule", action.overrule))];
+  const rules = choices("Rules", "overrule", action.overrule, (rule) => OVERRULED[rule]?.(view) ?? rule);
+  const fields = [action.fields?.(), folded("overrule", "Overrule", rules)];
   openDialog({ ...action, fields, confirm: "Make the plan", cancel: "Close", kind: "wide" }, async (form, parts) => {
     const run = await sendOnce(form);
     const answer = await ended(parts, page.base, dag, run);
@@ -191,6 +203,7 @@ export function showPlan(parts, shown, answer, dag, page) {
     part.setAttribute("open", "");
   }
   said.replaceChildren(answer.text);
+  if (!answer.plan) form.querySelector("[data-key='overrule']")?.setAttribute("open", "");
   go.textContent = "Plan again";
   go.classList.remove("go");
   buttons.querySelector(".carry")?.remove();

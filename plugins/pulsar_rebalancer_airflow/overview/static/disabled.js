@@ -1,6 +1,6 @@
 // Why buttons are disabled.
 
-const ROLLS = "A rolling restart is in force: wait for its end, or stop it.";
+const ROLLS = "A rolling restart is in progress: wait for its end, or stop it.";
 
 /** @import { Overview, PlanView } from "./documents.d.ts" */
 
@@ -65,5 +65,5 @@ export function planAgain(plan, shown, present, now) {
 export function notCarriedOut(plan, view) {
   if (!plan.has_effect) return "The plan would have no effect.";
   const barred = (view.status.mode === "auto" || plan.marks_drains) && own(plan, view);
-  return barred ? "You made this plan: another person carries it out, on the page of its run." : "";
+  return barred ? "You made this plan, so another person must carry it out, on the page of its run." : "";
 }

@@ -2,8 +2,8 @@
 
 export interface Acts {
   control: string; rebalance: string; carries_out: string; by_hand: string; question: ShownQuestion | null;
-  paused: boolean; skips: boolean; breaker: boolean; rolls: boolean; closed: string; stays_closed: string;
-  paused_dags: string[]; barred: string[];
+  paused: boolean; grace_minutes: number; skips: boolean; breaker: boolean; rolls: boolean; closed: string;
+  stays_closed: string; paused_dags: string[]; barred: string[];
 }
 
 export interface Attention {
@@ -115,8 +115,8 @@ export interface SplitView {
   seconds: number; error: string; broker: string; positions: string[]; shares: number[]; unload: boolean;
 }
 
-export type State = "balanced" | "waiting" | "moving" | "moved" | "would move" | "unbalanced" | "held back" | "paused" |
-  "off" | "no data" | "looking" | "stale" | "blocked" | "failed" | "broken" | "unreadable";
+export type State = "balanced" | "waiting" | "moving" | "moved" | "would move" | "awaiting approval" | "unbalanced" |
+  "held back" | "paused" | "off" | "no data" | "looking" | "stale" | "blocked" | "failed" | "broken" | "unreadable";
 
 export interface Status {
   cluster: string; dag_id: string; mode: string; strategy: string; pairing: boolean; state: State; tone: Tone;

@@ -19,7 +19,7 @@ export function pairs(view, short) {
   const folds = pairs.slice(UNFOLDED);
   return [
     heading(noun, pairs.length, close),
-    hits && make("p", { class: "hits" }, "Whole cluster out of balance: ", dots("cluster", hits)),
+    hits && make("p", { class: "hits" }, "Runs in a row that found the cluster unbalanced: ", dots("cluster", hits)),
     pairs.length > 0 && list(pairs.slice(0, UNFOLDED)),
     folds.length > 0 && folded("pairs", several(folds.length, `more ${noun}`), list(folds)),
   ];

@@ -9,7 +9,7 @@ import { moment, points, several, traffic } from "./texts.js";
 /** @import { Child, Column } from "./elements.d.ts" */
 /** @typedef {(name: string) => Child} Short - name of a broker */
 
-const DRAINED = "No bundle moves now. Once the plan is carried out, none moves to the drained brokers.";
+const DRAINED = "No bundle moves now. Once carried out, the drained brokers get no bundles.";
 const PERMANENT = "A split is permanent: Pulsar cannot merge bundles.";
 
 /** @type {(view: PlanView | null, short: Short, title: string, dag: string, documents: string) => Child} */

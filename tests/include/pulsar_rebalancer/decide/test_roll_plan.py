@@ -75,11 +75,11 @@ def test_only_what_ever_moves_needs_room_where_policies_allow_it(tmp_path: Path)
     only_b = IsolationPolicy(name="p", namespaces=("t/n",), primary=("[ab]",))
     snapshots.policies = Policies(isolation=(only_b,))
     (turn,) = roll_plan.turns(Snapshot(snapshots.take(after=timedelta(seconds=1))), ["a:1"])
-    assert turn.why_not == "no room for 1 of 2 bundles on the others, below a score of 32: would_overload x1"
+    assert turn.why_not == "no room for 1 of 2 bundles on the others, below a score of 32: 1 would overload a broker"
 
     snapshots.policies = Policies(isolation=(only_b.model_copy(update={"primary": ("a",)}),))
     (turn,) = roll_plan.turns(Snapshot(snapshots.take(after=timedelta(seconds=2))), ["a:1"])
-    assert turn.why_not.endswith("policy_forbids x2")
+    assert turn.why_not.endswith("2 kept by isolation policies")
 
 
 def test_what_any_broker_would_wait_for_is_shown(tmp_path: Path) -> None:
@@ -282,9 +282,9 @@ def test_bundles_without_topics_do_not_leave_and_are_not_missed(tmp_path: Path) 
     ("given", "outcome"),
     [
         ({}, ""),
-        ({"verdict": Reason.AWAITING_APPROVAL}, "awaiting_approval"),
+        ({"verdict": Reason.AWAITING_APPROVAL}, "The plan waits for a person's approval"),
         ({"verdict": Reason.OPEN, "verdict_before": Reason.READ_ONLY}, ""),
-        ({"verdict_before": Reason.READ_ONLY}, "read_only"),
+        ({"verdict_before": Reason.READ_ONLY}, "The connection is read-only; the request was not sent"),
         ({"verdict_before": Reason.NOTHING_TO_DO}, ""),
     ],
 )

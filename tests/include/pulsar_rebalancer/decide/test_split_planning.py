@@ -23,8 +23,8 @@ def move(bundle: str, rank: int, traffic: float, reason: str = "over_remaining",
 @pytest.mark.parametrize(
     ("reason", "topics", "target", "told"),
     [
-        (Reason.NO_FITTING_BUNDLE, 2, 400.0, "split in two it could be moved"),
-        (Reason.NO_FITTING_BUNDLE, 2, 200.0, "split in 4 a part of it could be moved"),
+        (Reason.NO_FITTING_BUNDLE, 2, 400.0, "split in two, it could be moved."),
+        (Reason.NO_FITTING_BUNDLE, 2, 200.0, "split in 4, a part of it could be moved."),
         (Reason.NO_FITTING_BUNDLE, 1, 400.0, None),  # nothing to part
         (Reason.FIRED, 2, 400.0, None),
     ],
@@ -41,5 +41,5 @@ def test_a_bundle_that_is_too_large_to_move_is_named(tmp_path, reason, topics, t
 
     found = helpful(Snapshot(folder), [stuck, taken], moves, {"b:0": 1000.0, "b:1": 1000.0})
 
-    sentence = f"no_fitting_bundle: {LARGE} carries 61 % of b:0's traffic; {told}"
+    sentence = f"{LARGE} carries 61 % of b:0's traffic, too much to move at once; {told}"
     assert found == (() if told is None else (sentence,))

@@ -32,9 +32,14 @@ MOVED_A_MOMENT_AGO = {"bundle_skip_reasons": {"recently_unloaded": 3}}
     [
         ("UniformLoadShedder", {"reasons": {"below_threshold": 2}}, "balanced: nothing to do", True),
         ("UniformLoadShedder", FIRED | MOVED_A_MOMENT_AGO, "fired, nothing to move", False),
-        ("UniformLoadShedder", STUCK, "unbalanced, but nothing worth moving", True),
-        ("AvgShedder", STUCK | {"score_max": 70.0}, "unbalanced, but nothing worth moving", False),
-        ("UniformLoadShedder", FIRED | {"bundles_taken": 2}, "would move 2 bundles: gate closed (observe)", False),
+        ("UniformLoadShedder", STUCK, "unbalanced, but no move helps", True),
+        ("AvgShedder", STUCK | {"score_max": 70.0}, "unbalanced, but no move helps", False),
+        (
+            "UniformLoadShedder",
+            FIRED | {"bundles_taken": 2},
+            "would move 2 bundles. Not moved: mode",
+            False,
+        ),
         ("UniformLoadShedder", {"reasons": {"cool_down": 1}}, "waiting", False),
         ("AvgShedder", {"score_max": 20.0}, "balanced: nothing to do", True),
         ("AvgShedder", {"score_max": 70.0}, "balanced: nothing to do", False),

@@ -120,7 +120,7 @@ def test_in_mode_observe_only_a_person_who_asks_for_moves_is_refused(
     scene.run(JUST_NOW - timedelta(minutes=1))
     found, text = answered(session, balanced(session, scene, JUST_NOW, force=force))
     assert found == state
-    assert text.endswith("Would move 4 bundles, but mode observe moves nothing.")
+    assert text.endswith("Would move 4 bundles. Not moved: mode is observe.")
 
 
 @pytest.mark.parametrize(("rolls", "state"), [(False, "done"), (True, "refused")])
@@ -246,5 +246,5 @@ def test_the_hour_has_people_s_orders_and_the_runs_that_failed(session: Session)
     ]
     assert [(event.at, event.text) for event in failures] == [
         (NOW - timedelta(minutes=4), "failed in collect (unreachable)"),
-        (NOW - timedelta(minutes=3), "took too long"),
+        (NOW - timedelta(minutes=3), "timed out"),
     ]

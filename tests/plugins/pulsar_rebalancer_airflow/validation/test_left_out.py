@@ -96,24 +96,24 @@ def all_spoiled(column, value, brokers=3, **settings):
     [
         (few(1), {"too_few_brokers": "1 of 1"}),
         (few(0), {"too_few_brokers": "0 of 0"}),
-        (few(excluded_brokers=[FIRST, SECOND]), {"too_few_brokers": "1 of 3; left out: broker_excluded x2"}),
+        (few(excluded_brokers=[FIRST, SECOND]), {"too_few_brokers": "1 of 3; left out: 2 excluded"}),
         (
             all_spoiled("report_age_seconds", 9000.0, 2),
-            {"too_few_brokers": "1 of 3; left out: report_stale x2"},
+            {"too_few_brokers": "1 of 3; left out: 2 with an old report"},
         ),
         (
             all_spoiled("host_samples", 0.0, host_usage_interval_minutes=2),
-            {"too_few_brokers": "0 of 3; left out: just_started x3, over in about 4 min"},
+            {"too_few_brokers": "0 of 3; left out: 3 just started; those that just started join in about 4 min"},
         ),
         (
             many({"cpu_usage": None}),
-            {"too_many_quarantined": "4 left out, 2 allowed; left out: not_a_number x4"},
+            {"too_many_quarantined": "4 left out, 2 allowed; left out: 4 with a missing value"},
         ),
         (
             all_spoiled("bundles.msg_rate_in", -1.0, max_quarantined_brokers=2, max_quarantined_traffic=0),
             {
-                "too_many_quarantined": "3 left out, 2 allowed; left out: traffic_in_doubt x3",
-                "too_few_brokers": "0 of 3; left out: traffic_in_doubt x3",
+                "too_many_quarantined": "3 left out, 2 allowed; left out: 3 with doubtful traffic",
+                "too_few_brokers": "0 of 3; left out: 3 with doubtful traffic",
             },
         ),
     ],

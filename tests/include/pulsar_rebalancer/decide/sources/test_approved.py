@@ -15,7 +15,7 @@ from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.run_plan import plan_again
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.reasons import Reason, counted
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.tables import Measure
@@ -93,7 +93,7 @@ def test_what_is_overruled_for_a_drain_is_overruled_after_an_approval(
     found = approved(snapshots, shown, marks(overrule))
     assert {found[name(1)], found[name(2)]} == {"b:1", "c:1"}
     # Marked anew since, with nothing overruled: what holds now holds.
-    with pytest.raises(PlanError, match=rf"\({reason}\).*not_whole"):
+    with pytest.raises(PlanError, match=rf"{counted({Reason(reason): 2})}.*not_whole"):
         approved(snapshots, shown, marks())
 
 
@@ -101,7 +101,7 @@ def test_what_leaves_a_broker_that_was_released_since_is_not_moved_in_part(tmp_p
     snapshots = Snapshots(tmp_path, OWNED)
     shown = decided(snapshots, marks())
 
-    with pytest.raises(PlanError, match=r"2 bundles would stay: .*\(not_drained\)") as refused:
+    with pytest.raises(PlanError, match=r"2 bundles would stay .*not_drained") as refused:
         approved(snapshots, shown, Drains())
 
     assert refused.value.reason is Reason.NOT_WHOLE
@@ -113,7 +113,7 @@ def test_a_bundle_goes_where_it_was_shown_or_nowhere(tmp_path: Path) -> None:
     shown = decided(snapshots, marks())
     snapshots.owned["b:1"][name(9)] = 60.0
 
-    with pytest.raises(PlanError, match=r"would_overload.*not_whole"):
+    with pytest.raises(PlanError, match=r"1 would overload a broker.*not_whole"):
         approved(snapshots, shown, marks())
 
 

@@ -123,8 +123,18 @@ THRESHOLD = Settings(strategy="ThresholdShedder", min_unload_bundle_throughput=0
     ("policies", "caps", "reason", "told"),
     [
         ({}, {}, "fired", "Taken: 2 bundles with 1.91 MiB/s."),
-        ({}, {"max_bundles_per_run": 1}, "fired", "Taken: 1 bundle with 0.95 MiB/s. Passed over: cap_run 1"),
-        ({"unknown": {"t/n": "timeout"}}, {}, "no_allowed_bundle", "Taken: no bundle. Passed over: policy_unknown 2"),
+        (
+            {},
+            {"max_bundles_per_run": 1},
+            "fired",
+            "Passed over: 2 not needed, 1 over the cap per run",
+        ),
+        (
+            {"unknown": {"t/n": "timeout"}},
+            {},
+            "no_allowed_bundle",
+            "no bundle. Passed over: 2 with unknown policies",
+        ),
     ],
 )
 def test_what_is_told_is_what_moves_in_the_end(policies, caps, reason, told):

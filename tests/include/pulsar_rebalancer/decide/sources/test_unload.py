@@ -121,6 +121,19 @@ def test_what_holds_unless_it_is_overruled(tmp_path: Path, overruled: str) -> No
     assert (summary.by_hand.by, summary.by_hand.request.reason) == ("ada", "the night shift asked for it")
 
 
+def test_a_plan_without_effect_says_why_until_when_and_what_may_be_overruled(snapshots: Snapshots) -> None:
+    snapshots.unloaded = {name(1): timedelta(minutes=1)}
+    snapshots.settings = snapshots.settings.model_copy(update={"grace_period_minutes": 30})
+
+    summary, _ = snapshots.show(action="unload", bundles=[name(1)], destination="c:1")
+
+    run = snapshots.storage.run(summary.plan_id)
+    assert run is not None
+    again = summary.collected_at + timedelta(minutes=29)
+    why = f"1 moved recently and may move again at {again:%H:%M} UTC. To move them now, overrule grace_period."
+    assert document(summary, run, {})["no_effect"] == why
+
+
 @pytest.mark.parametrize("reason", ["system_namespace", "bundle_quarantined", "no_topic"])
 def test_what_nobody_can_overrule(snapshots: Snapshots, reason: str) -> None:
     snapshots.quarantined = [name(1)] if reason == "bundle_quarantined" else []
@@ -147,7 +160,7 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
         name(20): Harm(clients_before=4, clients_back=3, watched_seconds=15.2, topics=9, topics_measured=2),
     }
     assert text(summary, run, "the_dag", last).splitlines() == [
-        "unload by hand: 21 bundles to move (dry run: nothing was moved)",
+        "unload by hand: 21 bundles to move (plan only: nothing was moved)",
         *(f"  {name(n)}: a:1 -> b:1" for n in range(2)),
         f"  {name(2)}: a:1 -> b:1; last time, clients were away for 3.1 s",
         *(f"  {name(n)}: a:1 -> b:1" for n in range(3, 20)),

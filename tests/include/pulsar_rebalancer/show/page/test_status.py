@@ -41,7 +41,7 @@ def test_a_pair_says_how_far_it_is_from_firing(tmp_path: Path) -> None:
 
     assert found.state == "waiting"
     # Three more samples, one a minute, the last of which was half a minute ago.
-    assert found.sentence == "broker-2 and broker-3 are 29 apart, hit 5 of 8, fires in about 2 minutes."
+    assert found.sentence == "broker-2 and broker-3 differ by 29 points (hit 5 of 8); moves start in about 2 min."
     assert found.next_run_at == NOW + timedelta(seconds=30)
 
 
@@ -139,7 +139,7 @@ NOT_CARRIED_OUT = "A plan to move 4 bundles was not carried out: "
     ("mode", "verdict", "state", "said"),
     [
         ("auto", None, "moved", "Moved 4 bundles, each verified on its new broker."),
-        ("observe", None, "would move", "Would move 4 bundles, but mode observe moves nothing."),
+        ("observe", None, "would move", "Would move 4 bundles. Not moved: mode is observe."),
         ("auto", Reason.OVER_CAP, "held back", f"{NOT_CARRIED_OUT}{Reason.OVER_CAP.meaning}"),
     ],
 )
@@ -162,7 +162,7 @@ def test_a_plan_says_what_became_of_it(
         (Reason.BREAKER_OPEN, "the circuit breaker was open.", "held back"),
         (Reason.BLACKOUT, "a blackout was in force.", "held back"),
         (Reason.OUTSIDE_WINDOW, "it was outside the maintenance windows.", "held back"),
-        (Reason.SKIPPED, "a person had ordered to skip the run.", "held back"),
+        (Reason.SKIPPED, "a person had ordered it to be skipped.", "held back"),
         (Reason.STATE_LOST, "the state was lost.", "held back"),
     ],
 )
@@ -199,7 +199,7 @@ def test_a_pair_that_fired_is_not_balanced_although_nothing_of_it_moves(
 
     found = strip(made)
 
-    assert (found.state, found.sentence) == (state, f"Bundles should have moved, but stayed: {why.meaning}")
+    assert (found.state, found.sentence) == (state, f"Bundles need to move but stayed: {why.meaning}")
 
 
 @pytest.mark.parametrize(
@@ -219,9 +219,9 @@ def test_an_approval_that_was_refused_is_not_about_to_move_anything(tmp_path: Pa
     assert (found.state, found.sentence) == ("held back", said)
 
 
-WAITS = "broker-2 and broker-3 are 29 apart, hit 5 of 8"
-WOULD_FIRE = f"{WAITS}, would fire in about 2 minutes."
-NO_SCHEDULER, NOT_LOOKED = "Airflow's scheduler is not running", "No run has looked at the cluster for"
+WAITS = "broker-2 and broker-3 differ by 29 points (hit 5 of 8)"
+WOULD_FIRE = f"{WAITS}; moves would start in about 2 min."
+NO_SCHEDULER, NOT_LOOKED = "Airflow's scheduler is not running", "No new data for"
 RULES = {"breaker": {"failed_moves": 1, "minutes": 60}}
 PAUSE = PauseOrder(at=NOW, by="ada", reason="a holiday", until=NOW + timedelta(hours=1))
 BLACKOUT = {"start": "2026-11-22T11:00:00", "end": "2026-11-22T13:00:00", "timezone": "UTC", "reason": "a report"}
@@ -233,8 +233,8 @@ ROLL = Roll(id="0a1b", by="bob", order=(broker(0),), turn_at=NOW)
 @pytest.mark.parametrize(
     ("settings", "facts", "minutes", "state", "said"),
     [
-        ({}, {}, 0, "waiting", f"{WAITS}, fires in about 2 minutes."),
-        ({"mode": "observe"}, {}, 0, "waiting", f"{WAITS}, fires in about 2 minutes. Mode observe moves nothing."),
+        ({}, {}, 0, "waiting", f"{WAITS}; moves start in about 2 min."),
+        ({"mode": "observe"}, {}, 0, "waiting", f"{WOULD_FIRE} Not moved: mode is observe."),
         ({}, {"control": Control(pause=PAUSE)}, 0, "paused", f"The cluster is paused. {WOULD_FIRE}"),
         ({"blackouts": [BLACKOUT]}, {}, 0, "held back", f"{Reason.BLACKOUT.meaning} {WOULD_FIRE}"),
         (RULES, {"control": OPEN_BREAKER}, 0, "held back", f"{Reason.BREAKER_OPEN.meaning} {WOULD_FIRE}"),
@@ -244,8 +244,8 @@ ROLL = Roll(id="0a1b", by="bob", order=(broker(0),), turn_at=NOW)
         ({}, {"roll": ROLL, "control": Control(pause=PAUSE)}, 0, "paused", f"The cluster is paused. {WOULD_FIRE}"),
         ({}, {"scheduled": False}, 0, "held back", f"{NO_SCHEDULER}, so no run starts. {WAITS}."),
         ({}, {"paused": True}, 0, "paused", "The DAG is paused in Airflow, so no run starts."),
-        ({}, {}, 20, "stale", f"{NOT_LOOKED} 20 minutes."),
-        ({}, {"scheduled": False}, 20, "stale", f"{NOT_LOOKED} 20 minutes. {NO_SCHEDULER}."),
+        ({}, {}, 20, "stale", f"{NOT_LOOKED} 20 min."),
+        ({}, {"scheduled": False}, 20, "stale", f"{NOT_LOOKED} 20 min. {NO_SCHEDULER}."),
     ],
 )
 def test_what_is_promised_is_true_in_each_state(
@@ -257,7 +257,7 @@ def test_what_is_promised_is_true_in_each_state(
     found = seen(made, **facts)
 
     assert (found.status.state, found.status.sentence) == (state, said)
-    assert found.firing == next((words for words in ("would fire", "fires") if words in said), "")
+    assert found.firing == next((words for words in ("moves would start", "moves start") if words in said), "")
     assert (found.status.next_run_at is None) == (facts.get("paused", False) or not facts.get("scheduled", True))
 
 
@@ -268,7 +268,7 @@ def test_old_data_is_stale(tmp_path: Path, minutes: int, state: str) -> None:
     found = strip(made)
     assert found.state == state
     if state == "stale":
-        assert found.sentence == "No run has looked at the cluster for 6 minutes."
+        assert found.sentence == "No new data for 6 min."
 
 
 def test_after_moves_the_range_is_predicted_until_it_is_measured(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def test_an_hour_has_its_ranges_what_moved_what_failed_and_who_ordered_it(tmp_pa
     made.run(NOW - timedelta(minutes=20))
     made.run(NOW - timedelta(seconds=10), seconds=0)  # under way: not told yet
     orders = [Event(at=NOW - timedelta(minutes=15), kind="order", text="pause by ada: disks")]
-    silent, timeout = "failed in collect (broker_silent)", "took too long"
+    silent, timeout = "failed in collect (broker_silent)", "timed out"
     texts = {12: silent, 11: silent, 10: timeout, 9: silent}
     failures = [Event(at=NOW - timedelta(minutes=ago), kind="failed", text=text) for ago, text in texts.items()]
 

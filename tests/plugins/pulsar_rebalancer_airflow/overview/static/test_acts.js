@@ -122,7 +122,7 @@ test("nothing is approved or carried out while the gate is closed, nor released 
     return disabled(carryOut(given, "h", NOW)[0], given);
   };
   assert.deepEqual([drain({}), drain({ stays_closed: "mode observe" })], ["", "mode observe"]);
-  const rolls = "A rolling restart is in force: wait for its end, or stop it.";
+  const rolls = "A rolling restart is in progress: wait for its end, or stop it.";
   assert.deepEqual(off({ rolls: true }), [["Release", rolls], ["Carry out", rolls]]);
   const rolling = view({ ...acts, rolls: true });
   const byHand = manual(rolling, PAGE).map((each) => [each.name, disabled(each, rolling)]);
@@ -140,7 +140,10 @@ test("nobody approves their own plan if two people are needed, but they may reje
   assert.deepEqual(off(["7", "ada"], ["bob"]), ["", ""]);
   assert.deepEqual(off([], ["ada"]), ["", ""]);
   for (const name of ["ada", "7"]) {
-    assert.deepEqual(off(["7", "ada"], ["bob", name]), ["You requested this plan: another person approves it.", ""]);
+    assert.deepEqual(off(["7", "ada"], ["bob", name]), [
+      "You requested this plan, so another person must approve it.",
+      "",
+    ]);
   }
 });
 
@@ -156,7 +159,7 @@ test("the plan of a dry run is carried out by somebody else, from its page", () 
   assert.match(hint, /^Total: 2 bundles with /);
   assert.deepEqual(request().body(form()).conf, { plan: QUESTION.hash, reason: "a party" });
   const own = (mode, more) => carryOut(shown(mode, { barred: ["7", "ada"] }, more), "h", NOW)[0].off;
-  assert.equal(own("auto"), "You made this plan: another person carries it out, on the page of its run.");
+  assert.equal(own("auto"), "You made this plan, so another person must carry it out, on the page of its run.");
   assert.equal(own("approve", { marks_drains: true }), own("auto"));
   assert.equal(own("approve"), "");
 });
@@ -225,14 +228,14 @@ test("an answer names the plan in question, and needs no reason", () => {
     const { hint, optional } = act("Approve", { question }, given);
     assert.ok(
       hint.startsWith(
-        "Plan 0123456789ab. Total: 2 bundles with 1.0 KiB/s; 1 topic and 2 clients reconnect. " +
+        "Total: 2 bundles with 1.0 KiB/s; 1 topic and 2 clients reconnect. " +
           "Range 30.0, predicted 5.0. Answer by ",
       ),
       hint,
     );
     assert.equal(optional, true);
   }
-  const unseen = /^Plan 0123456789ab\. Its bundles cannot be shown, so it can only be rejected\. Answer by /;
+  const unseen = /^Its bundles cannot be shown, so it can only be rejected\. Answer by /;
   assert.match(act("Reject", { question }).hint, unseen);
 });
 

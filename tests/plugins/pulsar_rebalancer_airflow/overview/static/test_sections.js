@@ -44,7 +44,7 @@ test("a plan says what moves and who reconnects", () => {
 test("a plan without moves says what carrying it out does", () => {
   const nothing = { bundles: 0, splits: [] };
   assert.equal(amounts({ ...nothing, has_effect: false }), "No bundle moves.");
-  assert.match(amounts({ ...nothing, has_effect: true }), /Once the plan is carried out, none moves to the drained/);
+  assert.match(amounts({ ...nothing, has_effect: true }), /Once carried out, the drained brokers get no bundles/);
 });
 
 test("a plan shows its verdict, or how far it is once the gate has opened", () => {

@@ -1,0 +1,77 @@
+"""How many bundles or brokers have which reason, in words: a code never stands alone in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pulsar_rebalancer.reasons.reason import Reason
+
+_WORDS = {
+    Reason.OVER_REMAINING: "did not fit",
+    Reason.BELOW_SHARE: "too small",
+    Reason.BELOW_GAIN: "would gain too little",
+    Reason.WOULD_OVERSHOOT: "would overshoot",
+    Reason.BETTER_BUNDLE: "no longer worth moving",
+    Reason.TARGET_REACHED: "not needed",
+    Reason.NOT_REACHED: "not considered",
+    Reason.LAST_BUNDLE: "must stay on its broker",
+    Reason.CAP_SHEDDING: "over the shedder's cap",
+    Reason.NAMESPACE_POLICY: "under a policy",
+    Reason.NO_TRAFFIC: "without traffic",
+    Reason.RECENTLY_UNLOADED: "moved recently",
+    Reason.DESTINATION_KEPT: "moved recently and still remembered by the leader",
+    Reason.SYSTEM_NAMESPACE: "of the system",
+    Reason.NAMESPACE_EXCLUDED: "in an excluded namespace",
+    Reason.BUNDLE_EXCLUDED: "excluded",
+    Reason.BROKER_EXCLUDED: "excluded",
+    Reason.BUNDLE_QUARANTINED: "left out by validation",
+    Reason.BROKER_QUARANTINED: "on a broker that validation left out",
+    Reason.JUST_STARTED: "just started",
+    Reason.REPORT_STALE: "with an old report",
+    Reason.NOT_A_NUMBER: "with a missing value",
+    Reason.TRAFFIC_IN_DOUBT: "with doubtful traffic",
+    Reason.POLICY_UNKNOWN: "with unknown policies",
+    Reason.POLICY_FORBIDS: "kept by isolation policies",
+    Reason.ANTI_AFFINITY: "kept by anti-affinity",
+    Reason.TOO_MANY_TOPICS: "kept by the limit of topics",
+    Reason.NO_DESTINATION: "without a destination",
+    Reason.SAME_BROKER: "best where placed",
+    Reason.TO_BE_SPLIT: "split instead",
+    Reason.CAP_RUN: "over the cap per run",
+    Reason.CAP_BROKER: "over the cap per broker",
+    Reason.CAP_NAMESPACE: "over the cap per namespace",
+    Reason.CAP_BYTES: "over the cap of bytes per run",
+    Reason.CAP_WAVES: "over the limit of waves",
+    Reason.WOULD_OVERLOAD: "would overload a broker",
+    Reason.DRAINING: "drained",
+    Reason.ROLLING: "held by the rolling restart",
+    Reason.NO_TOPIC: "without topics",
+    Reason.NO_SUCH_BUNDLE: "not found",
+    Reason.OWNER_CHANGED: "moved elsewhere since",
+    Reason.DESTINATION_GONE: "without its destination",
+    Reason.SPLIT_STAYS: "split for good",
+    Reason.MOVED: "moved",
+    Reason.ALREADY_THERE: "already there",
+    Reason.ASTRAY: "on another broker than planned",
+    Reason.UNOWNED: "without an owner",
+    Reason.UNKNOWN_OWNER: "with an unknown owner",
+    Reason.UNEXPECTED_ERROR: "failed",
+    Reason.NOT_ATTEMPTED: "not tried",
+    Reason.INTERRUPTED: "interrupted",
+    Reason.STOPPED: "stopped",
+    Reason.STATE_LOST: "stopped because the state is lost",
+    Reason.BREAKER_OPEN: "stopped by the circuit breaker",
+    Reason.PAUSED: "stopped by a pause",
+    Reason.SERVER_ERROR: "failed on the broker",
+    Reason.SPLIT: "split",
+    Reason.ALREADY_SPLIT: "already split",
+    Reason.NOT_SPLIT: "not split",
+    Reason.SPLIT_REFUSED: "refused",
+    Reason.RANGE_GONE: "gone",
+}
+
+
+def counted(counts: Mapping[Reason, int]) -> str:
+    """Return text such as "17 did not fit, 2 excluded", the largest number first; empty without counts."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{count:,} {_WORDS.get(reason, f'({reason}: {reason.meaning})')}" for reason, count in ordered)
