@@ -1,4 +1,4 @@
-"""How many bundles or brokers have which reason, in words: a code never stands alone in a sentence."""
+"""How many bundles or brokers have which reason, in words; a code appears only next to its meaning."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_says_what_became_of_every_move(storage: ClusterStorage, state: MemorySt
     ]
     text = describe(outcome, run)
     assert "10.0 to 70.0 % (range 60.0) over 3 brokers" in text
-    assert "2 of 6 where planned: 2 moved" in text
+    assert "2 of 6 on their planned broker: 2 moved" in text
     assert f"{bundle(1)}: a:1 -> b:1: astray" in text
 
 

@@ -127,7 +127,7 @@ THRESHOLD = Settings(strategy="ThresholdShedder", min_unload_bundle_throughput=0
             {},
             {"max_bundles_per_run": 1},
             "fired",
-            "Passed over: 2 not needed, 1 over the cap per run",
+            "1 over the cap per run",
         ),
         (
             {"unknown": {"t/n": "timeout"}},

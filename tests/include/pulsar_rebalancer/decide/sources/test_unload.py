@@ -153,7 +153,7 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
 
     run = snapshots.storage.run(summary.plan_id)
     assert run is not None
-    stay = {reason: f"  1 bundle stays: {reason}. {reason.meaning}" for reason in summary.bundle_skip_reasons}
+    stay = {reason: f"  1 bundle stays ({reason}): {reason.meaning}" for reason in summary.bundle_skip_reasons}
     assert set(stay) == {Reason.NO_SUCH_BUNDLE, Reason.SAME_BROKER}
     last = {
         name(2): Harm(clients_before=4, clients_seconds=3.12),
@@ -177,6 +177,7 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
     ]
     assert document(summary, run, last) == {
         "plan": summary.hash,
+        "no_effect": "",
         "until": "2026-11-22T12:15:00+00:00",
         "bundles": 21,
         "moves": [{"bundle": name(n), "from": "a:1", "to": "b:1"} for n in range(20)],

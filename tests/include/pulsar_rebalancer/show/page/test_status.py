@@ -54,7 +54,7 @@ def test_a_forecast_follows_the_time_that_samples_really_take(tmp_path: Path) ->
     found = seen(made)
 
     assert {pair.seconds_to_fire for pair in found.pairs} == {28 * 3}
-    assert strip(made).sentence == "broker-2 and broker-3 are 29 apart, hit 5 of 8, fires in about 54 seconds."
+    assert strip(made).sentence == "broker-2 and broker-3 differ by 29 points (hit 5 of 8); moves start in about 54 s."
 
 
 @pytest.mark.parametrize(
