@@ -32,7 +32,7 @@ export function started(dag, conf) {
  * Return checkboxes with a common label; many of them can be searched, and those that are ticked stay.
  * @type {(label: string, name: string, values: string[], words?: (value: string) => string) => HTMLElement}
  */
-export function choices(label, name, values, words = (value) => value) {
+export function choices(label, name, values, words = String) {
   const boxes = values.map((value) => {
     const box = make("input", { type: "checkbox", name, value, checked: values.length === 1 });
     return { box, row: make("label", {}, box, ` ${words(value)}`), value };
