@@ -98,16 +98,16 @@ def page_types() -> str:
     lines = ["// The documents that the page reads; written by scripts/reference.py."]
     for name, definition in sorted(schema["$defs"].items()):
         if name == "Reason":
-            lines += ["", "export type Reason = string;"]
+            lines += ["export type Reason = string;"]
         elif "enum" in definition:
             values = " | ".join(f'"{value}"' for value in definition["enum"])
-            lines += ["", *wrap(f"export type {name} = {values};", 120, subsequent_indent="  ")]
+            lines += wrap(f"export type {name} = {values};", 120, subsequent_indent="  ")
         else:
             fields = " ".join(
                 f"{field}:\0{_type(of)};".replace(" ", "\0") for field, of in definition["properties"].items()
             )
-            drawn = wrap(fields, 118, initial_indent="  ", subsequent_indent="  ")
-            lines += ["", f"export interface {name} {{", *(line.replace("\0", " ") for line in drawn), "}"]
+            drawn = wrap(f"export interface {name} {{ {fields} }}", 120, subsequent_indent="  ", break_long_words=False)
+            lines += [line.replace("\0", " ") for line in drawn]
     return "\n".join([*lines, ""])
 
 

@@ -1,4 +1,4 @@
-"""The page's broker bars: scores by resource, recent range, predicted score, pair and drain."""
+"""The page's broker bars: scores by resource, recent range, predicted score, gap and drain."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def broker_views(
         return []
     settings = run.request.resolved.settings
     labels = short_names([sample.broker for sample in samples])
-    before, paired = _of_late(storage, run.request.collected_at), _paired(pairs)
+    before = _of_late(storage, run.request.collected_at)
+    bands = {broker: pair.band for pair in pairs if pair.gap is not None for broker in (pair.destination, pair.source)}
     views = [
         BrokerView(
             name=name,
@@ -60,7 +61,7 @@ def broker_views(
             **_load(sample, settings, before.get(name, ()), reported=name not in silent),
             after=rounded(after.get(name)),
             left_out=f"{sample.left_out}: {sample.left_out.meaning}" if sample.left_out else "",
-            **paired.get(name, {}),
+            band=bands.get(name, "calm"),
             drained=drained(drains[name]) if name in drains else "",
             average=rounded(kept.loads.get(name), 100),
             average_throughput=rounded(kept.throughputs.get(name)),
@@ -70,15 +71,6 @@ def broker_views(
         for name, sample in ((sample.broker, sample) for sample in samples)
     ]
     return sorted(views, key=lambda view: (view.score is None, -(view.score or 0.0), view.name))
-
-
-def _paired(pairs: Iterable[PairView]) -> dict[str, dict[str, Any]]:
-    fields: dict[str, dict[str, Any]] = {}
-    for pair in pairs:
-        if pair.gap is not None and pair.destination != pair.source:
-            fields[pair.source] = {"band": pair.band, "partner": pair.destination, "gap": pair.gap}
-            fields[pair.destination] = {"band": pair.band}
-    return fields
 
 
 def drained(drain: Drain) -> str:

@@ -276,7 +276,6 @@ class BrokerView(View):
         after: predicted score; None if the broker is neither source nor destination in the plan.
         left_out: why the broker can be neither source nor destination; empty if it can be both.
         band: the highest threshold that the gap of the broker's pair reaches: `low`, `high`, else `calm`.
-        partner, gap: the pair's colder broker and the gap to it; only for the hotter broker of a pair.
         average, average_throughput: the strategy's moving averages, in percent and bytes/s.
     """
 
@@ -290,8 +289,6 @@ class BrokerView(View):
     after: float | None = None
     left_out: str = ""
     band: str = "calm"
-    partner: str = ""
-    gap: float | None = None
     drained: str = ""
     average: float | None = None
     average_throughput: float | None = None

@@ -49,10 +49,7 @@ function known(view, page) {
   return { reasons, buttons };
 }
 
-/**
- * @param {Overview} view
- * @param {Page} page
- */
+/** @type {(view: Overview, page: Page) => Child} */
 export function acts(view, page) {
   const { reasons, buttons } = known(view, page);
   const groups = Object.entries(GROUPS).map(([group, names]) => {
@@ -85,21 +82,11 @@ export function neededFor(view, now) {
   const { awaiting, plan, moved, brokers, drains } = view;
   const plans = [awaiting, plan].map((shown) => shown && [shown.hash, shown.ended_at]);
   const names = [brokers.map(({ name }) => name).sort(), drains.map(({ broker }) => broker)];
-  return [
-    view.acts,
-    view.status.pairing,
-    view.status.attention,
-    plans,
-    moved,
-    names,
-    plan && planAgain(plan, view, view, now),
-  ];
+  const { pairing, attention } = view.status;
+  return [view.acts, pairing, attention, plans, moved, names, plan && planAgain(plan, view, view, now)];
 }
 
-/**
- * @param {Act} act
- * @param {Page} page
- */
+/** @type {(act: Act, page: Page) => void} */
 function open(act, { base, follow }) {
   const sendOnce = sender(act.request, base);
   openDialog({ ...act, fields: act.fields?.() }, async (form, { dialog }) => {
@@ -199,11 +186,7 @@ export function carryOut(view, run_of, now) {
   }];
 }
 
-/**
- * @param {string} dag
- * @param {boolean} pairing
- * @returns {Act}
- */
+/** @type {(dag: string, pairing: boolean) => Act} */
 function balance(dag, pairing) {
   return {
     dag,
@@ -219,11 +202,7 @@ function balance(dag, pairing) {
   };
 }
 
-/**
- * @param {string} dag
- * @param {Overview} view
- * @returns {Act | null} null if there is no broker to release
- */
+/** @type {(dag: string, view: Overview) => Act | null} */
 function release(dag, { drains }) {
   if (!drains.length) return null;
   return {
@@ -247,13 +226,7 @@ function inQuestion({ awaiting, plan, acts }) {
   return asked && asked.bundles + asked.splits.length ? asked : undefined;
 }
 
-/**
- * @param {string} option
- * @param {string} title
- * @param {Overview} view
- * @param {ShownQuestion} question
- * @returns {Act}
- */
+/** @type {(option: string, title: string, view: Overview, question: ShownQuestion) => Act} */
 function answer(option, title, view, { dag, run, task, until }) {
   const [asked, approves] = [inQuestion(view), option === "Approve"];
   const what = asked
@@ -279,10 +252,7 @@ function answer(option, title, view, { dag, run, task, until }) {
   };
 }
 
-/**
- * @param {FormData} form
- * @param {number} now - milliseconds
- */
+/** @type {(form: FormData, now: number) => string} */
 function pausedUntil(form, now) {
   const until = form.get("until");
   return new Date(until ? String(until) : now + Number(form.get("minutes")) * 60000).toISOString();

@@ -1,4 +1,4 @@
-// Brokers as bars, with their pairs joined below.
+// Brokers as bars.
 
 import { axis, caption, ceiling, LEFT, level, RIGHT, scale } from "./chart.js";
 import { draw } from "./dom.js";
@@ -22,25 +22,15 @@ export function chart(view, width) {
   const longest = Math.max(...bars.map(({ broker }) => broker.label.length)) * 6.3;
   const turned = longest > slot - 4;
   const names = turned ? Math.min(longest, 120) * 0.72 + 14 : 20;
-  const { pairs, height: below } = arcs(bars, BOTTOM + names + 4);
-  const height = BOTTOM + names + below + 6;
+  const height = BOTTOM + names + 6;
+  const size = { viewBox: `0 0 ${width} ${height}`, width, height };
   return draw(
     "svg",
-    {
-      class: "brokers",
-      viewBox: `0 0 ${width} ${height}`,
-      width,
-      height,
-      role: "img",
-      "aria-label": spoken(view.brokers),
-    },
+    { class: "brokers", ...size, role: "img", "aria-label": spoken(view.brokers) },
     axis(end, end > 100 ? 40 : 20, width, y),
     thresholds(view, width, y),
     rest && others(rest, y),
     bars.map((bar) => drawn(bar, slot, y, turned)),
-    pairs.map(({ band, path, label, x, y }) =>
-      draw("g", { class: `pair ${band}` }, draw("path", { d: path }), label && caption("gap", x, y, label))
-    ),
   );
 }
 
@@ -62,34 +52,6 @@ export function places(brokers, width) {
   const [from, to] = [LEFT + NARROWEST * side, width - RIGHT - NARROWEST * side];
   const bars = [...row(brokers.slice(0, side), LEFT, NARROWEST), ...row(brokers.slice(-side), to, NARROWEST)];
   return { bars, slot: NARROWEST, rest: { brokers: brokers.slice(side, -side), from: from + 10, to: to - 10 } };
-}
-
-/**
- * Return an arc from the hotter to the colder broker of each pair; arcs nest, because pairs form from the outside in.
- * @param {Bar[]} bars
- * @param {number} begin - y
- */
-export function arcs(bars, begin) {
-  const at = new Map(bars.map(({ broker, x }) => [broker.name, x]));
-  const joined = bars.flatMap(({ broker: { partner, band, gap }, x }) => {
-    const end = at.get(partner);
-    return end === undefined || gap === null ? [] : [{ band, gap, x, end }];
-  });
-  joined.sort((one, other) => (one.end - one.x) - (other.end - other.x));
-  const step = Math.min(17, 90 / Math.max(1, joined.length));
-  const pairs = joined.map(({ band, gap, x, end }, n) => {
-    const low = begin + 8 + step * (n + 1);
-    const round = Math.min(12, step + 4, Math.abs(end - x) / 2);
-    const [left, right] = [`${x} ${low} ${x + round} ${low}`, `${end} ${low} ${end} ${low - round}`];
-    return {
-      band,
-      path: `M${x} ${begin}V${low - round}Q${left}H${end - round}Q${right}V${begin}`,
-      label: band !== "calm" && step >= 11 ? points(gap) : "",
-      x: (x + end) / 2,
-      y: low + 4,
-    };
-  });
-  return { pairs, height: joined.length ? 14 + step * (joined.length + 1) : 0 };
 }
 
 /** @param {BrokerView[]} brokers */
@@ -173,18 +135,8 @@ function others({ brokers, from, to }, y) {
  * @param {BrokerView} broker
  */
 export function described(broker) {
-  const used = Object.entries(broker.resources).map(([name, figure]) =>
-    `${words(name)} ${points(figure)}${name === broker.deciding ? " (counts)" : ""}`
-  );
-  const lines = [
-    broker.name,
-    broker.score === null ? "no report" : `score ${points(broker.score)} %: ${used.join(", ")}`,
-    broker.lowest !== null && `last half hour ${range(broker)}`,
-    broker.after !== null && `predicted after the plan ${points(broker.after)}`,
-    broker.average !== null && `moving average ${points(broker.average)} %`,
-    ...remarks(broker),
-  ];
-  return lines.filter(Boolean).join("\n");
+  const score = broker.score === null ? "no report" : `score ${points(broker.score)} %, ${words(broker.deciding)}`;
+  return [broker.name, score, ...remarks(broker)].join("\n");
 }
 
 /** @param {BrokerView} broker */

@@ -61,14 +61,13 @@ function columns(all, resources) {
     { title: "half hour", cell: range },
     { title: "predicted", cell: ({ after }) => points(after) },
     { title: "average", cell: ({ average }) => points(average), shown: known("average") },
-    { title: "average rate", cell: averageRate, shown: known("average_throughput") },
+    {
+      title: "average rate",
+      cell: ({ average_throughput: rate }) => rate === null ? "–" : traffic(rate),
+      shown: known("average_throughput"),
+    },
     { title: "traffic", cell: ({ msg_throughput: rate }) => traffic(rate) },
     { title: "bundles", cell: ({ bundles }) => bundles },
     { title: "remark", cell: (broker) => remarks(broker).join(" "), kind: "text" },
   ];
-}
-
-/** @param {BrokerView} broker */
-function averageRate({ average_throughput: rate }) {
-  return rate === null ? "–" : traffic(rate);
 }

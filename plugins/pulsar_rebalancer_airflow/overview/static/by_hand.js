@@ -15,7 +15,7 @@ import { moment } from "./texts.js";
 /** @import { Overview, RunAnswer } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
 /**
- * @typedef {{ name: string, title: string, hint: string, overrule: string[], optional?: boolean, fields?: () => Child,
+ * @typedef {{ name: string, title: string, hint: string, overrule?: string[], optional?: boolean, fields?: () => Child,
  *   conf: (form: FormData) => Record<string, unknown> }} Action
  */
 
@@ -27,7 +27,7 @@ const ALGORITHMS = [
   "flow_or_qps_equally_divide",
   "specified_positions_divide",
 ];
-const SECONDS = 1;
+const UNDO = "Undo run";
 /** @type {Record<string, (view: Overview) => string>} */
 const OVERRULED = {
   policies: () => "Move although isolation policies forbid it",
@@ -48,9 +48,15 @@ const OVERRULED = {
 export function manual(view, page) {
   const dag = view.acts.by_hand;
   if (!dag) return [];
-  const all = view.of_one_run ? [] : actions(view, page);
-  return [...all, ...undo(view)].map((action) => {
-    const request = () => planned(action, dag);
+  const all = actions(view, page).filter(({ name }) => name === UNDO ? view.moved : !view.of_one_run);
+  return all.map((action) => {
+    const request = () =>
+      started(dag, (form) => ({
+        action: action.name.toLowerCase().split(" ")[0],
+        ...action.conf(form),
+        overrule: form.getAll("overrule"),
+        reason: form.get("reason"),
+      }));
     return { name: action.name, dag, noRoll: true, request, open: () => openPlan(action, request, dag, page, view) };
   });
 }
@@ -65,8 +71,6 @@ function actions(view, { base, dag }) {
       name: "Unload",
       title: "Unload bundles",
       hint: "Moves bundles to the broker that you choose, or lets placement choose one.",
-      overrule: [...RULES, "caps"],
-      optional: true,
       fields: () => [bundleFields(base, dag, true), select("To", "destination", ["", ...brokers], "placement chooses")],
       conf: (form) => ({ ...bundles(form), destination: form.get("destination") }),
     },
@@ -75,6 +79,7 @@ function actions(view, { base, dag }) {
       title: "Drain brokers",
       hint: "Moves all bundles off, run by run. The brokers get no bundles until you release them.",
       overrule: RULES,
+      optional: false,
       fields: () => choices("Brokers", "broker", brokers),
       conf: of,
     },
@@ -82,8 +87,6 @@ function actions(view, { base, dag }) {
       name: "Fill",
       title: "Fill brokers",
       hint: "Brings brokers up to the mean score, with bundles of the hottest brokers, the largest first.",
-      overrule: [...RULES, "caps"],
-      optional: true,
       fields: () => choices("Brokers", "broker", brokers),
       conf: of,
     },
@@ -92,7 +95,6 @@ function actions(view, { base, dag }) {
       title: "Split a bundle",
       hint: "A split is permanent: Pulsar cannot merge bundles.",
       overrule: ["exclusions", "even_split"],
-      optional: true,
       fields: () => [
         bundleFields(base, dag, false),
         select("Algorithm", "algorithm", ALGORITHMS, "the one that divides the traffic most evenly"),
@@ -106,24 +108,13 @@ function actions(view, { base, dag }) {
         unload: form.has("unload"),
       }),
     },
+    {
+      name: UNDO,
+      title: `Undo the run of ${view.moved && moment(view.moved.collected_at)}`,
+      hint: "Moves back what the run moved, except what has moved again.",
+      conf: () => ({ run: view.moved?.folder }),
+    },
   ];
-}
-
-/**
- * Return the action that undoes the latest run that moved bundles.
- * @param {Overview} view
- * @returns {Action[]}
- */
-function undo({ moved }) {
-  if (!moved) return [];
-  return [{
-    name: "Undo run",
-    title: `Undo the run of ${moment(moved.collected_at)}`,
-    hint: "Moves back what the run moved, except what has moved again.",
-    overrule: [...RULES, "caps"],
-    optional: true,
-    conf: () => ({ run: moved.folder }),
-  }];
 }
 
 /** @type {(label: string, name: string, values: string[], none?: string) => HTMLElement} */
@@ -132,27 +123,14 @@ function select(label, name, values, none = "") {
   return make("label", {}, `${label} `, make("select", { name }, options));
 }
 
-/**
- * Return the request for the dry run of an action.
- * @param {Action} action
- * @param {string} dag - of manual plans
- */
-function planned(action, dag) {
-  const name = action.name.toLowerCase().split(" ")[0];
-  return started(dag, (form) => ({
-    action: name,
-    ...action.conf(form),
-    overrule: form.getAll("overrule"),
-    reason: form.get("reason"),
-  }));
-}
-
 /** @type {(action: Action, dryRun: () => Request, dag: string, page: Page, view: Overview) => void} */
 function openPlan(action, dryRun, dag, page, view) {
   const sendOnce = sender(dryRun, page.base);
-  const rules = choices("Rules", "overrule", action.overrule, (rule) => OVERRULED[rule]?.(view) ?? rule);
+  const { overrule = [...RULES, "caps"], optional = true } = action;
+  const rules = choices("Rules", "overrule", overrule, (rule) => OVERRULED[rule]?.(view) ?? rule);
   const fields = [action.fields?.(), folded("overrule", "Overrule", rules)];
-  openDialog({ ...action, fields, confirm: "Make the plan", cancel: "Close", kind: "wide" }, async (form, parts) => {
+  const words = { confirm: "Make the plan", cancel: "Close", kind: "wide" };
+  openDialog({ ...action, optional, fields, ...words }, async (form, parts) => {
     const run = await sendOnce(form);
     const answer = await ended(parts, page.base, dag, run);
     /** @type {Overview} */
@@ -162,12 +140,8 @@ function openPlan(action, dryRun, dag, page, view) {
 }
 
 /**
- * Return the answer of a run once it has ended well.
- * @param {Parts} parts
- * @param {string} base
- * @param {string} dag
- * @param {string} run
- * @throws {Refusal} the run failed, or the dialog was closed
+ * Return the answer of a run once it has ended well; throw Refusal if it failed or the dialog was closed.
+ * @type {(parts: Parts, base: string, dag: string, run: string) => Promise<RunAnswer>}
  */
 async function ended({ dialog, said }, base, dag, run) {
   while (dialog.isConnected) {
@@ -179,18 +153,14 @@ async function ended({ dialog, said }, base, dag, run) {
     const sentence = `The run is ${text}…`;
     // A screen reader would say it again each second.
     if (said.textContent !== sentence) said.replaceChildren(sentence);
-    await new Promise((resolve) => setTimeout(resolve, SECONDS * 1000));
+    await new Promise((resolve) => setTimeout(resolve, 1000));
   }
   throw new Refusal(410, "The dialog was closed.");
 }
 
 /**
- * Show a plan in its dialog, with the button that carries it out.
- * @param {Parts} parts
- * @param {Overview} shown - the page of the dry run
- * @param {RunAnswer} answer
- * @param {string} dag
- * @param {Page} page
+ * Show the plan of a dry run, given its page, in the dialog, with the button that carries it out.
+ * @type {(parts: Parts, shown: Overview, answer: RunAnswer, dag: string, page: Page) => void}
  */
 export function showPlan(parts, shown, answer, dag, page) {
   const { dialog, form, said, result, go, buttons } = parts;
@@ -208,10 +178,8 @@ export function showPlan(parts, shown, answer, dag, page) {
   go.classList.remove("go");
   buttons.querySelector(".carry")?.remove();
 
-  const sendOnce = sender(
-    () => started(dag, (form) => ({ plan: answer.plan, reason: form.get("reason") })),
-    page.base,
-  );
+  const request = () => started(dag, (form) => ({ plan: answer.plan, reason: form.get("reason") }));
+  const sendOnce = sender(request, page.base);
   const onclick = () =>
     attempt(parts, carry, async () => {
       const run = await sendOnce(new FormData(form));
@@ -224,10 +192,8 @@ export function showPlan(parts, shown, answer, dag, page) {
     if (!carry.isConnected) return clearInterval(watching);
     const again = view && answer.plan ? planAgain(view, shown, page.present(), page.now()) : "";
     const off = view && answer.plan ? notCarriedOut(view, shown) : "";
-    const why = disabled(
-      { dag, moves: true, waits: view?.marks_drains, noRoll: true, off },
-      newerOf(page.present(), shown),
-    );
+    const act = { dag, moves: true, waits: view?.marks_drains, noRoll: true, off };
+    const why = disabled(act, newerOf(page.present(), shown));
     carry.disabled = why !== "";
     carry.hidden = !answer.plan || again !== "";
     const text = again || why;

@@ -17,11 +17,8 @@ export function ceiling(scores, least) {
 }
 
 /**
- * Return a function that places a score: at `bottom` for 0, at `top` for the ceiling and above.
- * @param {number} bottom
- * @param {number} top
- * @param {number} end - ceiling
- * @returns {(score: number) => number}
+ * Return a function that places a score: at `bottom` for 0, at `top` for the ceiling `end` and above.
+ * @type {(bottom: number, top: number, end: number) => (score: number) => number}
  */
 export function scale(bottom, top, end) {
   return (score) => bottom - ((bottom - top) * Math.min(score, end)) / end;

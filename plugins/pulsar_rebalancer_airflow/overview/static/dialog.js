@@ -49,16 +49,14 @@ export function choices(label, name, values, words = String) {
 }
 
 /** @type {(form: Form, submit: (form: FormData, parts: Parts) => Promise<void>) => Parts} */
-export function openDialog(
-  { name, title, hint, fields, optional, confirm = name, cancel = "Keep it", kind },
-  submit,
-) {
+export function openDialog(given, submit) {
+  const { name, title, hint, fields, optional, confirm = name, cancel = "Keep it", kind } = given;
   const said = make("p", { class: "said", role: "status" });
   const result = make("div", { class: "result" });
   const go = make("button", { type: "submit", class: "go" }, confirm);
   const buttons = make("div", { class: "buttons" });
-  const given = { maxlength: 500, autocomplete: "off", placeholder: optional ? "optional" : "" };
-  const reason = make("input", { name: "reason", required: !optional, ...given });
+  const field = { maxlength: 500, autocomplete: "off", placeholder: optional ? "optional" : "" };
+  const reason = make("input", { name: "reason", required: !optional, ...field });
   const onsubmit = async (/** @type {Event} */ event) => {
     event.preventDefault();
     await attempt(parts, go, () => submit(new FormData(form), parts));
@@ -91,9 +89,7 @@ export function openDialog(
 
 /**
  * Run a button's action with the button disabled; say why the action was refused.
- * @param {Parts} parts
- * @param {HTMLButtonElement} button
- * @param {() => Promise<void>} action
+ * @type {(parts: Parts, button: HTMLButtonElement, action: () => Promise<void>) => Promise<void>}
  */
 export async function attempt({ form, said }, button, action) {
   button.disabled = true;
@@ -112,10 +108,8 @@ export async function attempt({ form, said }, button, action) {
 }
 
 /**
- * Say at each wrong field of a form what is wrong with it, and at no other.
- * @param {HTMLFormElement} form
- * @param {Record<string, string>} wrong - sentences by field
- * @returns {boolean} whether there are wrong fields, and the form has all of them
+ * Say at each wrong field what is wrong with it, and at no other; return whether the form has all wrong fields.
+ * @type {(form: HTMLFormElement, wrong: Record<string, string>) => boolean}
  */
 export function mark(form, wrong) {
   for (const old of form.querySelectorAll(".wrong")) old.remove();
@@ -137,40 +131,26 @@ export function mark(form, wrong) {
  *
  * Airflow may have taken a request although its answer was lost. The same form is therefore sent as the same request,
  * until Airflow has answered; another form is another request.
- * @param {() => Request} make
- * @param {string} base
+ * @type {(make: () => Request, base: string) => (form: FormData) => Promise<string>}
  */
 export function sender(make, base) {
   /** @type {{ text: string, request: Request } | undefined} */
   let unanswered;
-  return async (/** @type {FormData} */ form) => {
+  return async (form) => {
     const text = JSON.stringify([...form]);
     if (unanswered?.text !== text) {
       const request = make();
       const body = request.body(form);
       unanswered = { text, request: { ...request, body: () => body } };
     }
-    const { request } = unanswered;
-    await send(request, form, base);
-    unanswered = undefined;
-    return request.run;
-  };
-}
-
-/**
- * @param {Request} request
- * @param {FormData} form
- * @param {string} base
- * @throws {Refusal} Airflow refused the request
- */
-async function send({ dag, path, method, body }, form, base) {
-  try {
+    const { dag, path, method, body, run } = unanswered.request;
     const address = `${airflowRoot(base)}/api/v2/dags/${encodeURIComponent(dag)}/${path}`;
-    await ask(address, { method, body: JSON.stringify(body(form)) });
-  } catch (problem) {
-    const conflict = problem instanceof Refusal && problem.status === 409;
-    if (!conflict) throw problem;
-    if (method === "PATCH") throw new Refusal(409, "Someone has already answered.");
-    // The run was started by an earlier attempt whose answer got lost.
-  }
+    await ask(address, { method, body: JSON.stringify(body(form)) }).catch((problem) => {
+      if (problem.status !== 409) throw problem;
+      if (method === "PATCH") throw new Refusal(409, "Someone has already answered.");
+      // The run was started by an earlier attempt whose answer got lost.
+    });
+    unanswered = undefined;
+    return run;
+  };
 }

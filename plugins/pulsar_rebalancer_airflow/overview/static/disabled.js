@@ -40,11 +40,8 @@ export function own(plan, { acts }) {
 }
 
 /**
- * Return why a manual plan has to be made again; empty if it can be carried out.
- * @param {PlanView} plan
- * @param {Overview} shown - the page of its dry run
- * @param {Overview | undefined} present
- * @param {number} now - by the server's clock, milliseconds
+ * Return why a manual plan, shown by the page of its dry run, has to be made again; empty if it can be carried out.
+ * @type {(plan: PlanView, shown: Overview, present: Overview | undefined, now: number) => string}
  */
 export function planAgain(plan, shown, present, now) {
   if (now > Date.parse(plan.until)) return "This plan is too old to be carried out: plan again.";
@@ -58,9 +55,8 @@ export function planAgain(plan, shown, present, now) {
 }
 
 /**
- * Return why the user may not carry out a manual plan; empty if they may.
- * @param {PlanView} plan
- * @param {Overview} view - the page of its dry run
+ * Return why the user may not carry out a manual plan, shown by the page of its dry run; empty if they may.
+ * @type {(plan: PlanView, view: Overview) => string}
  */
 export function notCarriedOut(plan, view) {
   if (!plan.has_effect) return "The plan would have no effect.";

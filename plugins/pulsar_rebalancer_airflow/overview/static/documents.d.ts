@@ -1,137 +1,57 @@
 // The documents that the page reads; written by scripts/reference.py.
-
-export interface Acts {
-  control: string; rebalance: string; carries_out: string; by_hand: string; question: ShownQuestion | null;
-  paused: boolean; grace_minutes: number; skips: boolean; breaker: boolean; rolls: boolean; closed: string;
-  stays_closed: string; paused_dags: string[]; barred: string[];
-}
-
-export interface Attention {
-  text: string; since: string | null; acts: string[];
-}
-
-export interface BrokerView {
-  name: string; label: string; score: number | null; resources: Record<string, number>; deciding: string;
-  lowest: number | null; highest: number | null; after: number | null; left_out: string; band: string;
-  partner: string; gap: number | null; drained: string; average: number | null; average_throughput: number | null;
-  msg_throughput: number; bundles: number;
-}
-
-export interface BundleFound {
-  bundle: string; broker: string; traffic: number; topics: number;
-}
-
-export interface BundlesFound {
-  bundles: BundleFound[]; all: number;
-}
-
-export interface Count {
-  reason: string; meaning: string; count: number;
-}
-
-export interface DrainView {
-  broker: string; drained: string; bundles: number | null; movable: number | null; moving: number; gone: number;
-  left: StayView[]; more: number;
-}
-
+export interface Acts { control: string; rebalance: string; carries_out: string; by_hand: string;
+  question: ShownQuestion | null; paused: boolean; grace_minutes: number; skips: boolean; breaker: boolean;
+  rolls: boolean; closed: string; stays_closed: string; paused_dags: string[]; barred: string[]; }
+export interface Attention { text: string; since: string | null; acts: string[]; }
+export interface BrokerView { name: string; label: string; score: number | null; resources: Record<string, number>;
+  deciding: string; lowest: number | null; highest: number | null; after: number | null; left_out: string; band: string;
+  drained: string; average: number | null; average_throughput: number | null; msg_throughput: number; bundles: number; }
+export interface BundleFound { bundle: string; broker: string; traffic: number; topics: number; }
+export interface BundlesFound { bundles: BundleFound[]; all: number; }
+export interface Count { reason: string; meaning: string; count: number; }
+export interface DrainView { broker: string; drained: string; bundles: number | null; movable: number | null;
+  moving: number; gone: number; left: StayView[]; more: number; }
 export type Effect = "block" | "hold" | "quarantine" | "warn" | "verdict";
-
-export interface EndView {
-  name: string; before: number; after: number;
-}
-
-export interface Event {
-  at: string; kind: string; text: string;
-}
-
-export interface ExplainedReason {
-  reason: Reason; count: number; worst: string[]; action: string; effect: Effect; meaning: string;
-}
-
-export interface HitsView {
-  have: number; need: number;
-}
-
-export interface Line {
-  name: string; lower: number; upper: number;
-}
-
-export interface Links {
-  dag: string; requests: string; run: string; log: string; validation: string;
-}
-
-export interface MoveView {
-  bundle: string; topics: number; clients: number; why: string; outcome: string; meaning: string; ok: boolean | null;
-  seconds: number; error: string; source: string; destination: string; traffic: number; harm: string;
-}
-
-export interface MovedRun {
-  folder: string; collected_at: string;
-}
-
-export interface Overview {
-  version: number; run_id: string; folder: string; sampled_at: string | null; of_one_run: boolean; status: Status;
-  middle: number | null; lines: Line[]; brokers: BrokerView[]; pairs: PairView[]; close_pairs: number; firing: string;
-  hits: HitsView | null; plan: PlanView | null; awaiting: PlanView | null; last: PlanView | null;
-  moved: MovedRun | null; changed_at: string | null; drains: DrainView[]; roll: RollView | null;
-  findings: ExplainedReason[]; validated: boolean; links: Links; acts: Acts;
-}
-
-export interface PairView {
-  number: number; source: string; destination: string; gap: number | null; band: string;
+export interface EndView { name: string; before: number; after: number; }
+export interface Event { at: string; kind: string; text: string; }
+export interface ExplainedReason { reason: Reason; count: number; worst: string[]; action: string; effect: Effect;
+  meaning: string; }
+export interface HitsView { have: number; need: number; }
+export interface Line { name: string; lower: number; upper: number; }
+export interface Links { dag: string; requests: string; run: string; log: string; validation: string; }
+export interface MoveView { bundle: string; topics: number; clients: number; why: string; outcome: string;
+  meaning: string; ok: boolean | null; seconds: number; error: string; source: string; destination: string;
+  traffic: number; harm: string; }
+export interface MovedRun { folder: string; collected_at: string; }
+export interface Overview { version: number; run_id: string; folder: string; sampled_at: string | null;
+  of_one_run: boolean; status: Status; middle: number | null; lines: Line[]; brokers: BrokerView[]; pairs: PairView[];
+  close_pairs: number; firing: string; hits: HitsView | null; plan: PlanView | null; awaiting: PlanView | null;
+  last: PlanView | null; moved: MovedRun | null; changed_at: string | null; drains: DrainView[]; roll: RollView | null;
+  findings: ExplainedReason[]; validated: boolean; links: Links; acts: Acts; }
+export interface PairView { number: number; source: string; destination: string; gap: number | null; band: string;
   hits: Record<string, HitsView>; fired: boolean; seconds_to_fire: number | null; reason: string; meaning: string;
-  explanation: string;
-}
-
-export interface PlanView {
-  folder: string; run_id: string; hash: string; collected_at: string; until: string; ended_at: string | null;
-  under_way: boolean; has_effect: boolean; marks_drains: boolean; by: string; requested_by: string[]; verdict: string;
-  verdict_meaning: string; measure: string; bundles: number; traffic: number; topics: number; clients: number;
-  range_before: number | null; predicted_range: number | null; brokers: EndView[]; moves: MoveView[]; more: number;
-  splits: SplitView[]; about_splits: string[]; unknown: string[]; stay: Count[]; done: number; failed: number;
-  harm: string;
-}
-
-export interface Point {
-  at: string; range: number | null;
-}
-
+  explanation: string; }
+export interface PlanView { folder: string; run_id: string; hash: string; collected_at: string; until: string;
+  ended_at: string | null; under_way: boolean; has_effect: boolean; marks_drains: boolean; by: string;
+  requested_by: string[]; verdict: string; verdict_meaning: string; measure: string; bundles: number; traffic: number;
+  topics: number; clients: number; range_before: number | null; predicted_range: number | null; brokers: EndView[];
+  moves: MoveView[]; more: number; splits: SplitView[]; about_splits: string[]; unknown: string[]; stay: Count[];
+  done: number; failed: number; harm: string; }
+export interface Point { at: string; range: number | null; }
 export type Reason = string;
-
-export interface RollView {
-  text: string; broker: string; done: number; total: number;
-}
-
-export interface RunAnswer {
-  state: string; text: string; plan: string;
-}
-
-export interface ShownQuestion {
-  dag: string; run: string; task: string; hash: string; until: string;
-}
-
-export interface SplitView {
-  bundle: string; topics: number; clients: number; why: string; outcome: string; meaning: string; ok: boolean | null;
-  seconds: number; error: string; broker: string; positions: string[]; shares: number[]; unload: boolean;
-}
-
+export interface RollView { text: string; broker: string; done: number; total: number; }
+export interface RunAnswer { state: string; text: string; plan: string; }
+export interface ShownQuestion { dag: string; run: string; task: string; hash: string; until: string; }
+export interface SplitView { bundle: string; topics: number; clients: number; why: string; outcome: string;
+  meaning: string; ok: boolean | null; seconds: number; error: string; broker: string; positions: string[];
+  shares: number[]; unload: boolean; }
 export type State = "balanced" | "waiting" | "moving" | "moved" | "would move" | "awaiting approval" | "unbalanced" |
   "held back" | "paused" | "off" | "no data" | "looking" | "stale" | "blocked" | "failed" | "broken" | "unreadable";
-
-export interface Status {
-  cluster: string; dag_id: string; mode: string; strategy: string; pairing: boolean; state: State; tone: Tone;
-  sentence: string; attention: Attention[]; in_force: string; now: string; collected_at: string | null;
-  fresh_until: string | null; running_since: string | null; interval_seconds: number; next_run_at: string | null;
-  score_range: number | null; predicted: boolean;
-}
-
-export interface StayView {
-  bundle: string; broker: string; reason: string; meaning: string;
-}
-
-export interface Timeline {
-  begin: string; end: string; low_threshold: number | null; high_threshold: number | null; points: Point[];
-  events: Event[]; unread: number;
-}
-
+export interface Status { cluster: string; dag_id: string; mode: string; strategy: string; pairing: boolean;
+  state: State; tone: Tone; sentence: string; attention: Attention[]; in_force: string; now: string;
+  collected_at: string | null; fresh_until: string | null; running_since: string | null; interval_seconds: number;
+  next_run_at: string | null; score_range: number | null; predicted: boolean; }
+export interface StayView { bundle: string; broker: string; reason: string; meaning: string; }
+export interface Timeline { begin: string; end: string; low_threshold: number | null; high_threshold: number | null;
+  points: Point[]; events: Event[]; unread: number; }
 export type Tone = "good" | "busy" | "warn" | "bad" | "idle";

@@ -3,17 +3,15 @@
 import { acts, attention, neededFor } from "./acts.js";
 import { asked, dagPath, runPath } from "./address.js";
 import { brokers } from "./brokers.js";
-import { clusters } from "./clusters.js";
 import { later, make, renew } from "./dom.js";
-import { drains } from "./drains.js";
+import { drains, roll } from "./drains.js";
 import { findings } from "./findings.js";
 import { followTheme, uiLink } from "./links.js";
 import { pairs } from "./pairs.js";
 import { plan, shortNames } from "./plan.js";
-import { roll } from "./roll.js";
 import { isOpen, sentence } from "./sent.js";
 import { ask, Refusal } from "./server.js";
-import { strip, tick } from "./strip.js";
+import { clusters, strip, tick } from "./strip.js";
 import { timeline } from "./timeline.js";
 
 /** @import { Links, Overview, RunAnswer, Status, Timeline } from "./documents.d.ts" */
@@ -55,11 +53,6 @@ function serverNow() {
   return Date.now() + serverAhead;
 }
 
-/** @param {{ now: string }} status */
-function setClock({ now }) {
-  serverAhead = Date.parse(now) - Date.now();
-}
-
 /** @type {(name: string, kind?: "section" | "header" | "nav", attributes?: Record<string, string>) => HTMLElement} */
 function section(name, kind = "section", attributes = {}) {
   const section = sections.get(name) ?? make(kind, { class: name, ...attributes });
@@ -88,24 +81,13 @@ function report(problem) {
 function show(view) {
   if (view.version !== VERSION) location.reload();
   last.view = view;
-  setClock(view.status);
+  serverAhead = Date.parse(view.status.now) - Date.now();
   const { status, links, of_one_run: past } = view;
   announce(status);
   document.title = `${status.cluster}: ${status.state}`;
   renew(section("strip", "header"), { ...status, now: "" }, () => strip(status, !past));
-  if (past) {
-    renew(
-      section("of-run", "header"),
-      links,
-      () =>
-        make(
-          "p",
-          {},
-          "The cluster as this run saw it. ",
-          uiLink(`${links.dag}/plugin/pulsar-balance-dag`, "See it now"),
-        ),
-    );
-  }
+  const now = uiLink(`${links.dag}/plugin/pulsar-balance-dag`, "See it now");
+  if (past) renew(section("of-run", "header"), links, () => make("p", {}, "The cluster as this run saw it. ", now));
   const needed = neededFor(view, serverNow());
   renew(section("attention", "section", { "aria-label": "Waits for a person" }), needed, () => attention(view, acting));
   renew(section("acts", "section", { "aria-label": "Actions" }), needed, () => acts(view, acting));
@@ -113,11 +95,7 @@ function show(view) {
   showLoad(view);
   section("time");
   renew(section("validation"), [view.findings, view.validated, view.sampled_at, links], () => findings(view));
-  renew(
-    section("links", "nav", { "aria-label": "In Airflow" }),
-    links,
-    () => make("p", { class: "more" }, linked(links)),
-  );
+  renew(section("links", "nav", { "aria-label": "In Airflow" }), links, () => linked(links));
   tick(serverNow());
 }
 
@@ -139,12 +117,9 @@ function showLoad(view) {
 
 /** @param {Links} links */
 function linked({ dag, run, log, requests }) {
-  return [
-    dag && [uiLink(dag, "DAG"), " "],
-    run && [uiLink(run, "latest run"), " "],
-    log && [uiLink(log, "its log"), " "],
-    requests && uiLink(requests, "people's requests"),
-  ];
+  const named = { DAG: dag, "latest run": run, "its log": log, "people's requests": requests };
+  const known = Object.entries(named).filter(([, path]) => path);
+  return make("p", { class: "more" }, known.map(([text, path]) => [uiLink(path, text), " "]));
 }
 
 /**
@@ -223,7 +198,7 @@ async function refresh() {
 async function refreshClusters() {
   /** @type {Status[]} */
   const all = await ask(`${base}/clusters`);
-  if (all[0]) setClock(all[0]);
+  if (all[0]) serverAhead = Date.parse(all[0].now) - Date.now();
   renew(section("all"), all.map((status) => ({ ...status, now: "" })), () => clusters(all, base));
   return 10;
 }

@@ -1,6 +1,6 @@
 // Pairs whose gap counts, with their hits as dots; under other strategies the brokers that were examined.
 
-import { draw, folded, make } from "./dom.js";
+import { folded, make } from "./dom.js";
 import { points, several } from "./texts.js";
 
 /** @import { HitsView, Overview, PairView } from "./documents.d.ts" */
@@ -66,20 +66,11 @@ export function fireTime({ seconds_to_fire: seconds }, { firing, sampled_at: sam
   return new Date(Date.parse(sampled) + seconds * 1000).toISOString();
 }
 
-/**
- * Return hits as dots, or as text if there are too many to count.
- * @param {string} kind
- * @param {HitsView} hits
- */
+/** @type {(kind: string, hits: HitsView) => HTMLElement} - dots, or text if there are too many to count */
 function dots(kind, { have, need }) {
   const text = `${Math.min(have, need)} of ${several(need, `${kind} hit`)}`;
   if (need > MOST_DOTS) return make("span", { class: "pips" }, text);
-  const [width, height] = [need * 13, 12];
-  const circles = Array.from(
-    { length: need },
-    (_, n) => draw("circle", { cx: 6 + n * 13, cy: 6, r: 4.5, class: n < have ? "full" : "open" }),
-  );
-  const size = { viewBox: `0 0 ${width} ${height}`, width, height };
-  const drawn = draw("svg", { ...size, role: "img", "aria-label": text }, draw("title", {}, text), circles);
-  return make("span", { class: `pips ${kind}` }, drawn, make("small", {}, kind));
+  const drawn = "●".repeat(Math.min(have, need)) + "○".repeat(Math.max(0, need - have));
+  const image = make("span", { role: "img", title: text, "aria-label": text }, drawn);
+  return make("span", { class: `pips ${kind}` }, image, make("small", {}, kind));
 }

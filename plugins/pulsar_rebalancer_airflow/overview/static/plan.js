@@ -71,17 +71,10 @@ function progress({ done, failed, ended_at: ended, bundles, splits, ...gate }) {
   const all = bundles + splits.length;
   if (!all || !gate.verdict) return null;
   if (gate.verdict !== "open") return make("p", { class: "verdict" }, gate.verdict_meaning);
-  const text = [
-    `${done} of ${all} done`,
-    failed && `${failed} not as planned`,
-    ended && `ended at ${moment(ended)}`,
-  ];
-  return make(
-    "div",
-    { class: "progress" },
-    make("progress", { max: all, value: done, "aria-label": "bundles done" }),
-    make("span", {}, text.filter(Boolean).join(", ")),
-  );
+  const text = [failed && `${failed} not as planned`, ended && `ended at ${moment(ended)}`];
+  const bar = make("progress", { max: all, value: done, "aria-label": "bundles done" });
+  const words = [`${done} of ${all} done`, ...text.filter(Boolean)].join(", ");
+  return make("div", { class: "progress" }, bar, make("span", {}, words));
 }
 
 /** @type {(view: PlanView, short: Short) => HTMLElement} */
@@ -131,22 +124,18 @@ export function splitList({ splits }) {
   return [make("p", { class: "warn" }, PERMANENT), make("ul", { class: "stay" }, items)];
 }
 
-/** @param {SplitView} split */
-function shares({ shares }) {
-  return shares.map((share) => `${Math.round(100 * share)} %`).join(", ");
-}
-
 /**
  * Return what a split does, as a sentence.
  * @param {SplitView} split
  */
 export function splitText(split) {
   const { bundle, broker, positions, unload, topics, clients, why } = split;
+  const shares = split.shares.map((share) => `${Math.round(100 * share)} %`).join(", ");
   const reason = why ? ` (${why})` : "";
   const disturbs = unload
     ? `${several(topics, "topic")} and ${several(clients, "client")} reconnect`
     : "nobody reconnects";
-  return `Split ${bundle} on ${broker}${reason} at ${positions.join(", ")} into ${shares(split)}; ${disturbs}.`;
+  return `Split ${bundle} on ${broker}${reason} at ${positions.join(", ")} into ${shares}; ${disturbs}.`;
 }
 
 /** @param {MoveView | SplitView} row */

@@ -1,7 +1,7 @@
-// The strip at the top: one word, one sentence, and the figures that matter.
+// The status of a cluster: the strip at the top of its page, and its card in the list of clusters.
 
 import { make } from "./dom.js";
-import { points, span } from "./texts.js";
+import { moment, points, span } from "./texts.js";
 
 /** @import { Status } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
@@ -63,4 +63,34 @@ export function age({ since, until, before = "", over = "due" }, now) {
   const seconds = since ? (now - Date.parse(since)) / 1000 : (Date.parse(until ?? "") - now) / 1000;
   if (Number.isNaN(seconds)) return "–";
   return until && seconds < 1 ? over : before + span(seconds);
+}
+
+/** @type {(all: Status[], base: string) => Child} */
+export function clusters(all, base) {
+  const hint = "No clusters to show: the clusters file lists none, or you may not read their DAGs.";
+  const cards = all.map((status) => make("li", {}, card(status, base)));
+  return [
+    make("h1", { class: "title" }, "Pulsar clusters"),
+    cards.length ? make("ul", { class: "clusters" }, cards) : make("p", { class: "empty" }, hint),
+  ];
+}
+
+/** @type {(status: Status, base: string) => HTMLElement} */
+function card({ dag_id: dag, cluster, state, tone, sentence, attention, in_force: force, ...status }, base) {
+  const range = status.predicted ? "predicted range" : "range";
+  const age = make("span", { "data-since": status.collected_at ?? "" });
+  const fresh = { "data-fresh": status.fresh_until };
+  return make(
+    "a",
+    { href: `${base}/page/${encodeURIComponent(dag)}`, "data-key": dag, class: tone },
+    make("span", { class: `dot ${tone}`, "aria-hidden": "true", ...fresh }),
+    make("b", {}, cluster),
+    make("span", { class: `word ${tone}`, ...fresh }, state),
+    attention.map(({ text, since }) =>
+      make("b", { class: "sentence warn" }, text, since && ` Since ${moment(since)}.`)
+    ),
+    make("span", { class: "sentence" }, sentence),
+    force && make("span", { class: "sentence warn" }, force),
+    make("span", { class: "more" }, `mode ${status.mode}, ${range} ${points(status.score_range)}, data `, age, " old"),
+  );
 }

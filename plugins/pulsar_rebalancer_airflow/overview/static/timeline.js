@@ -41,6 +41,7 @@ function chart(data, width) {
   const { begin, end: until, events, low_threshold: low, high_threshold: high } = data;
   const [first, last] = [Date.parse(begin), Date.parse(until)];
   const x = (/** @type {number} */ at) => LEFT + (width - LEFT - RIGHT) * (at - first) / (last - first);
+  const size = { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT };
   const end = ceiling([high, ...data.points.map(({ range }) => range)], 20);
   const y = scale(FLOOR, TOP, end);
   const runs = data.points.map(({ at, range }) => ({ at: Date.parse(at), range }));
@@ -52,14 +53,7 @@ function chart(data, width) {
     new Date(first + (last - first) * share).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
   return draw(
     "svg",
-    {
-      class: "timeline",
-      viewBox: `0 0 ${width} ${HEIGHT}`,
-      width,
-      height: HEIGHT,
-      role: "img",
-      "aria-label": spoken(data),
-    },
+    { class: "timeline", ...size, role: "img", "aria-label": spoken(data) },
     axis(end, end / 2, width, y),
     low !== null && level("threshold low", width, y(low)),
     high !== null && level("threshold high", width, y(high)),

@@ -11,18 +11,13 @@ import pulsar_rebalancer_airflow.overview
 
 STATIC = Path(pulsar_rebalancer_airflow.overview.__file__).parent / "static"
 STYLE = (STATIC / "page.css").read_text()
-THEMES = {
-    "light": r":root \{(.*?)\}",
-    "dark": r':root\[data-theme="dark"\] \{(.*?)\}',
-    "dark by the system": r":root:not\(\[data-theme\]\) \{(.*?)\}",
-}
+THEMES = ("light", "dark")
 SHAPES = ("calm-bar", "low-bar", "high-bar")
 
 
 def _colours(theme: str) -> dict[str, str]:
-    block = re.search(THEMES[theme], STYLE, re.DOTALL)
-    assert block
-    return dict(re.findall(r"--([\w-]+): (#[0-9a-f]+);", block[1]))
+    pairs = re.findall(r"--([\w-]+): light-dark\((#[0-9a-f]+), (#[0-9a-f]+)\);", STYLE)
+    return {name: (light, dark)[THEMES.index(theme)] for name, light, dark in pairs}
 
 
 def _luminance(colour: str) -> float:

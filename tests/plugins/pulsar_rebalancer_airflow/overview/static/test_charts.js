@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { arcs, described, places, spoken as spokenBrokers } from "page/broker_chart.js";
+import { described, places, spoken as spokenBrokers } from "page/broker_chart.js";
 import { ceiling, LEFT, RIGHT, scale } from "page/chart.js";
 import { spoken, stretches } from "page/timeline.js";
 
 const WIDTH = 1000;
-const BROKER = { label: "", band: "calm", partner: "", gap: null, resources: {}, deciding: "", lowest: null };
-const CALM = { ...BROKER, highest: null, after: null, average: null, left_out: "", drained: "" };
+const CALM = { band: "calm", deciding: "cpu", after: null, left_out: "", drained: "" };
 
 function brokers(count) {
   return Array.from({ length: count }, (_, n) => ({ ...CALM, name: `b${n}`, label: `b${n}`, score: 90 - n }));
@@ -55,26 +54,6 @@ test("a phone shows two brokers of each end at least", () => {
   assert.equal(places(brokers(20), 100).bars.length, 4);
 });
 
-test("pairs are nested arcs, the narrowest on top, and gaps that count have their figure", () => {
-  const all = brokers(5);
-  Object.assign(all[0], { partner: "b4", band: "high", gap: 50 });
-  Object.assign(all[1], { partner: "b3", band: "calm", gap: 2 });
-  Object.assign(all[2], { partner: "b9", band: "high", gap: 9 });
-  const { pairs, height } = arcs(places(all, WIDTH).bars, 300);
-  assert.deepEqual(pairs.map(({ band, label }) => [band, label]), [["calm", ""], ["high", "50.0"]]);
-  assert.ok(pairs[0].y < pairs[1].y && pairs[1].y < 300 + height);
-  assert.equal(pairs[0].x, pairs[1].x);
-  assert.equal(arcs([], 300).height, 0);
-});
-
-test("many pairs leave out their figures, and stay within their height", () => {
-  const all = brokers(20);
-  all.slice(0, 10).forEach((broker, n) => Object.assign(broker, { partner: `b${19 - n}`, band: "low", gap: 5 }));
-  const { pairs, height } = arcs(places(all, WIDTH).bars, 300);
-  assert.deepEqual(new Set(pairs.map(({ label }) => label)), new Set([""]));
-  assert.ok(height <= 14 + 17 + 90 && pairs.at(-1).y < 300 + height);
-});
-
 test("a chart is spoken by its ends; a broker without a report is none", () => {
   const text = "Scores of 3 brokers: b0 is the hottest with 90.0 percent, b1 the coldest with 89.0.";
   const [hot, cold, silent] = brokers(3);
@@ -85,18 +64,8 @@ test("a chart is spoken by its ends; a broker without a report is none", () => {
 test("a broker is described by what is known of it", () => {
   const [broker] = brokers(1);
   assert.equal(described({ ...broker, score: null }), "b0\nno report");
-  const given = { resources: { cpu: 90, direct_memory: 5 }, deciding: "cpu", lowest: 80, highest: 95, after: 60 };
-  assert.deepEqual(
-    described({ ...broker, ...given, average: 88, left_out: "excluded" }).split("\n"),
-    [
-      "b0",
-      "score 90.0 %: cpu 90.0 (counts), direct memory 5.0",
-      "last half hour 80.0 to 95.0",
-      "predicted after the plan 60.0",
-      "moving average 88.0 %",
-      "left out: excluded",
-    ],
-  );
+  const given = { ...broker, deciding: "direct_memory", left_out: "excluded" };
+  assert.equal(described(given), "b0\nscore 90.0 %, direct memory\nleft out: excluded");
   assert.match(described({ ...broker, left_out: "draining", drained: "by ada" }), /\ndrained by ada$/);
 });
 
