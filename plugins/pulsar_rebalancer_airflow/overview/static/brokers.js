@@ -9,9 +9,7 @@ import { points, several, traffic, words } from "./texts.js";
 
 /** @type {(view: Overview, width: number) => Child} */
 export function brokers(view, width) {
-  if (!view.brokers.length) {
-    return [make("h2", {}, "Brokers"), make("p", { class: "empty" }, "No data from brokers yet.")];
-  }
+  if (!view.brokers.length) return [make("h2", {}, "Brokers"), make("p", { class: "empty" }, "No data yet.")];
   const resources = Object.keys(view.brokers.find((broker) => broker.score !== null)?.resources ?? {});
   const all = table("brokers scroll", "All brokers", columns(view.brokers, resources), view.brokers);
   return [
@@ -26,10 +24,12 @@ export function brokers(view, width) {
 export function counted({ brokers, middle }) {
   const drained = brokers.filter((broker) => broker.drained).length;
   const out = brokers.filter((broker) => broker.left_out && !broker.drained).length;
-  const mean = middle !== null && `mean ${points(middle)} %`;
-  return [several(brokers.length, "broker"), mean, drained && `${drained} drained`, out && `${out} left out`].filter(
-    Boolean,
-  ).join(" · ");
+  const facts = [
+    middle !== null && `mean ${points(middle)} %`,
+    drained && `${drained} drained`,
+    out && `${out} left out`,
+  ];
+  return [several(brokers.length, "broker"), ...facts.filter(Boolean)].join(" · ");
 }
 
 /** @param {Overview} view */

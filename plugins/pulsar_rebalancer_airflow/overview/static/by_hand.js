@@ -20,13 +20,8 @@ import { moment } from "./texts.js";
  */
 
 const RULES = ["policies", "anti_affinity", "topic_ceiling", "exclusions", "grace_period", "overload"];
-const ALGORITHMS = [
-  "",
-  "range_equally_divide",
-  "topic_count_equally_divide",
-  "flow_or_qps_equally_divide",
-  "specified_positions_divide",
-];
+const EVENLY = ["range_equally_divide", "topic_count_equally_divide", "flow_or_qps_equally_divide"];
+const POSITIONS = "specified_positions_divide";
 const UNDO = "Undo run";
 /** @type {Record<string, (view: Overview) => string>} */
 const OVERRULED = {
@@ -97,8 +92,8 @@ function actions(view, { base, dag }) {
       overrule: ["exclusions", "even_split"],
       fields: () => [
         bundleFields(base, dag, false),
-        select("Algorithm", "algorithm", ALGORITHMS, "the one that divides the traffic most evenly"),
-        make("label", {}, "Hash positions, only for specified_positions_divide", make("input", { name: "positions" })),
+        select("Algorithm", "algorithm", ["", ...EVENLY, POSITIONS], "the one that divides the traffic most evenly"),
+        make("label", {}, `Hash positions, only for ${POSITIONS}`, make("input", { name: "positions" })),
         make("label", {}, make("input", { type: "checkbox", name: "unload" }), " Unload the parts afterwards"),
       ],
       conf: (form) => ({

@@ -22,11 +22,7 @@ export function strip({ tone, state, cluster, sentence, in_force: force, ...stat
     make(
       "dl",
       { class: "figures" },
-      figure(
-        status.predicted ? "predicted range" : "range",
-        points(status.score_range),
-        "points between the hottest and the coldest broker",
-      ),
+      figure(status.predicted ? "predicted range" : "range", points(status.score_range), "hottest minus coldest score"),
       figure("data", make("span", { "data-since": status.collected_at ?? "" }), "age of the latest data"),
       live && run,
       figure("mode", status.mode, "what the rebalancer may do"),
