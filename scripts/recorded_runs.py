@@ -174,8 +174,8 @@ class Cluster:
             self.started[self.brokers[i]] = self.now - timedelta(minutes=2)
         brokers, bundles, (settings, params) = self._brokers(tick), self._bundles(tick), self._settings(tick)
         left_out = [("report_missing", row["broker"]) for row in brokers if row["error"]]
-        left_out += [("negative_figure", bundles[7]["bundle"])] if tick % 4 == 2 else []
-        left_out += [("report_stale", self.brokers[5])] if tick % 10 == 7 else []
+        left_out += [("bad_value", bundles[7]["bundle"])] if tick % 4 == 2 else []
+        left_out += [("bad_report_time", self.brokers[5])] if tick % 10 == 7 else []
         left_out += [("two_owners", bundles[3]["bundle"])] if tick % 5 == 3 else []
         about = {"cluster": name, "airflow_run_id": f"scheduled__{tick}", "collected_at": self.now.isoformat()}
         state = {"decision": {"version": 1} | self.decision, "moves": {"version": 1} | self.moves} | self._orders(tick)

@@ -91,7 +91,7 @@ def _refused(served: str, faults: tuple[tuple[str, str, dict[str, Any]], ...], r
 
 def _odd(served: str, name: str) -> Row:
     faults = _fault("odd_bundle", target=name)
-    return Row(served, faults, PROCEEDS, "bad_bundle_name", "quarantine", detail="bundle ", bundle=True)
+    return Row(served, faults, PROCEEDS, "bad_value", "quarantine", detail="bundle ", bundle=True)
 
 
 _LIST = "/admin/v2/brokers"
@@ -123,12 +123,12 @@ ROWS = (
     _left_out(
         "a report older than the brokers' own maximum",
         _fault("stale_last_update", amount=1000),
-        "report_stale",
+        "bad_report_time",
         "report_age_seconds 1",
     ),
-    _left_out("a broker's clock is an hour ahead", _fault("future_clock"), "clock_ahead", "report_age_seconds -3"),
+    _left_out("a broker's clock is an hour ahead", _fault("future_clock"), "bad_report_time", "report_age_seconds -3"),
     _left_out(
-        "a broker's clock is an hour behind", _fault("stale_last_update"), "report_stale", "report_age_seconds 3"
+        "a broker's clock is an hour behind", _fault("stale_last_update"), "bad_report_time", "report_age_seconds 3"
     ),
     Row(
         "the workers' clock is an hour behind that of all brokers",
@@ -138,18 +138,20 @@ ROWS = (
         "block",
         detail="4 left out, 2 allowed",
     ),
-    _left_out('CPU usage is "NaN"', _fault("nan_usage"), "not_a_number", "cpu_usage missing"),
-    _left_out("CPU usage is NaN without quotes", _fault("bare_nan"), "not_a_number", "cpu_usage missing"),
-    _left_out("CPU is missing", _fault("missing_field"), "not_a_number", "cpu_usage missing, cpu_limit missing"),
-    _left_out("CPU usage is negative", _fault("negative_usage"), "negative_figure", "cpu_usage -1"),
-    _warned("CPU usage is 1.8 times its limit", _fault("over_limit", amount=1.8), "over_limit", "cpu_percent 180"),
-    _left_out("CPU usage is three times its limit", _fault("over_limit"), "load_in_doubt", "cpu_usage ", "over_limit"),
+    _left_out('CPU usage is "NaN"', _fault("nan_usage"), "bad_value", "cpu_usage missing"),
+    _left_out("CPU usage is NaN without quotes", _fault("bare_nan"), "bad_value", "cpu_usage missing"),
+    _left_out("CPU is missing", _fault("missing_field"), "bad_value", "cpu_usage missing, cpu_limit missing"),
+    _left_out("CPU usage is negative", _fault("negative_usage"), "bad_value", "cpu_usage -1"),
+    _warned("CPU usage is 1.8 times its limit", _fault("over_limit", amount=1.8), "doubtful_limit", "cpu_percent 180"),
+    _left_out(
+        "CPU usage is three times its limit", _fault("over_limit"), "load_in_doubt", "cpu_usage ", "doubtful_limit"
+    ),
     _left_out(
         "CPU usage beyond any machine",
         _fault("over_limit", amount=1e30),
-        "impossible_figure",
+        "bad_value",
         "cpu_usage ",
-        "over_limit",
+        "doubtful_limit",
     ),
     _left_out("CPU has no limit", _fault("zero_limit", target="cpu"), "load_in_doubt", "cpu_usage "),
     _left_out(
@@ -157,9 +159,9 @@ ROWS = (
         _fault("over_limit", target="bandwidthIn"),
         "load_in_doubt",
         "deciding_resource bandwidth_in, deciding_percent 300",
-        "over_limit",
+        "doubtful_limit",
     ),
-    _warned("the limit of the network cards is zero", _fault("zero_limit"), "zero_limit", "bandwidth_in_limit 0"),
+    _warned("the limit of the network cards is zero", _fault("zero_limit"), "doubtful_limit", "bandwidth_in_limit 0"),
     _left_out(
         "a broker has just started: it looks idle, having measured nothing",
         _fault(RESTART, COLDEST),
@@ -176,7 +178,7 @@ ROWS = (
         "a bundle's message rate is negative",
         _fault("negative_rate"),
         PROCEEDS,
-        "negative_figure",
+        "bad_value",
         "quarantine",
         detail="msg_rate_in -",
         bundle=True,
@@ -185,7 +187,7 @@ ROWS = (
         "a bundle has more producers and consumers than any broker, together more than 64 bits hold",
         _fault("huge_count"),
         PROCEEDS,
-        "impossible_figure",
+        "bad_value",
         "quarantine",
         detail="producers 46",
         bundle=True,
@@ -195,7 +197,7 @@ ROWS = (
         _fault("negative_rate", amount=1000),
         "traffic_in_doubt",
         "100% of its traffic left out",
-        "negative_figure",
+        "bad_value",
     ),
     Row(
         "two brokers own a bundle, normal for one interval after a move",
@@ -261,7 +263,7 @@ ROWS = (
     _refused(
         "401 for tokens that the issuer has just issued: a wrong audience",
         (),
-        "token_refused",
+        "unauthorized",
         connection={"credentials": "wrong audience"},
     ),
     _refused(
@@ -271,11 +273,11 @@ ROWS = (
     _refused(
         "401 for the token of a token file that is not replaced",
         (),
-        "token_expired",
+        "unauthorized",
         connection={"credentials": "expired token file"},
     ),
     # redirects
-    _refused("307 in a circle, for the list of brokers", _fault("redirect_circle", ALL, path=_LIST), "redirect_loop"),
+    _refused("307 in a circle, for the list of brokers", _fault("redirect_circle", ALL, path=_LIST), "bad_answer"),
     _refused(
         "307 to a dead broker, for the list of brokers",
         (*_fault("redirect_to_stranger", OTHERS, path=_LIST, target="the hottest"), *_fault("dead")),
@@ -284,15 +286,15 @@ ROWS = (
     _refused(
         "307 to a stranger, for the list of brokers",
         _fault("redirect_to_stranger", ALL, path=_LIST),
-        "foreign_redirect",
+        "foreign_address",
     ),
     _no_report("307 for a report", _fault("redirect_circle", path="/load-report"), "bad_answer"),
-    Row("307 in a circle, for an unload", _fault("redirect_circle", ALL, path="/unload"), UNLOAD, "redirect_loop"),
+    Row("307 in a circle, for an unload", _fault("redirect_circle", ALL, path="/unload"), UNLOAD, "bad_answer"),
     Row(
         "307 to a stranger, for an unload",
         _fault("redirect_to_stranger", ALL, path="/unload"),
         UNLOAD,
-        "foreign_redirect",
+        "foreign_address",
     ),
 )
 

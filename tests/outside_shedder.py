@@ -45,7 +45,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     repeated = sample.counting.is_repeated({each.broker: scores[each.broker] for each in (hot, cold)})
     hits = before + (not repeated) if gap >= own.gap else 0
     fired = hits >= own.times or (sample.force_threshold is not None and gap >= sample.force_threshold)
-    reason = Reason.FIRED if fired else Reason.HITS_LOW if hits else Reason.BELOW_LOW
+    reason = Reason.FIRED if fired else Reason.HIT_COUNT if hits else Reason.BALANCED
     after = before if not sample.counting.counts else 0 if fired else hits
     moves = []
     if fired:
@@ -74,7 +74,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         )
     ]
     decisions += [
-        Decision(each.broker, Reason.MIDDLE, pair=number, source_score=scores[each.broker])
+        Decision(each.broker, Reason.NO_PARTNER, pair=number, source_score=scores[each.broker])
         for number, each in enumerate(found[1:-1], start=1)
     ]
     state, sentence = ShedderState(hits=hits_after(decisions)), f"the outermost two are {gap:.0f} apart"

@@ -215,7 +215,7 @@ class Scene:
             source=move.source,
             destination=move.destination or "",
             owner=owner,
-            reason=Reason.UNOWNED if astray else Reason.MOVED,
+            reason=Reason.UNKNOWN_OWNER if astray else Reason.MOVED,
             attempts=1,
             seconds=0.8,
             error="nobody owned it within 30 s" if astray else "",

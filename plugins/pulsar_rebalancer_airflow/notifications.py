@@ -223,7 +223,7 @@ def tell_of_roll(context: Context, entry: ClusterEntry, roll: Roll) -> Roll:
     changes: dict[str, Any] = {}
     asked = roll.broker if roll.may_restart and not entry.settings.roll_restart_dag else ""
     if roll.asked and roll.asked not in (asked, roll.stranded):
-        reason = Reason.BROKER_SKIPPED if _skipped(roll) else Reason.ROLLING
+        reason = Reason.ROLL_STOPPED if _skipped(roll) else Reason.ROLLING
         if _sent(context, entry, roll, Condition.ROLL_ASKS, reason, over=True):
             changes["asked"] = ""
     elif asked and not roll.asked and _sent(context, entry, roll, Condition.ROLL_ASKS, Reason.ROLLING):
@@ -235,7 +235,7 @@ def tell_of_roll(context: Context, entry: ClusterEntry, roll: Roll) -> Roll:
 
 def _skipped(roll: Roll) -> bool:
     outcome = roll.outcome if roll.broker == roll.asked else roll.done.get(roll.asked)
-    return outcome is Reason.BROKER_SKIPPED
+    return outcome is Reason.ROLL_STOPPED
 
 
 def _sent(

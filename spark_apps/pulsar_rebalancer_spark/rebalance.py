@@ -178,7 +178,7 @@ def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
             why = f"Spark does not see the storage root {root} [{Reason.FILE_MISSING}]"
         elif not isinstance(error, RebalancerError):
             traceback.print_exc()
-            why = f"{type(error).__name__} [{Reason.DECIDE_FAILED}]"
+            why = f"{type(error).__name__} [{Reason.SPARK_FAILED}]"
         print(f"not decided: {folder}: {why}", file=sys.stderr, flush=True)
         return False
     return True

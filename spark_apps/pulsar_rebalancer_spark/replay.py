@@ -85,7 +85,7 @@ def _not_replayed(folder: StoragePath, error: Exception) -> None:
     why = str(error)
     if not isinstance(error, RebalancerError):
         traceback.print_exc()
-        why = f"{type(error).__name__} [{Reason.REPLAY_FAILED}]"
+        why = f"{type(error).__name__} [{Reason.SPARK_FAILED}]"
     print(f"not replayed: {folder.uri}: {why}", file=sys.stderr, flush=True)
 
 

@@ -60,7 +60,7 @@ def prepare(made: World) -> None:
     history(close, soon, 1)
     held = Scene(root, uneven(4), cluster="held")
     held.run(soon - timedelta(minutes=1))
-    held.run(soon, verdict=Reason.OVER_CAP)
+    held.run(soon, verdict=Reason.SETTINGS_CHANGED)
     going = Scene(root, uneven(4), cluster="going")
     going.run(soon - timedelta(minutes=1))
     going.run(soon, seconds=0, astray=1)

@@ -226,7 +226,7 @@ def test_a_rolling_restart_goes_on_after_the_scheduler_was_killed_in_each_phase(
 
     ended = airflow.wait(ROLL, roll)
     simulated.faults.clear()
-    assert (ended["state"], airflow.xcom(ROLL, roll, "roll")) == ("success", {broker: "broker_rolled"})
+    assert (ended["state"], airflow.xcom(ROLL, roll, "roll")) == ("success", {broker: "rolled"})
     assert loaded <= set(simulated.owned_bundles(broker))
     assert east.roll().elsewhere == {}
 

@@ -274,7 +274,7 @@ def test_unloads_that_the_transfer_protocol_refuses(
         return error.value
 
     assert "cannot be transfer to same broker" in asyncio.run(refused(owner)).message
-    assert asyncio.run(refused("127.0.0.1:1")).reason == "conflict"
+    assert asyncio.run(refused("127.0.0.1:1")).reason == "destination_gone"
     assert admin.owner(bundle) == owner
 
 

@@ -103,7 +103,7 @@ def test_a_broker_restarts(pulsar_424: Distribution, clusters: ClusterFactory, t
                     moves.update(end.bundle for end in crossed)
                 roll = world.go_on(roll, last="roll")
 
-            assert (roll.state, roll.xcom("roll")) == ("success", {zero: "broker_rolled"})
+            assert (roll.state, roll.xcom("roll")) == ("success", {zero: "rolled"})
             awaited(lambda: owners(admin, topics) == {zero})
             one_that_never_comes_back(world, cluster)
             assert owners(admin, topics) == {zero}

@@ -166,7 +166,7 @@ def test_brokers_cut_where_we_compute_and_do_what_is_planned(
     assert bounds(admin, namespace) == [0, *cut.positions, 0xFFFFFFFF]
     assert len(cut.shares) == len(cut.positions) + 1
     again = carried_out(cluster, split, seed=0)
-    assert (again.reason, again.attempts) == ("already_split", 0)
+    assert (again.reason, again.attempts) == ("split", 0)
 
 
 @pytest.mark.usefixtures("loaded")

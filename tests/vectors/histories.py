@@ -177,7 +177,7 @@ def _bundle(
     elif bundle in step.get("notOwned", ()):
         reason = "owner_changed"
     elif namespace in settings.excluded_namespaces:
-        reason = "namespace_excluded"
+        reason = "bundle_excluded"
     isolated, grouped = (namespace in step.get(name, ()) for name in ("isolated", "antiAffinity"))
     return {
         "cluster": cluster,

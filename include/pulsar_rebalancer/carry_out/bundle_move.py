@@ -83,7 +83,7 @@ class BundleMove:
             raise
         except Exception as error:
             _log.exception("%s: the move broke off", self.move.bundle)
-            end = self._broken_off(Reason.UNEXPECTED_ERROR, f"{type(error).__name__}, see the task's log")
+            end = self._broken_off(Reason.TASK_FAILED, f"{type(error).__name__}, see the task's log")
         kept = self._kept and end.owner != self.move.destination
         if kept:
             _log.warning("%s: the leader may send its next unload to %s", self.move.bundle, self.move.destination)
@@ -168,7 +168,7 @@ class BundleMove:
                 # Pulsar also records an unload only after it succeeded (ModularLoadManagerImpl.doLoadShedding).
                 if not error.reason.has(Trait.MAY_HAVE_PLAN):
                     self._attempts -= 1
-                reason = Reason.DESTINATION_GONE if error.reason is Reason.CONFLICT else error.reason
+                reason = Reason.DESTINATION_GONE if error.reason is Reason.DESTINATION_GONE else error.reason
                 return _Result(reason, self._owner or "", error.message)
             if not error.sent:
                 self._owner = await self.admin.owner(self.move.bundle, (self.move.destination,))
@@ -187,7 +187,7 @@ class BundleMove:
         if self._owner is None and self._refusal:
             return _Result(Reason.NO_LOOKUP, error=self._refusal)
         if self._owner is None:
-            return _Result(Reason.UNOWNED, again=True, error=failed.message if failed else "")
+            return _Result(Reason.UNKNOWN_OWNER, again=True, error=failed.message if failed else "")
         if failed is not None and self._owner == before:
             return _Result(failed.reason, self._owner, failed.message, again=True)
         return _Result(Reason.ASTRAY, self._owner, again=True)

@@ -59,7 +59,7 @@ def judge_plan(
     summary = Summary.read(run)
     # Files that were rewritten since the decision have another hash.
     if (recorded.plan_id, recorded.plan_hash) != (summary.plan_id, summary.hash):
-        return Verdict(Reason.NOT_RECORDED, f"recorded: {recorded.plan_id or 'none'} {recorded.plan_hash[:12]}")
+        return Verdict(Reason.STALE_PLAN, f"recorded: {recorded.plan_id or 'none'} {recorded.plan_hash[:12]}")
     try:
         actions = moves, splits = verify(run, summary)
     except PlanError as error:
@@ -101,7 +101,7 @@ def _too_old(now: datetime, until: datetime) -> Verdict | None:
 def _other_cluster(planned: Settings, present: Settings) -> Verdict | None:
     if (planned.connection, planned.pulsar_cluster) == (present.connection, present.pulsar_cluster):
         return None
-    return Verdict(Reason.CONNECTION_CHANGED, f"from {planned.connection} to {present.connection}")
+    return Verdict(Reason.SETTINGS_CHANGED, f"from {planned.connection} to {present.connection}")
 
 
 def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None:
@@ -111,7 +111,7 @@ def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None
         return Verdict(Reason.SPLIT_OBSERVED, f"split_mode {present.split_mode}")
     if len(automatic) > present.max_splits_per_run:
         found = number_of(len(automatic), "split")
-        return Verdict(Reason.OVER_CAP, f"{found}, at most {present.max_splits_per_run} per run")
+        return Verdict(Reason.SETTINGS_CHANGED, f"{found}, at most {present.max_splits_per_run} per run")
     return None
 
 
@@ -154,7 +154,7 @@ def _over_cap(moves: Sequence[Move], planned: Settings, present: Settings) -> Ve
             cap = getattr(settings, name)
             # The last digits of a float sum depend on the order of the moves.
             if cap is not None and not figure <= cap * (1 + 1e-9):
-                return Verdict(Reason.OVER_CAP, f"{figure:.12g} for {where}, {name} is {cap:g}")
+                return Verdict(Reason.SETTINGS_CHANGED, f"{figure:.12g} for {where}, {name} is {cap:g}")
     return None
 
 

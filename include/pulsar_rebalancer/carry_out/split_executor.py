@@ -91,7 +91,7 @@ class _BundleSplit:
             raise
         except Exception as failure:
             _log.exception("%s: the split broke off", self._split.bundle)
-            reason, error = Reason.UNEXPECTED_ERROR, f"{type(failure).__name__}, see the task's log"
+            reason, error = Reason.TASK_FAILED, f"{type(failure).__name__}, see the task's log"
         return SplitOutcome(
             bundle=self._split.bundle,
             positions=self._split.positions,
@@ -108,7 +108,7 @@ class _BundleSplit:
             return Reason.RANGE_GONE
         self._found = self._within(bounds)
         if self._found:
-            return self._judged(Reason.ALREADY_SPLIT)
+            return self._judged(Reason.SPLIT)
         left = self._skip_reason(self._split)
         if left is None and len(bounds) - 1 + len(self._split.positions) > self._most_bundles:
             return Reason.NAMESPACE_FULL
@@ -216,8 +216,7 @@ class SplitHistory:
         whole = outcome.attempts or not (outcome.found or outcome.error or outcome.reason is Reason.RANGE_GONE)
         if earlier.reason is Reason.INTERRUPTED and whole:
             attempts -= 1  # the earlier attempt was killed before its request had an effect
-        reason = Reason.SPLIT if attempts and outcome.reason is Reason.ALREADY_SPLIT else outcome.reason
-        return outcome.model_copy(update={"attempts": outcome.attempts + attempts, "reason": reason})
+        return outcome.model_copy(update={"attempts": outcome.attempts + attempts})
 
 
 def tidied(

@@ -153,7 +153,7 @@ async def collect(
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`.
-        AdminError: brokers, leader or system topics cannot be read; `no_load_report`; `client_missing`.
+        AdminError: brokers, leader or system topics cannot be read; `no_load_report`; `wrong_setting`.
     """
     begun = time.monotonic()
     if entry.error:

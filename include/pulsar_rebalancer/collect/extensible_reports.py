@@ -47,7 +47,7 @@ async def load_reports(
         keep: False to store nothing.
 
     Raises:
-        AdminError: `client_missing`, or the system topics of the extensible load manager cannot be read.
+        AdminError: the client is missing (`wrong_setting`), or the load manager's system topics cannot be read.
         SettingsError: `contradiction`: the connection uses https but the brokers' service URL no TLS.
     """
     begun, host_interval_s = time.monotonic(), settings.host_usage_interval_minutes * 60

@@ -298,12 +298,13 @@ _REASONS = {
 
 
 def require_client() -> None:
-    """Raise an AdminError (`client_missing`) unless Pulsar's client is installed."""
+    """Raise an AdminError (`wrong_setting`) unless Pulsar's client is installed."""
     try:
         import pulsar  # noqa: F401 # a C++ library, loaded only if needed
     except ImportError as error:
         what = f"the Python package pulsar-client cannot be loaded ({error})"
-        raise AdminError(Reason.CLIENT_MISSING, f"the brokers run the extensible load manager, and {what}") from None
+        advice = "install pulsar-rebalancer[extensible], or set listen_seconds to 0"
+        raise AdminError(Reason.WRONG_SETTING, f"{what}: {advice}") from None
 
 
 def receive(
@@ -320,7 +321,7 @@ def receive(
         seconds: time limit, counted from when the topics are open.
 
     Raises:
-        AdminError: `client_missing`, `forbidden`, `unauthorized`, `unreachable`, `bad_answer` (the client
+        AdminError: `wrong_setting`, `forbidden`, `unauthorized`, `unreachable`, `bad_answer` (the client
             rejects the address) or `timeout` (also if the brokers reject the token).
     """
     require_client()

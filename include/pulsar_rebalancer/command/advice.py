@@ -31,7 +31,7 @@ _NAMED = 3
 _MOST = 5
 """Maximum number of findings of a kind."""
 
-_OF_THE_REBALANCER = {Reason.BUILTIN_SHEDDING_ON, Reason.INTERVAL_BELOW_HOST_SAMPLE}
+_OF_THE_REBALANCER = {Reason.BUILTIN_SHEDDING_ON}
 """Findings that concern only runs, not the cluster."""
 
 _OLDEST_WITH_DESTINATIONS = 3
@@ -201,7 +201,7 @@ def _stuck(folder: StoragePath, topics: Iterable[Topic]) -> Iterator[Advice]:
             "One topic fills a bundle, so no split makes it small enough.",
             f"{topic.name}: {topic.msg_rate:,.0f} msg/s, {topic.msg_throughput:,.0f} bytes/s, on {topic.broker}",
             _more_partitions(topic.name),
-            Reason.ONE_TOPIC,
+            Reason.NO_POSITION,
         )
 
 
@@ -252,7 +252,7 @@ async def place_of(admin: PulsarAdmin, topic: str, topics: Sequence[Topic], run:
 
 def _why(run: StoragePath, bundle: str, broker: str) -> str:
     if not broker:
-        return f"stays: {Reason.NO_SUCH_BUNDLE.meaning}"
+        return f"stays: {Reason.UNKNOWN_NAME.meaning}"
     if Summary.known(run) is None:
         return f"stays: {Reason.BLOCKED.meaning}"
     if move := next((each for each in read_moves(run) if each.bundle == bundle), None):
@@ -261,7 +261,7 @@ def _why(run: StoragePath, bundle: str, broker: str) -> str:
     judged = [row for row in read_decisions(run) if broker in (row["source"], row["destination"])]
     if not candidate and judged:
         return f"stays [{judged[0]['reason']}]: {judged[0]['explanation']}"
-    reason = candidate[0] if candidate else Reason.NO_SUCH_BUNDLE
+    reason = candidate[0] if candidate else Reason.UNKNOWN_NAME
     return f"stays [{reason}]: {reason.meaning}"
 
 

@@ -29,7 +29,7 @@ PAUSE_SECONDS = 5.0
 
 _ANSWER_SECONDS = 30.0
 _LONGEST_ANSWER = 64 * 1024 * 1024
-_PLAN_AGAIN = ("other_plan", "shown_too_long_ago")
+_PLAN_AGAIN = ("other_plan", "plan_expired")
 """Reason codes of an order that came too late for its plan, for example because another drain was ordered before it."""
 
 

@@ -293,12 +293,9 @@ def _both_names(name: str) -> str:
 
 
 def of_bundle(bundle: str, namespaces: Collection[str], patterns: Collection[str]) -> Reason | None:
-    """Return why a bundle is excluded: `namespace_excluded` or `bundle_excluded`; None if it is not excluded."""
-    if namespace_of(bundle) in namespaces:
-        return Reason.NAMESPACE_EXCLUDED
-    if any(matches(of_glob(pattern), bundle) for pattern in patterns):
-        return Reason.BUNDLE_EXCLUDED
-    return None
+    """Return `bundle_excluded`; None if neither the bundle nor its namespace is excluded."""
+    excluded = namespace_of(bundle) in namespaces or any(matches(of_glob(pattern), bundle) for pattern in patterns)
+    return Reason.BUNDLE_EXCLUDED if excluded else None
 
 
 def since(planned: Settings, present: Settings, bundle: str, brokers: Collection[str]) -> Reason | None:

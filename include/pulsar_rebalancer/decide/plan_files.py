@@ -172,7 +172,7 @@ def _with_effect(
         update={
             "scores": {name: (sample.scores[name], after[name]) for name in sorted(ends)},
             **{name: sum(getattr(bundle, name) for bundle in bundles) for name in ("topics", "producers", "consumers")},
-            "unknown": tuple(sorted(move.bundle for move in plan.moves if move.reason is Reason.NO_SUCH_BUNDLE)),
+            "unknown": tuple(sorted(move.bundle for move in plan.moves if move.reason is Reason.UNKNOWN_NAME)),
         }
     )
 

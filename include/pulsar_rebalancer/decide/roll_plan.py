@@ -58,7 +58,7 @@ def sample_of(snapshot: Snapshot) -> PlanningSample:
 def removal(sample: PlanningSample, broker: str) -> Removal:
     """Predict the removal of a broker: its bundles are placed as by a drain; those that never move are ignored.
 
-    Raises PlanError: `unknown_destination`, `last_broker`, or why the removal cannot be predicted.
+    Raises PlanError: `unknown_name`, `last_broker`, or why the removal cannot be predicted.
     """
     sample = sample.draining([broker])
     room, ends = SpareCapacity({broker: sample}), Counter[Reason]()
@@ -97,13 +97,13 @@ class Turn(NamedTuple):
 def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> ShownRoll:
     """Return the requested roll: the named brokers, or all of them by name, with the leader last.
 
-    Raises PlanError: `unknown_destination`, or `last_broker` if the cluster has only one broker.
+    Raises PlanError: `unknown_name`, or `last_broker` if the cluster has only one broker.
     """
     started = snapshot.started
     unknown = [name for name in brokers if name not in started]
     if unknown:
         which = f"{', '.join(unknown)[:500]}: not among the {len(started)} active brokers"
-        raise PlanError(Reason.UNKNOWN_DESTINATION, which)
+        raise PlanError(Reason.UNKNOWN_NAME, which)
     if len(started) < 2:
         raise PlanError(Reason.LAST_BROKER, f"{', '.join(started)} is the cluster's only broker")
     (leader,) = snapshot.table("cluster", ["leader"])["leader"].to_pylist()
@@ -272,7 +272,7 @@ def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int
         return len(rows) + len(hidden), {}
     stay = Counter(Reason(row["reason"]) for row in rows if row["reason"] not in NEVER)
     gone = sum(not is_of_brokers(name) for name in unreported)
-    return 0, stay + Counter({Reason.NO_SUCH_BUNDLE: gone})
+    return 0, stay + Counter({Reason.UNKNOWN_NAME: gone})
 
 
 def _parts(snapshot: Snapshot, bundles: Collection[str]) -> dict[str, str]:

@@ -109,7 +109,7 @@ def _advanced(roll: Roll, facts: RollFacts) -> Roll:
     reason = Reason.BROKER_NOT_BACK if after.phase is Phase.RESTARTING else Reason.ROLL_STUCK
     why = f"no progress for {facts.minutes:g} minutes; {after.waits}"
     if reason is Reason.BROKER_NOT_BACK and facts.seen and (renamed := _renamed(after, facts.seen)):
-        reason, why = Reason.BROKER_RENAMED, f"{after.broker} may have come back as {renamed}"
+        why = f"{after.broker} may have come back as {renamed}"
     return _stopped(after, facts, reason, why)
 
 
@@ -286,11 +286,11 @@ def _may_be_skipped(roll: Roll, facts: RollFacts) -> bool:
 def _skipped(roll: Roll, facts: RollFacts) -> Roll:
     up = roll.phase is Phase.RESTARTING and facts.seen is not None and _up(roll, facts.seen)
     if up or roll.phase is Phase.DRAINING:
-        skipped = roll.model_copy(update={"outcome": Reason.BROKER_SKIPPED})
+        skipped = roll.model_copy(update={"outcome": Reason.ROLL_STOPPED})
         return skipped.entered(Phase.RETURNING, facts.now, "a run that moves its bundles back")
     if roll.phase is Phase.RETURNING:
         return roll.turned(roll.outcome, facts.now, _not_back(roll))
-    return roll.turned(Reason.BROKER_SKIPPED, facts.now, "it is down" if roll.phase is Phase.RESTARTING else "")
+    return roll.turned(Reason.ROLL_STOPPED, facts.now, "it is down" if roll.phase is Phase.RESTARTING else "")
 
 
 def _not_back(roll: Roll) -> str:

@@ -39,7 +39,7 @@ class RunInput(Snapshot):
     def read(cls, run: str) -> Self:
         """Read a run's documents, and check the columns of its tables.
 
-        Raises SnapshotError: `file_missing`, `file_damaged` or `file_version`.
+        Raises SnapshotError: `file_missing`, `file_damaged`.
         """
         snapshot = cls(StoragePath(run.rstrip("/")))
         _ = snapshot.silent, snapshot.bundles_footer, snapshot.counting, snapshot.validation

@@ -76,7 +76,7 @@ def plan_with(run: RunInput, chosen: Callable[[Arriving], Wanted]) -> Plan:
 def plan_request(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: str) -> Summary:
     """Make and write the plan that a person requested through a form, for a run with a validated snapshot.
 
-    Raises PlanError: `no_such_bundle`, `unknown_destination`, `would_overload`, or why a broker is left out.
+    Raises PlanError: `unknown_name`, `would_overload`, or why a broker is left out.
     """
     draining = request.broker if request.action is Action.DRAIN else ()
     sample = PlanningSample.read(Snapshot(run), request.overruled).draining(draining)
@@ -99,7 +99,7 @@ def plan_again(storage: ClusterStorage, run: StoragePath) -> Summary:
     An approved plan is carried out as a whole or refused; of any other, the moves that are still valid.
 
     Raises:
-        PlanError: `other_plan`, `plan_changed`, `shown_too_long_ago`, `awaited_too_long`, `not_whole` or
+        PlanError: `other_plan`, `plan_changed`, `plan_expired`, `not_whole` or
             `would_overload`.
     """
     earlier = approved.read(storage, Snapshot(run))

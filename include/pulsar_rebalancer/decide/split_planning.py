@@ -118,11 +118,9 @@ def where_to_cut(
     positions = positions_of(algorithm, hash_range, topics or (), settings, specified)
     if single and len(positions) > 1:
         positions = (most_even(hash_range, positions, topics or ()),)
-    if not positions:
-        return Reason.NO_POSITION
     ends = (hash_range.lower, *positions, hash_range.upper)
-    if min(upper - lower for lower, upper in pairwise(ends)) < settings.min_split_width:
-        return Reason.TOO_NARROW
+    if not positions or min(upper - lower for lower, upper in pairwise(ends)) < settings.min_split_width:
+        return Reason.NO_POSITION
     if len(candidate.bounds) - 1 + pending + len(positions) > settings.max_namespace_bundles:
         return Reason.NAMESPACE_FULL
     return Cut(positions, shares_of(hash_range, positions, topics or ()))
@@ -135,13 +133,10 @@ def _unsound(
         return Reason.TOPICS_UNKNOWN
     if hash_range not in set(pairwise(candidate.bounds)):
         return Reason.RANGE_GONE
-    if hash_range.upper - hash_range.lower <= 1:
-        return Reason.TOO_NARROW
-    if candidate.topics is not None and len(candidate.topics) < FEWEST_TOPICS:
-        return Reason.ONE_TOPIC
-    if not all(hash_range.lower < position < hash_range.upper for position in specified):
-        return Reason.POSITION_OUTSIDE
-    return None
+    few = candidate.topics is not None and len(candidate.topics) < FEWEST_TOPICS
+    narrow = hash_range.upper - hash_range.lower <= 1
+    outside = not all(hash_range.lower < position < hash_range.upper for position in specified)
+    return Reason.NO_POSITION if few or narrow or outside else None
 
 
 def plan_splits(
@@ -200,7 +195,7 @@ class _Walk:
     def _refused(self, bundle: LoadedBundle) -> Reason | None:
         """Count a hit; return why the bundle is not split, or None if its topics must be examined."""
         if bundle.topics < FEWEST_TOPICS:
-            return Reason.ONE_TOPIC
+            return Reason.NO_POSITION
         if bundle.stays is not None:
             return bundle.stays
         if self._context.extensible:
@@ -209,7 +204,7 @@ class _Walk:
             capped = self._of_broker[bundle.broker] >= self._settings.max_splits_per_broker
             self.hits[bundle.bundle] = before if capped else before + 1
             if self.hits[bundle.bundle] <= self._settings.hit_count_split:
-                return Reason.SPLIT_HITS
+                return Reason.HIT_COUNT
             if capped:
                 return Reason.CAP_SPLITS
         splits, grace = self._context.splits, self._settings.split_grace_minutes

@@ -56,13 +56,10 @@ def _of_brokers(names: Column, facts: BundleFacts) -> Column:
 
 
 def _excluded(names: Column, facts: BundleFacts) -> Column:
-    patterns = facts.settings.excluded_bundles
-    return reduce(pc.or_, (matching(of_glob(pattern), names) for pattern in patterns)) if patterns else None
-
-
-def _namespace_excluded(names: Column, facts: BundleFacts) -> Column:
     namespaces = facts.settings.excluded_namespaces
-    return _among(namespaces_of(names), namespaces) if namespaces else None
+    found = [_among(namespaces_of(names), namespaces)] if namespaces else []
+    found += [matching(of_glob(pattern), names) for pattern in facts.settings.excluded_bundles]
+    return reduce(pc.or_, found) if found else None
 
 
 def _moved(reason: Reason) -> Callable[[Column, BundleFacts], Column]:
@@ -87,11 +84,10 @@ class Rule(NamedTuple):
 
 
 RULES = (
-    Rule(Reason.NO_SUCH_BUNDLE),
+    Rule(Reason.UNKNOWN_NAME),
     Rule(Reason.BROKER_EXCLUDED, Overrule.EXCLUSIONS),
     Rule(Reason.BROKER_QUARANTINED),
     Rule(Reason.SYSTEM_NAMESPACE, None, _of_brokers),
-    Rule(Reason.NAMESPACE_EXCLUDED, Overrule.EXCLUSIONS, _namespace_excluded),
     Rule(Reason.BUNDLE_EXCLUDED, Overrule.EXCLUSIONS, _excluded),
     Rule(Reason.BUNDLE_QUARANTINED, None, lambda names, facts: _among(names, facts.quarantined)),
     Rule(Reason.TO_BE_SPLIT, None, lambda names, facts: _among(names, facts.to_be_split)),
@@ -133,7 +129,7 @@ def of_bundle(bundle: BundleSample, left_out: Mapping[str, Reason]) -> Reason | 
     `bundle` has its own reason (`of_bundles`), and no broker if no broker reports it.
     """
     if not bundle.broker:
-        return Reason.NO_SUCH_BUNDLE
+        return Reason.UNKNOWN_NAME
     source = left_out.get(bundle.broker)
     if source is not None and source not in MAY_GIVE:
         return source

@@ -21,12 +21,10 @@ from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.findings import (
     ENOUGH_SAMPLES,
     enough_brokers,
-    interval_below_host_sample,
     one_quarantine_each,
     traffic_in_doubt,
     unexpectedly_left_out,
-    unknown_brokers,
-    unmatched_patterns,
+    unmatched_exclusions,
 )
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot
@@ -65,9 +63,7 @@ def concluded(
     found = one_quarantine_each([*found, *traffic_in_doubt(shares, settings)])
     brokers = tables["brokers"].select(["broker", "host_samples", "cpu_limit"]).to_pylist()
     samples = {row["broker"]: math.nan if row["host_samples"] is None else row["host_samples"] for row in brokers}
-    found += unknown_brokers(samples, settings)
-    found += unmatched_patterns(tables["bundles"]["bundle"].to_pylist() if settings.excluded_bundles else (), settings)
-    found += interval_below_host_sample(settings)
+    found += unmatched_exclusions(samples, tables["bundles"]["bundle"], settings)
     left_out = {finding.subject for finding in found if finding.effect is Effect.QUARANTINE}
     found += not_recommended(settings, [row["cpu_limit"] or 0.0 for row in brokers if row["broker"] not in left_out])
     found += enough_brokers(found, samples, settings)

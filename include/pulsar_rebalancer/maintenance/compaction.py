@@ -53,7 +53,7 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dr
         dry_run: True to write nothing; damage in a file with a valid footer is then not detected.
 
     Raises:
-        SnapshotError: `file_damaged`, `file_version` or `storage_failed`; the tables are then unchanged.
+        SnapshotError: `file_damaged` or `storage_failed`; the tables are then unchanged.
     """
     unreadable = {}
     readable = []

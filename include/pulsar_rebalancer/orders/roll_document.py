@@ -55,7 +55,7 @@ class Roll(StateDocument):
         id: id of the roll; empty if there has been no roll yet.
         order: the brokers, in the order in which they restart.
         listed: all brokers that the cluster listed when the roll started.
-        done: outcome of each broker whose turn is over, `broker_rolled` or `broker_skipped`.
+        done: outcome of each broker whose turn is over, `rolled` or `roll_stopped`.
         turn_at: when the current broker's turn started.
         sample: run whose sample was the latest when the current phase started.
         since: when the current phase started.
@@ -101,7 +101,7 @@ class Roll(StateDocument):
     fewest: int | None = None
     seen: tuple[AwareDatetime, ...] = ()
     may_restart: bool = False
-    outcome: Reason = Reason.BROKER_ROLLED
+    outcome: Reason = Reason.ROLLED
     elsewhere: dict[str, str] = {}
     waits: str = ""
     asked: str = ""
@@ -188,7 +188,7 @@ class Roll(StateDocument):
         over = len(done) == len(self.order)
         ended = {"ended": Reason.ROLLED, "ended_at": now} if over else {}
         ended |= {"elsewhere": self.elsewhere | {self.broker: elsewhere}} if elsewhere else {}
-        update = {"done": done, "turn_at": now, "started": None, "home": (), "outcome": Reason.BROKER_ROLLED} | ended
+        update = {"done": done, "turn_at": now, "started": None, "home": (), "outcome": Reason.ROLLED} | ended
         return self.entered(Phase.WAITING, now, "").model_copy(update=update)
 
     def stopped(self, reason: Reason, why: str, now: datetime, *, stranded: bool) -> Self:

@@ -19,7 +19,7 @@ from pulsar_rebalancer.texts import parse_json, storable
 _QUOTED_CHARS = 200
 _LONGEST_DETAIL = 1500
 _LONGEST_TEXT = 1000
-_BY_STATUS = {401: Reason.FORBIDDEN, 403: Reason.FORBIDDEN, 404: Reason.NOT_FOUND, 409: Reason.CONFLICT}
+_BY_STATUS = {401: Reason.FORBIDDEN, 403: Reason.FORBIDDEN, 404: Reason.NOT_FOUND, 409: Reason.DESTINATION_GONE}
 
 
 def failure(
@@ -224,11 +224,11 @@ def split_namespace(namespace: str) -> tuple[str, str]:
 
 
 def split_bundle(bundle: str) -> tuple[str, str, str]:
-    """Return tenant, namespace and range of a bundle's name; raise AdminError (`bad_range`)."""
+    """Return tenant, namespace and range of a bundle's name; raise AdminError (`range_gone`)."""
     parts = bundle.split("/")
     if len(parts) != 3 or not all(parts) or _RANGE.fullmatch(parts[2]) is None:
         raise AdminError(
-            Reason.BAD_RANGE, f"{bundle!a} is not a bundle of the form tenant/namespace/0x00000000_0xffffffff"
+            Reason.RANGE_GONE, f"{bundle!a} is not a bundle of the form tenant/namespace/0x00000000_0xffffffff"
         )
     return parts[0], parts[1], parts[2]
 

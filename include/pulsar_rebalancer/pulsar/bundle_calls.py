@@ -172,12 +172,12 @@ class BundleAdmin:
             broker: the owner, which receives the request; if empty, any broker redirects it to the owner.
 
         Raises:
-            AdminError: `bad_range` if the range is stale or the bundle has no owner.
+            AdminError: `range_gone` if the range is stale or the bundle has no owner.
         """
         url_path = path("admin", "v2", "namespaces", *split_bundle(bundle), "topicHashPositions")
         query = {"topics": topic} if topic else {}
         answer = await self._transport.get(
-            url_path, query, broker=broker, follow=not broker, on_412=Reason.BAD_RANGE, size=TOPIC_NAMES
+            url_path, query, broker=broker, follow=not broker, on_412=Reason.RANGE_GONE, size=TOPIC_NAMES
         )
         positions = answer.mapping().get("topicHashPositions")
         if not isinstance(positions, dict) or not all(type(position) is int for position in positions.values()):
@@ -216,7 +216,7 @@ class BundleAdmin:
         """Return the service URL of a topic's owner: `pulsar://host:port` or `pulsar+ssl://host:port`.
 
         Clients send their credentials to this URL, so, if the connection has any, the host must be a broker's.
-        Raises AdminError (`foreign_service_url`) otherwise, or if there is no URL.
+        Raises AdminError (`foreign_address`) otherwise, or if there is no URL.
         """
         result = await self.lookup(topic)
         url = result.broker_service_url
@@ -224,11 +224,11 @@ class BundleAdmin:
         address = address_in(url)  # empty for a list of hosts: a broker names only itself
         if not (address and is_service_url(url)):
             detail = f"the owner's service URL is {first_line(ascii(url))}"
-            raise failure(self._transport.mask, Reason.FOREIGN_SERVICE_URL, what, result.addresses[0], detail)
+            raise failure(self._transport.mask, Reason.FOREIGN_ADDRESS, what, result.addresses[0], detail)
         await self._transport.brokers()
         if self._transport.connection.has_credentials and not self._transport.addresses.knows_host(address):
             detail = f"the owner's service URL is {url}, which is not a broker's host; nothing was sent there"
-            raise failure(self._transport.mask, Reason.FOREIGN_SERVICE_URL, what, result.addresses[0], detail)
+            raise failure(self._transport.mask, Reason.FOREIGN_ADDRESS, what, result.addresses[0], detail)
         return url
 
     async def owns(self, broker: str, bundle: str) -> bool:
@@ -241,7 +241,7 @@ class BundleAdmin:
         broker responds with 500; the request is then repeated.
 
         Raises:
-            AdminError: `unreachable`, `timeout`, or `bad_range` if the range is stale.
+            AdminError: `unreachable`, `timeout`, or `range_gone` if the range is stale.
         """
         tenant, local, hash_range = split_bundle(bundle)
         no_topic = f"persistent://{tenant}/{local}/{hash_range}"  # asking for one topic keeps the answer short
@@ -303,7 +303,7 @@ class BundleAdmin:
         manager unloads a bundle even if the destination already owns it.
 
         Raises:
-            AdminError: `conflict` if the destination is not active, `bad_range` if the range is stale.
+            AdminError: `destination_gone` if the destination is not active, `range_gone` if the range is stale.
         """
         url_path = path("admin", "v2", "namespaces", *split_bundle(bundle), "unload")
         query = {"authoritative": "false", "destinationBroker": destination}
@@ -333,13 +333,13 @@ class BundleAdmin:
             unload: True to unload the new bundles afterwards.
 
         Raises:
-            AdminError: `split_refused` if the range is stale or the broker does not support the algorithm.
+            AdminError: `not_split` if the range is stale or the broker does not support the algorithm.
         """
         await self._transport.put(
             path("admin", "v2", "namespaces", *split_bundle(bundle), "split"),
             {"authoritative": "false", "unload": str(unload).lower(), "splitAlgorithmName": algorithm},
             timeout_s=self._transport.connection.unload_timeout_s,
-            on_412=Reason.SPLIT_REFUSED,
+            on_412=Reason.NOT_SPLIT,
             body=json.dumps(list(positions)).encode() if positions else b"",
         )
 

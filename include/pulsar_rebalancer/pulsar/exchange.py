@@ -61,7 +61,7 @@ class Request:
     query: str
     timeout_s: float
     follow: bool = True
-    on_412: Reason = Reason.BAD_RANGE
+    on_412: Reason = Reason.RANGE_GONE
     size: int = 1
     body: bytes = b""
     chosen: str = ""

@@ -186,23 +186,6 @@ class Tokens:
         if self._connection.oauth2 is not None:
             self._next_attempt = time.monotonic() + _PAUSE_S
 
-    def refusal(self, token: str) -> Reason:
-        """Return the reason code for a rejected token that cannot be replaced."""
-        if self._connection.oauth2 is not None:
-            return Reason.TOKEN_REFUSED
-        return Reason.TOKEN_EXPIRED if _has_expired(token) else Reason.UNAUTHORIZED
-
-
-def _has_expired(token: str) -> bool:
-    """Return whether a JSON web token has expired; other tokens do not state when they expire."""
-    import jwt
-
-    try:
-        jwt.decode(token, options={"verify_signature": False, "verify_exp": True})
-    except jwt.PyJWTError as error:
-        return isinstance(error, jwt.ExpiredSignatureError)
-    return False
-
 
 def _read(path: Path) -> Token:
     value = read_file(path).strip()

@@ -97,7 +97,7 @@ class Transport:
         path: str,
         query: Mapping[str, object] | None = None,
         *,
-        on_412: Reason = Reason.BAD_RANGE,
+        on_412: Reason = Reason.RANGE_GONE,
         timeout_s: float | None = None,
         body: bytes = b"",
     ) -> None:
@@ -182,7 +182,7 @@ class Transport:
             place = await self._next(request, answer, place.url(request), location)
             if place.url(request) in seen or len(seen) > MAX_HOPS:
                 detail = f"redirected in a loop or over {MAX_HOPS} times"
-                raise self._exchange.failure(request, place.broker, Reason.REDIRECT_LOOP, detail)
+                raise self._exchange.failure(request, place.broker, Reason.BAD_ANSWER, detail)
             answer, location = await self._ask_place(request, place)
         return self._checked(request, answer)
 
@@ -202,8 +202,7 @@ class Transport:
             if token != refused:
                 answer, location = await self._answer(request, place, token)
         if answer.is_unauthenticated:
-            reason = self.tokens.refusal(token)
-            raise self._exchange.failure(request, place.broker, reason, "answered 401", answer.status)
+            raise self._exchange.failure(request, place.broker, Reason.UNAUTHORIZED, "answered 401", answer.status)
         return answer, location
 
     async def _answer(self, request: Request, place: Place, token: str) -> tuple[BrokerAnswer, str]:
@@ -231,7 +230,7 @@ class Transport:
             target = self.addresses.find(address, parts.path)
         if target is None:
             detail = f"redirected to {first_line(address)}, not a broker of the cluster; nothing was sent there"
-            raise self._exchange.failure(request, answer.broker, Reason.FOREIGN_REDIRECT, detail, answer.status)
+            raise self._exchange.failure(request, answer.broker, Reason.FOREIGN_ADDRESS, detail, answer.status)
         base, path = target
         if unquote(path) != unquote(request.path):
             raise answer.bad(f"redirected to another path, {first_line(path)}; nothing was sent there")

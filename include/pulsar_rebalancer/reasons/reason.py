@@ -50,12 +50,9 @@ class Reason(StrEnum):
     WRONG_SETTING = ("wrong_setting", BLOCK, HELD | Trait.TYPED,
         "A setting, or a field of a form, is missing or wrong.",
         "Correct what is named; the clusters file overrides the brokers.")
-    CONNECTION_NOT_FOUND = ("connection_not_found", BLOCK, Trait.PASSING,
-        "Airflow has no connection named in spark_connection, or its secrets backend did not answer.",
-        "Add the connection, or check the backend.")
     SPARK_UNREACHABLE = ("spark_unreachable", BLOCK, Trait.PASSING,
-        "The Spark Connect server did not accept a connection.",
-        "Start it, or correct the connection's host and port.")
+        "Airflow has no connection named in spark_connection, or its Spark Connect server accepts none.",
+        "Add or correct the connection; check the secrets backend and the server.")
     CONTRADICTION = ("contradiction", BLOCK, Trait.TYPED,
         "Two settings contradict each other.",
         "Change one of the keys named.")
@@ -74,18 +71,12 @@ class Reason(StrEnum):
         "A broker's certificate could not be verified; nothing was sent.",
         "Check ca_file and the certificate's host name.")
     UNAUTHORIZED = ("unauthorized", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
-        "The credentials were refused (401).",
-        "Give the connection a valid token of a super-user.")
+        "The credentials were refused, or have expired (401).",
+        "Give the connection a valid token of a super-user. If one was just issued, compare issuer_url, audience and "
+        "scope with the brokers' openIDAllowedTokenIssuers and openIDAllowedAudiences, and the clocks.")
     FORBIDDEN = ("forbidden", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
         "The credentials lack permission (403, or 401 with a reason).",
         "Add the role to the brokers' superUserRoles.")
-    TOKEN_EXPIRED = ("token_expired", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
-        "The token has expired (401).",
-        "Renew it, or see why its token_file is not replaced.")
-    TOKEN_REFUSED = ("token_refused", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
-        "Brokers refused a token that was just issued (401).",
-        "Compare issuer_url, audience and scope with the brokers' openIDAllowedTokenIssuers and "
-        "openIDAllowedAudiences, and the clocks.")
     CREDENTIALS_FILE = ("credentials_file", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.PASSING,
         "The token_file or credentials_file is missing, unreadable or malformed.",
         "Check the file on the workers, its permissions, and what replaces it.")
@@ -97,33 +88,18 @@ class Reason(StrEnum):
         "Replace an expired client secret; check audience and scope.")
     NOT_FOUND = ("not_found", VERDICT, Trait.NOT_UNLOADED | Trait.SETTLED,
         "Pulsar does not know the namespace, bundle, topic or broker (404).")
-    CONFLICT = ("conflict", VERDICT, Trait.NOT_UNLOADED,
-        "The destination is not an active broker (409).",
-        "The next run makes a new plan.")
-    BAD_RANGE = ("bad_range", VERDICT, Trait.NOT_UNLOADED | Trait.SETTLED,
-        "The bundle was split, its range is gone (412).",
-        "The next run sees the new bundles.")
     SERVER_ERROR = ("server_error", VERDICT, Trait.PASSING,
         "The broker failed to process the request (5xx).",
         "Check its log.")
     NO_LOAD_REPORT = ("no_load_report", BLOCK, Trait.NONE,
         "The load manager provides no load report.",
         "Use ModularLoadManagerImpl or ExtensibleLoadManagerImpl.")
-    CLIENT_MISSING = ("client_missing", BLOCK, Trait.NONE,
-        "listen_seconds needs Pulsar's client, which is not installed.",
-        "Install pulsar-rebalancer[extensible] on the workers, or set listen_seconds to 0.")
-    REDIRECT_LOOP = ("redirect_loop", VERDICT, Trait.PASSING,
-        "Brokers redirected the request in a loop.",
-        "Check their advertised addresses and the leader.")
-    FOREIGN_SERVICE_URL = ("foreign_service_url", VERDICT, Trait.NONE,
-        "The brokers name no binary address, or one on an unknown host; no credentials were sent.",
-        "Set the connection's service_url.")
-    FOREIGN_REDIRECT = ("foreign_redirect", VERDICT, Trait.NOT_UNLOADED | Trait.MAY_HAVE_PLAN | Trait.NEEDS_PERSON,
-        "A redirect led outside this cluster; nothing was sent there.",
-        "Add the broker to the address map, or correct its advertised address.")
+    FOREIGN_ADDRESS = ("foreign_address", VERDICT, Trait.NOT_UNLOADED | Trait.MAY_HAVE_PLAN | Trait.NEEDS_PERSON,
+        "A redirect or service URL led outside this cluster, or is missing; nothing was sent there.",
+        "Add the broker to the address map, set service_url, or correct its advertised address.")
     BAD_ANSWER = ("bad_answer", VERDICT, Trait.PASSING,
-        "The answer was not JSON, too large, or malformed.",
-        "Check that the address is a broker's, not a proxy's.")
+        "The answer was not JSON, too large, malformed, or one of a loop of redirects.",
+        "Check that the address is a broker's, not a proxy's; check the brokers' advertised addresses.")
     READ_ONLY = ("read_only", VERDICT, Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
         "The connection is read-only; the request was not sent.",
         "Remove read_only from the connection to act.")
@@ -133,7 +109,7 @@ class Reason(StrEnum):
         "Run pulsar_control__<cluster> with restore or reset; then give pauses, drains and other orders again, which "
         "may be lost.")
     STALE_PLAN = ("stale_plan", BLOCK, Trait.NONE,
-        "The state has changed since this plan was made.",
+        "The state has changed since this plan was made, or holds a different one.",
         "The next run makes a new plan.")
     # validation
     TOO_FEW_BROKERS = ("too_few_brokers", BLOCK, Trait.NONE,
@@ -142,51 +118,33 @@ class Reason(StrEnum):
     REPORT_MISSING = ("report_missing", QUARANTINE, Trait.NONE,
         "A listed broker gave no load report.",
         "Check the broker; the cause is next to this code.")
-    REPORT_STALE = ("report_stale", QUARANTINE, Trait.NONE,
-        "A load report is older than brokers allow.",
-        "Check the broker's clock and metadata store.")
-    NOT_A_NUMBER = ("not_a_number", QUARANTINE, Trait.NONE,
-        "A figure of a load report is missing or not a number.",
+    BAD_REPORT_TIME = ("bad_report_time", QUARANTINE, Trait.NONE,
+        "A load report is older than brokers allow, or dated in the future.",
+        "Synchronise the clocks of brokers and workers; check the metadata store.")
+    BAD_VALUE = ("bad_value", QUARANTINE, Trait.NONE,
+        "A value of a load report is missing, malformed, negative, or exceeds any machine.",
         "Check the broker's version and report.")
-    NEGATIVE_FIGURE = ("negative_figure", QUARANTINE, Trait.NONE,
-        "A figure of a load report is negative.",
-        "Check the broker's report.")
-    IMPOSSIBLE_FIGURE = ("impossible_figure", QUARANTINE, Trait.NONE,
-        "A figure of a load report exceeds any machine.",
-        "Check the broker's report.")
     LOAD_IN_DOUBT = ("load_in_doubt", QUARANTINE, Trait.NONE,
         "The score rests on a resource without a limit, or above twice its limit.",
         "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
     TRAFFIC_IN_DOUBT = ("traffic_in_doubt", QUARANTINE, Trait.NONE,
         "Bundles left out exceed max_quarantined_traffic of the broker's traffic.",
         "See why they were left out, or raise the limit.")
-    CLOCK_AHEAD = ("clock_ahead", QUARANTINE, Trait.NONE,
-        "A load report is dated in the future.",
-        "Synchronise the clocks of brokers and workers.")
     WRONG_BROKER = ("wrong_broker", QUARANTINE, Trait.NONE,
         "This address returned another broker's load report.",
         "Map each broker to its own address, not to a proxy.")
-    OVER_LIMIT = ("over_limit", WARN, Trait.NONE,
-        "A resource is used far beyond its limit.",
+    DOUBTFUL_LIMIT = ("doubtful_limit", WARN, Trait.NONE,
+        "A resource is used far beyond its limit, or one other than CPU has none and scores 0.",
         "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
-    ZERO_LIMIT = ("zero_limit", WARN, Trait.NONE,
-        "A resource other than CPU has no limit, so it scores 0.",
-        "Set loadBalancerOverrideBrokerNicSpeedGbps if a card's speed is unreadable.")
     LISTED_TWICE = ("listed_twice", WARN, Trait.NONE,
         "The cluster lists a broker twice; it was used once.",
         "Look for two brokers with one advertised address.")
-    UNKNOWN_BROKER = ("unknown_broker", WARN, Trait.NONE,
-        "excluded_brokers names a broker that is not listed: down or misspelt.",
-        "Broker ids are advertisedAddress:port.")
-    UNMATCHED_PATTERN = ("unmatched_pattern", WARN, Trait.NONE,
-        "A pattern in excluded_bundles matches no reported bundle: idle or misspelt.",
-        "Bundles are tenant/namespace/0x…_0x….")
+    UNMATCHED_EXCLUSION = ("unmatched_exclusion", WARN, Trait.NONE,
+        "An entry of excluded_brokers or excluded_bundles matches nothing: down, idle or misspelt.",
+        "Brokers are advertisedAddress:port, bundles tenant/namespace/0x…_0x….")
     SUMS_DISAGREE = ("sums_disagree", WARN, Trait.NONE,
         "A broker's traffic is not the sum of its bundles; its own figure counts.",
         "Check its report if it happens again.")
-    BAD_BUNDLE_NAME = ("bad_bundle_name", QUARANTINE, Trait.NONE,
-        "A bundle is not named tenant/namespace/0x…_0x….",
-        "Check the broker's report.")
     SUITE_FAILED = ("suite_failed", BLOCK, Trait.NONE,
         "An expectation could not be evaluated.",
         "Correct the suite or expectation named.")
@@ -224,26 +182,17 @@ class Reason(StrEnum):
         "The storage root refused: full, no permission, or unreachable.",
         "Free space, or check permissions and connection.")
     FILE_DAMAGED = ("file_damaged", BLOCK, Trait.NONE,
-        "A file of the run cannot be read.",
+        "A file of the run cannot be read, or another version wrote it.",
         "Clear the task collect; check the disk.")
-    FILE_VERSION = ("file_version", BLOCK, Trait.NONE,
-        "A file was written by another version.",
-        "Clear the task collect.")
     PLAN_CHANGED = ("plan_changed", BLOCK, Trait.NONE,
         "A plan's files were changed; nothing was carried out.",
         "Find out who wrote to the storage root.")
-    DECIDE_FAILED = ("decide_failed", BLOCK, Trait.PASSING,
+    SPARK_FAILED = ("spark_failed", BLOCK, Trait.PASSING,
         "The Spark application ended without an answer.",
         "See the last lines of the task's log.")
     BAD_RESULT = ("bad_result", BLOCK, Trait.NONE,
         "The strategy returned an impossible move: wrong bundle or broker, a bundle twice, or a bad figure.",
         "Mend the custom shedder, or choose another strategy.")
-    REPLAY_FAILED = ("replay_failed", BLOCK, Trait.PASSING,
-        "The replay's Spark application ended without an answer.",
-        "See the last lines of the task's log.")
-    INTERVAL_BELOW_HOST_SAMPLE = ("interval_below_host_sample", WARN, Trait.NONE,
-        "Runs are more frequent than brokers measure, so most samples do not count.",
-        "Raise interval_seconds to host_usage_interval_minutes or more.")
     NOT_RECOMMENDED = ("not_recommended", WARN, Trait.NONE,
         "Settings that Pulsar's authors or the experiments advise against, for these brokers.",
         "Choose as docs/strategies.md says, or compare in a replay.")
@@ -253,52 +202,30 @@ class Reason(StrEnum):
     TOO_SOON = ("too_soon", VERDICT, Trait.WAITING,
         "The sample was already counted: half an interval or, with equal figures, a host interval must pass.")
     GAP = ("gap", WARN, Trait.NONE,
-        "The last counted sample is too old, or in the future: hits restart.",
-        "See why runs are missing, or check the workers' clocks.")
+        "Hits restart: the last counted sample is too old or in the future, or of another strategy.",
+        "Unless you changed it, see why runs are missing, or check the workers' clocks.")
     FORCED = ("forced", VERDICT, Trait.NONE,
         "A forced run acts without hits and counts none.")
     OTHER_THRESHOLDS = ("other_thresholds", VERDICT, Trait.NONE,
         "A run with its own thresholds counts no hits.")
     BY_HAND = ("by_hand", VERDICT, Trait.NONE,
         "A person asked for the plan; it counts no hits.")
-    STRATEGY_CHANGED = ("strategy_changed", WARN, Trait.NONE,
-        "Another strategy wrote the state: this one starts from scratch.")
     # brokers and pairs
-    BELOW_THRESHOLD = ("below_threshold", VERDICT, Trait.NONE,
-        "The broker's figure is below its bound.")
-    NOT_OVERLOADED = ("not_overloaded", VERDICT, Trait.NONE,
-        "The broker's load is below overloaded_threshold.")
-    NOT_BUSIEST = ("not_busiest", VERDICT, Trait.NONE,
-        "This strategy sheds only from the busiest broker.")
     SINGLE_BUNDLE = ("single_bundle", VERDICT, Trait.STUCK,
         "The broker's only bundle would make any other broker as hot.",
         "Split it, or give its namespace more bundles.")
     BALANCED = ("balanced", VERDICT, Trait.NONE,
-        "The loads are in balance.")
+        "The load or the gap is below its threshold.")
     HIT_COUNT = ("hit_count", VERDICT, Trait.WAITING,
-        "Out of balance, but not yet for enough runs.")
+        "A threshold is reached, but not yet often enough.")
     COOL_DOWN = ("cool_down", VERDICT, Trait.WAITING,
         "A broker reported too soon after its last unload.")
     OUTDATED = ("outdated", VERDICT, Trait.NONE,
-        "The broker's report is older than load_data_ttl_seconds.",
+        "The broker's report is missing, or older than load_data_ttl_seconds.",
         "Check its clock and the metadata store.")
-    NO_LOAD_DATA = ("no_load_data", VERDICT, Trait.NONE,
-        "No broker provided a report.",
-        "Check the brokers.")
     NO_TOP_BUNDLES = ("no_top_bundles", VERDICT, Trait.STUCK,
         "None of the broker's top bundles may be considered.",
         "Check its traffic, policies and excluded namespaces.")
-    CAP_BROKERS = ("cap_brokers", VERDICT, Trait.NONE,
-        "max_brokers_per_run brokers have shed bundles.",
-        "The next run continues.")
-    BELOW_LOW = ("below_low", VERDICT, Trait.NONE,
-        "The gap is below the low threshold: balanced.")
-    HITS_LOW = ("hits_low", VERDICT, Trait.WAITING,
-        "The gap reaches the low threshold, but not yet often enough.")
-    HITS_HIGH = ("hits_high", VERDICT, Trait.WAITING,
-        "The gap reaches the high threshold, but not yet often enough.")
-    HITS_HOT = ("hits_hot", VERDICT, Trait.WAITING,
-        "The broker is at `hot_threshold` with a low gap, but not yet often enough.")
     FIRED = ("fired", VERDICT, Trait.NONE,
         "Bundles have to move: the threshold was reached often enough.")
     BELOW_MINIMUM = ("below_minimum", VERDICT, Trait.STUCK,
@@ -312,10 +239,8 @@ class Reason(StrEnum):
         "Fired, but no move is worth its price; hits are kept.")
     MEMORY_DECIDES = ("memory_decides", VERDICT, Trait.NONE,
         "Direct memory sets the scores, so bundles are chosen by the default strategy's rules.")
-    BELOW_FORCE = ("below_force", VERDICT, Trait.NONE,
-        "The gap is below the forced run's threshold.")
-    MIDDLE = ("middle", VERDICT, Trait.NONE,
-        "The middle broker of an odd number has no partner.")
+    NO_PARTNER = ("no_partner", VERDICT, Trait.NONE,
+        "The broker has no partner: the middle one of an odd number, or not the busiest.")
     # bundles
     TAKEN = ("taken", VERDICT, Trait.NONE,
         "The bundle is moved.")
@@ -324,34 +249,22 @@ class Reason(StrEnum):
     BELOW_SHARE = ("below_share", VERDICT, Trait.NONE,
         "The bundle carries less than `min_bundle_share` of the amount to move.")
     BELOW_GAIN = ("below_gain", VERDICT, Trait.NONE,
-        "The move would gain less than its price.")
+        "The move would gain less than its price, if need be after better bundles.")
     WOULD_OVERSHOOT = ("would_overshoot", VERDICT, Trait.NONE,
         "The move would take both brokers further from the mean.")
-    BETTER_BUNDLE = ("better_bundle", VERDICT, Trait.NONE,
-        "Better bundles moved first; the move is no longer worth its price.")
-    TARGET_REACHED = ("target_reached", VERDICT, Trait.NONE,
-        "The bundles taken carry the whole amount to move.")
     NOT_REACHED = ("not_reached", VERDICT, Trait.NONE,
-        "The walk over the broker's bundles ended before this one.")
-    LAST_BUNDLE = ("last_bundle", VERDICT, Trait.NONE,
-        "One of the broker's top bundles always stays.")
-    CAP_SHEDDING = ("cap_shedding", VERDICT, Trait.NONE,
-        "max_unload_bundles was reached.")
-    NAMESPACE_POLICY = ("namespace_policy", VERDICT, Trait.KEPT_IN_PLACE,
-        "The namespace is under a policy and shed_policy_bundles is off.")
+        "The walk over brokers or bundles ended before this one: enough is taken, or a cap is reached.")
     NO_TRAFFIC = ("no_traffic", VERDICT, Trait.NONE,
         "The bundle carries no traffic in the measure that counts.")
     RECENTLY_UNLOADED = ("recently_unloaded", VERDICT, Trait.NONE,
         "The bundle was moved within the grace period.")
     SYSTEM_NAMESPACE = ("system_namespace", VERDICT, Trait.NONE,
         "System, heartbeat and SLA namespaces are never moved.")
-    NAMESPACE_EXCLUDED = ("namespace_excluded", VERDICT, Trait.SETTLED,
-        "The namespace is excluded by a setting.")
     POLICY_UNKNOWN = ("policy_unknown", VERDICT, Trait.KEPT_IN_PLACE,
         "The namespace's policies could not be read.",
         "See policy_unclear or policy_unreadable.")
     POLICY_FORBIDS = ("policy_forbids", VERDICT, Trait.KEPT_IN_PLACE,
-        "Isolation policies allow no other broker, or not the planned one.",
+        "Policies allow no other broker, or not the planned one, or shed_policy_bundles is off.",
         "Check the policy's brokers unless intended.")
     ANTI_AFFINITY = ("anti_affinity", VERDICT, Trait.KEPT_IN_PLACE,
         "The anti-affinity group is spread evenly, would be spread worse, or already moves a bundle.")
@@ -363,7 +276,7 @@ class Reason(StrEnum):
     SAME_BROKER = ("same_broker", VERDICT, Trait.KEPT_IN_PLACE,
         "Placement chose the bundle's present owner.")
     BUNDLE_EXCLUDED = ("bundle_excluded", VERDICT, Trait.SETTLED,
-        "The bundle is excluded by a setting.")
+        "The bundle or its namespace is excluded by a setting.")
     BUNDLE_QUARANTINED = ("bundle_quarantined", VERDICT, Trait.NONE,
         "Validation left the bundle out.")
     CAP_RUN = ("cap_run", VERDICT, Trait.CAP,
@@ -393,24 +306,14 @@ class Reason(StrEnum):
     BUILTIN_SPLITTING_ON = ("builtin_splitting_on", VERDICT, Trait.NONE,
         "A broker splits bundles itself (loadBalancerAutoBundleSplitEnabled).",
         "Leave it to them, or set it to false.")
-    SPLIT_HITS = ("split_hits", VERDICT, Trait.NONE,
-        "The bundle is too large, but not yet in enough samples.")
     RECENTLY_SPLIT = ("recently_split", VERDICT, Trait.NONE,
         "The bundle was split off within split_grace_minutes.")
-    ONE_TOPIC = ("one_topic", VERDICT, Trait.NONE,
-        "The bundle has fewer than two topics.")
     TOPICS_UNKNOWN = ("topics_unknown", VERDICT, Trait.NONE,
         "The bundle's topics or the namespace's bounds were not read.",
         "See the log of the task collect.")
-    TOO_NARROW = ("too_narrow", VERDICT, Trait.NONE,
-        "The range cannot be cut, or a part would be narrower than min_split_width.",
-        "Choose other positions, or lower min_split_width.")
-    POSITION_OUTSIDE = ("position_outside", VERDICT, Trait.NONE,
-        "A position is outside the bundle's range.",
-        "Choose positions between its bounds.")
     NO_POSITION = ("no_position", VERDICT, Trait.NONE,
-        "The algorithm finds no position for the split.",
-        "Choose another algorithm.")
+        "No possible split: one topic, a position outside, a part below min_split_width, or none found.",
+        "Choose other positions, another algorithm, or lower min_split_width.")
     UNEVEN_SPLIT = ("uneven_split", VERDICT, Trait.NONE,
         "A part would carry less than 10 % of the bundle's traffic, and a split is permanent.",
         "Choose another algorithm; a manual plan may overrule even_split.")
@@ -423,20 +326,15 @@ class Reason(StrEnum):
     # splits, as carried out
     SPLIT = ("split", VERDICT, Trait.SPLIT_AS_PLANNED | Trait.SETTLED,
         "The namespace has the planned bounds.")
-    ALREADY_SPLIT = ("already_split", VERDICT, Trait.SPLIT_AS_PLANNED | Trait.SETTLED,
-        "The namespace already had the planned bounds.")
-    RANGE_GONE = ("range_gone", VERDICT, Trait.SETTLED,
-        "The bundle's range no longer exists: nothing was done.",
+    RANGE_GONE = ("range_gone", VERDICT, Trait.NOT_UNLOADED | Trait.SETTLED,
+        "The bundle was split, its range is gone: nothing was done.",
         "The next run sees the new bundles.")
     SPLIT_ELSEWHERE = ("split_elsewhere", VERDICT, Trait.NONE,
         "Somebody else split the bundle at other positions.",
         "Find out who splits bundles of the namespace.")
     NOT_SPLIT = ("not_split", VERDICT, Trait.NONE,
-        "The broker accepted the split, but the bounds did not change.",
-        "Check that the bundle has two topics; else see the owner's log.")
-    SPLIT_REFUSED = ("split_refused", VERDICT, Trait.NONE,
-        "The broker refused the split (412).",
-        "Check supportedNamespaceBundleSplitAlgorithms.")
+        "The broker refused the split (412), or accepted it and the bounds did not change.",
+        "Check the bundle's topics and supportedNamespaceBundleSplitAlgorithms; see the owner's log.")
     # gate
     OPEN = ("open", VERDICT, Trait.NONE,
         "The gate is open: the plan will be carried out.")
@@ -459,27 +357,18 @@ class Reason(StrEnum):
     REJECTED = ("rejected", VERDICT, Trait.NONE,
         "A person rejected these moves within the last max_awaiting_minutes.",
         "To move them sooner, make a manual plan.")
-    SUPERSEDED = ("superseded", VERDICT, Trait.TYPED,
-        "A newer plan waits for approval, or was carried out.",
-        "Approve the newer one, or wait for the next.")
-    NOT_APPROVED = ("not_approved", VERDICT, Trait.TYPED,
-        "No named person approved the plan.",
-        "Answer the question that shows it.")
     SAME_PERSON = ("same_person", VERDICT, Trait.TYPED,
         "Nobody approves or carries out a plan that they requested (two_people).",
         "Have another person do it.")
     NO_USER = ("no_user", VERDICT, Trait.TYPED,
-        "It is unknown who made a request: no Airflow user, a task, or somebody who cleared its run.",
-        "Repeat it as a signed-in user; for a drain, release it and drain again.")
+        "Unknown who made or approved it: no Airflow user, a task, or somebody who cleared its run.",
+        "Repeat it as a signed-in user, or answer the question; for a drain, release it and drain again.")
     DAG_PAUSED = ("dag_paused", VERDICT, Trait.TYPED,
         "The DAG that would carry out the plan is paused in Airflow.",
         "Unpause pulsar_rebalance__<cluster>, then approve or submit the plan again.")
     NOT_WHOLE = ("not_whole", VERDICT, Trait.TYPED,
         "Part of the approved plan can no longer be done, so nothing was.",
         "Wait for the next plan.")
-    AWAITED_TOO_LONG = ("awaited_too_long", VERDICT, Trait.TYPED,
-        "The plan waited for approval longer than max_awaiting_minutes.",
-        "People are asked about the next plan.")
     BREAKER_OPEN = ("breaker_open", VERDICT, HELD | Trait.ORDERED,
         "The circuit breaker is open: bad brokers, failed moves, or a growing range.",
         "Wait, or run pulsar_control__<cluster> with close_breaker.")
@@ -498,34 +387,25 @@ class Reason(StrEnum):
     PLAN_TOO_OLD = ("plan_too_old", VERDICT, Trait.NONE,
         "The plan is older than max_plan_age_seconds, or its wave starts more than max_wave_delay_seconds later.",
         "The next run makes a new plan.")
-    NOT_RECORDED = ("not_recorded", VERDICT, Trait.NONE,
-        "The state store holds a different plan.",
-        "Only the recorded plan is carried out.")
-    OVER_CAP = ("over_cap", VERDICT, Trait.NONE,
-        "The plan exceeds the caps now in the clusters file.",
-        "The next run plans within them.")
-    CONNECTION_CHANGED = ("connection_changed", VERDICT, Trait.NONE,
-        "The clusters file now names another connection or Pulsar cluster.",
+    SETTINGS_CHANGED = ("settings_changed", VERDICT, Trait.NONE,
+        "The clusters file now has lower caps, or names another connection or Pulsar cluster.",
         "The next run makes a new plan.")
     FOREIGN_RUN = ("foreign_run", VERDICT, Trait.NONE,
         "A task was given a folder of another run or cluster.",
         "Clear the run from collect on; find out who may write XComs.")
     # plans made by hand
-    NO_SUCH_BUNDLE = ("no_such_bundle", VERDICT, Trait.TYPED,
-        "No broker reports the bundle: split, deleted, or no topic loaded.",
-        "Check its name and plan again.")
-    UNKNOWN_DESTINATION = ("unknown_destination", VERDICT, Trait.TYPED,
-        "No active broker has the given name.",
-        "Name it as /admin/v2/brokers lists it.")
+    UNKNOWN_NAME = ("unknown_name", VERDICT, Trait.TYPED,
+        "No broker reports the bundle (split, deleted, no topic loaded), or no active broker has the name.",
+        "Check the name: /admin/v2/brokers lists the brokers.")
     WOULD_OVERLOAD = ("would_overload", VERDICT, Trait.TYPED,
         "The plan would push a broker above overloaded_threshold, if scores follow traffic.",
         "Move less, or overrule `overload`.")
     OTHER_PLAN = ("other_plan", VERDICT, Trait.TYPED,
         "The hash is of no recently shown plan, or of one with other fields.",
         "Give only the hash, or make a new plan.")
-    SHOWN_TOO_LONG_AGO = ("shown_too_long_ago", VERDICT, Trait.TYPED,
-        "The manual plan is older than max_shown_plan_age_seconds.",
-        "Make a new plan.")
+    PLAN_EXPIRED = ("plan_expired", VERDICT, Trait.TYPED,
+        "The plan is older than max_awaiting_minutes (manual: max_shown_plan_age_seconds), or a newer one came.",
+        "Make a new manual plan; people are asked about the next plan.")
     PLAN_USED = ("plan_used", VERDICT, Trait.TYPED,
         "A run was already started for the plan.",
         "See that run. After a stop, the plan may be submitted again.")
@@ -554,16 +434,10 @@ class Reason(StrEnum):
     # rolling restarts
     ROLLING = ("rolling", VERDICT, Trait.CAP | Trait.TYPED,
         "A rolling restart is in force: other moves and splits wait, and its drain until all brokers are well.",
-        "Wait, or run pulsar_control__<cluster> with stop_roll.")
-    ROLL_UNDER_WAY = ("roll_under_way", VERDICT, Trait.TYPED,
-        "Another rolling restart is in force.",
-        "Wait, or order stop_roll. If its run is gone, trigger pulsar_roll__<cluster> with its id as plan.")
-    BROKER_ROLLED = ("broker_rolled", VERDICT, Trait.NONE,
-        "The broker restarted, and those of its bundles that fit are back.")
-    BROKER_SKIPPED = ("broker_skipped", VERDICT, Trait.NONE,
-        "A person ordered the rolling restart to skip the broker.")
+        "Wait, or run pulsar_control__<cluster> with stop_roll. If its run is gone, trigger "
+        "pulsar_roll__<cluster> with its id as plan.")
     ROLLED = ("rolled", VERDICT, Trait.NONE,
-        "The rolling restart is over: each broker had its turn.")
+        "The broker, or each of the roll, restarted, and those of its bundles that fit are back.")
     ROLL_STOPPED = ("roll_stopped", VERDICT, Trait.SETTLED,
         "A person stopped the rolling restart, or skipped the broker.",
         "Release the drained broker once it is up; roll the rest.")
@@ -574,11 +448,9 @@ class Reason(StrEnum):
         "The DAG that restarts brokers is missing or failed; the roll stopped.",
         "See its log. Start and release the broker, then roll the rest.")
     BROKER_NOT_BACK = ("broker_not_back", VERDICT, Trait.NONE,
-        "The broker did not report twice within roll_wait_minutes; the roll stopped.",
-        "Start and release the broker, then roll the rest. Raise roll_wait_minutes if it is slow.")
-    BROKER_RENAMED = ("broker_renamed", VERDICT, Trait.NONE,
-        "The broker came back under another name or port; the roll stopped.",
-        "Restore its address, or release the former name; then roll the rest.")
+        "The broker did not report twice under its name within roll_wait_minutes; the roll stopped.",
+        "Start it under its address, or release the former name, then roll the rest. Raise roll_wait_minutes if it is "
+        "slow.")
     # moves
     MOVED = ("moved", VERDICT, Trait.ON_PLANNED_BROKER | Trait.NEW_OWNER | Trait.SETTLED,
         "The bundle is owned by its planned broker.")
@@ -588,23 +460,18 @@ class Reason(StrEnum):
         "A broker other than the planned source owns the bundle: nothing was done.")
     NO_TOPIC = ("no_topic", VERDICT, Trait.SETTLED,
         "The bundle has no loaded topic, so a lookup cannot place it: nothing was done.")
-    DESTINATION_GONE = ("destination_gone", VERDICT, Trait.SETTLED,
-        "The planned broker is no longer active: nothing was done.")
+    DESTINATION_GONE = ("destination_gone", VERDICT, Trait.NOT_UNLOADED | Trait.SETTLED,
+        "The planned broker is no longer active: nothing was done.",
+        "The next run makes a new plan.")
     ASTRAY = ("astray", VERDICT, Trait.NEW_OWNER,
         "The bundle landed on another broker, even after the retries.",
         "It stays for the grace period. If it happens again, see the leader's log.")
-    UNOWNED = ("unowned", VERDICT, Trait.RETRIED,
-        "The bundle was unloaded, but no broker owned it within the time-out.",
-        "Its clients' next lookup places it. If it happens again, see the leader's log.")
     NO_LOOKUP = ("no_lookup", VERDICT, Trait.NONE,
         "The bundle was unloaded, but brokers refused to look up its topics.",
         "Normal if they were deleted; else see the refusal next to this code.")
     UNKNOWN_OWNER = ("unknown_owner", VERDICT, Trait.RETRIED,
-        "The bundle was unloaded, but its new owner could not be read.",
-        "The next run reads it again.")
-    UNEXPECTED_ERROR = ("unexpected_error", VERDICT, Trait.PASSING,
-        "The move failed before anything was unloaded, for an unlisted reason.",
-        "See the task's log.")
+        "The bundle was unloaded, but no new owner was seen within the time-out.",
+        "Its clients' next lookup places it. If it happens again, see the leader's log.")
     NOT_ATTEMPTED = ("not_attempted", VERDICT, Trait.NOT_BEGUN,
         "The run ended before the planned move was tried.")
     DESTINATION_KEPT = ("destination_kept", VERDICT, Trait.NONE,
@@ -616,8 +483,8 @@ class Reason(StrEnum):
     UNLOAD_NOT_TRIED = ("unload_not_tried", VERDICT, Trait.NONE,
         "Unloading failed, and nothing was unloaded since.")
     # runs
-    TASK_FAILED = ("task_failed", VERDICT, Trait.NONE,
-        "A task failed for an unlisted reason.",
+    TASK_FAILED = ("task_failed", VERDICT, Trait.PASSING,
+        "A task, move or split failed for an unlisted reason.",
         "See the task's log.")
     RUN_TOO_LONG = ("run_too_long", VERDICT, Trait.NONE,
         "The run took longer than the interval.",

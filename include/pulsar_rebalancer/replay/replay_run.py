@@ -170,7 +170,7 @@ def replayed(part: Part) -> list[VariantOutcome] | str:
         return str(error)
     except Exception as error:
         traceback.print_exc()
-        return f"{type(error).__name__}: {error} [{Reason.REPLAY_FAILED}]"
+        return f"{type(error).__name__}: {error} [{Reason.SPARK_FAILED}]"
 
 
 _SHOWN = 10
@@ -190,7 +190,7 @@ _COVERED = (
 
 
 def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds: float) -> None:
-    """Write a replay's answer, table and report. Raises `replay_failed` if every variant failed."""
+    """Write a replay's answer, table and report. Raises `spark_failed` if every variant failed."""
     folder, _, request, recording, variants = prepared
     coverage = recording.coverage
     failed = _failed(variants.variants, outcomes)
@@ -199,7 +199,7 @@ def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds
     names = {failure.variant for failure in failed}
     compared = [figures(outcomes[v.name], coverage.minutes) for v in variants.variants if v.name not in names]
     if not compared:
-        raise RebalancerError(Reason.REPLAY_FAILED, f"every variant failed: {failed[0].sentence}")
+        raise RebalancerError(Reason.SPARK_FAILED, f"every variant failed: {failed[0].sentence}")
     current, recorded = outcomes[CURRENT], outcomes[RECORDING]
     answer = ReplayResult(
         coverage=coverage,

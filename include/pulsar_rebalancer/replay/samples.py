@@ -100,7 +100,7 @@ class Recording:
 
     @classmethod
     def read(cls, folder: StoragePath) -> Self:
-        """Read a recording's index. Raises SnapshotError `file_missing`, `file_damaged` or `file_version`."""
+        """Read a recording's index. Raises SnapshotError `file_missing`, `file_damaged`."""
         return cls(folder, Index.read(folder))
 
     @property
@@ -264,7 +264,7 @@ class RunDocuments:
 
 
 def policies_of(text: str | None) -> Policies:
-    """Parse the policies. Raises SnapshotError `file_missing`, `file_damaged` or `file_version`."""
+    """Parse the policies. Raises SnapshotError `file_missing`, `file_damaged`."""
     return _parsed(text, Policies.FILE, Policies.parse)
 
 

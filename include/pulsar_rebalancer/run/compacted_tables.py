@@ -186,13 +186,13 @@ def nulls_in(file: StoragePath, column: str) -> bool:
 
 
 def refuse_other(found: pa.Schema, today: pa.Schema, where: str) -> None:
-    """Raise SnapshotError `file_version` for another version, whose columns might mean something else.
+    """Raise SnapshotError `file_damaged` for another version, whose columns might mean something else.
 
     Tables from Spark have no version.
     """
     version, reads = tables.version_of(found), tables.version_of(today)
     if version not in ("", reads):
-        raise SnapshotError(Reason.FILE_VERSION, f"{where} is of version {version}, this release reads version {reads}")
+        raise SnapshotError(Reason.FILE_DAMAGED, f"{where} is of version {version}, this release reads version {reads}")
 
 
 def rows_by_run(file: StoragePath) -> Counter[str]:
@@ -208,7 +208,7 @@ def rows_by_run(file: StoragePath) -> Counter[str]:
 def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
     """Return the day's runs that are complete in the history.
 
-    Raises SnapshotError `file_damaged`, or `file_version` if another release wrote the table.
+    Raises SnapshotError `file_damaged` if another release wrote the table.
     """
     listed = table_file(storage, RUNS, day)
     if not listed.exists():
@@ -237,7 +237,7 @@ _NAMES = {"broker", "bundle", "run"}
 def read_run(run: StoragePath, kind: str, columns: Sequence[str]) -> pa.Table:
     """Check a table (`compacted_tables.TABLES`) in a run's folder, and return some of its columns.
 
-    Raises SnapshotError `file_missing`, `file_version` or `file_damaged`; it names file, column and row.
+    Raises SnapshotError `file_missing`, `file_damaged`; it names file, column and row.
     """
     path, today = TABLES[kind]
     _check(run / path, columns, today)

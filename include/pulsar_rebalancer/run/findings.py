@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -136,29 +137,14 @@ def traffic_in_doubt(shares: Mapping[str, float], settings: Settings) -> list[Fi
     ]
 
 
-def unknown_brokers(brokers: Collection[str], settings: Settings) -> list[Finding]:
-    unknown = sorted(set(settings.excluded_brokers) - set(brokers))
-    return [Finding(reason=Reason.UNKNOWN_BROKER, subject=name, detail="not listed") for name in unknown]
-
-
-def unmatched_patterns(bundles: Iterable[str | None], settings: Settings) -> list[Finding]:
-    if not settings.excluded_bundles:
-        return []
-    names = pa.array(bundles, pa.string())
-    unmatched = [
-        pattern for pattern in settings.excluded_bundles if not pc.any(matching(of_glob(pattern), names)).as_py()
-    ]
-    return [Finding(reason=Reason.UNMATCHED_PATTERN, detail=f"{pattern!r} excludes none") for pattern in unmatched]
-
-
-def interval_below_host_sample(settings: Settings) -> list[Finding]:
-    """Return a warning if brokers measure their hosts less often than runs take samples."""
-    host = settings.host_usage_interval_minutes * 60
-    if settings.interval_seconds >= host:
-        return []
-    minutes = f"{settings.host_usage_interval_minutes:g} ({host:g} s)"
-    detail = f"interval_seconds {settings.interval_seconds:g}, host_usage_interval_minutes {minutes}"
-    return [Finding(reason=Reason.INTERVAL_BELOW_HOST_SAMPLE, detail=detail)]
+def unmatched_exclusions(
+    brokers: Collection[str], bundles: pa.ChunkedArray[Any], settings: Settings
+) -> Iterator[Finding]:
+    for name in sorted(set(settings.excluded_brokers) - set(brokers)):
+        yield Finding(reason=Reason.UNMATCHED_EXCLUSION, subject=name, detail="not listed")
+    for pattern in settings.excluded_bundles:
+        if not pc.any(matching(of_glob(pattern), bundles)).as_py():
+            yield Finding(reason=Reason.UNMATCHED_EXCLUSION, detail=f"{pattern!r} excludes none")
 
 
 def enough_brokers(findings: Iterable[Finding], samples: Mapping[str, float], settings: Settings) -> list[Finding]:

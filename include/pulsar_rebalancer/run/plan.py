@@ -385,7 +385,7 @@ def _moves(taken: list[Row]) -> list[Move]:
 
 
 def read_state(run: StoragePath) -> DecisionState:
-    """Return the state to commit. Raises SnapshotError `file_missing`, `file_damaged` or `file_version`."""
+    """Return the state to commit. Raises SnapshotError `file_missing`, `file_damaged`."""
     file = run / _STATE
     return DecisionState.parse(file.read_json(), file.uri)
 

@@ -70,7 +70,7 @@ class StateBefore(BaseModel):
 
     @classmethod
     def read(cls, run: StoragePath) -> Self:
-        """Read a run's document. Raises SnapshotError `file_missing`, `file_damaged` or `file_version`."""
+        """Read a run's document. Raises SnapshotError `file_missing`, `file_damaged`."""
         file = run / cls.FILE
         return cls.parse(file.read_json(), file.uri)
 
@@ -99,7 +99,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Snapshot:
     """The files of a run, each read on first use.
 
-    Every property can raise a SnapshotError (`file_missing`, `file_damaged`, `file_version`).
+    Every property can raise a SnapshotError (`file_missing`, `file_damaged`).
     """
 
     folder: StoragePath
@@ -200,7 +200,7 @@ class Snapshot:
             if version != VERSION or found.names != INPUT[name].names:
                 what = f"is of version {version or 'none'}" if version != VERSION else "has other columns"
                 where = f"{self.folder.uri}: table {name}"
-                raise SnapshotError(Reason.FILE_VERSION, f"{where} {what}, this release reads version {VERSION}")
+                raise SnapshotError(Reason.FILE_DAMAGED, f"{where} {what}, this release reads version {VERSION}")
             yield source
 
     def bundles_named(self, names: Collection[str], columns: list[str]) -> list[Row]:
@@ -238,7 +238,7 @@ _LOOKED_AT = 20
 def latest_sample(storage: ClusterStorage, now: datetime, max_age_seconds: float) -> Snapshot:
     """Return the sample of the latest run that was validated.
 
-    Raises SnapshotError `file_missing` if there is none, `report_stale` if it is too old, or `blocked` if
+    Raises SnapshotError `file_missing` if there is none, `bad_report_time` if it is too old, or `blocked` if
     validation stopped the run; or a file cannot be read.
     """
     for folder in islice(storage.latest_runs(now + SKEW), _LOOKED_AT):
@@ -249,7 +249,9 @@ def latest_sample(storage: ClusterStorage, now: datetime, max_age_seconds: float
     snapshot = Snapshot(folder)
     age = (now - snapshot.request.collected_at).total_seconds()
     if age > max_age_seconds:
-        raise SnapshotError(Reason.REPORT_STALE, f"the latest sample is {age:.0f} s old, limit {max_age_seconds:g} s")
+        raise SnapshotError(
+            Reason.BAD_REPORT_TIME, f"the latest sample is {age:.0f} s old, limit {max_age_seconds:g} s"
+        )
     blocking = snapshot.validation.reasons(Effect.BLOCK)
     if blocking:
         raise SnapshotError(Reason.BLOCKED, f"validation stopped the latest run: {', '.join(blocking)}")

@@ -334,7 +334,7 @@ def known_file(folder: StoragePath, name: str, schema: pa.Schema) -> StoragePath
             return None
         found = file.read_table().schema
         if (found.names, found.types) != (schema.names, schema.types):
-            raise SnapshotError(Reason.FILE_VERSION, f"{file.uri} has other columns")
+            raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri} has other columns")
     except SnapshotError as error:
         if error.reason is Reason.STORAGE_FAILED:
             raise

@@ -244,7 +244,7 @@ NOTHING = Learned()
 PUNCTUALITY = 0.9
 """Share of a host interval after which an unchanged value counts again; runs start seconds early or late."""
 
-COUNTING = (Reason.COUNTED, Reason.GAP, Reason.STRATEGY_CHANGED)
+COUNTING = (Reason.COUNTED, Reason.GAP)
 """Reasons of samples that add hits and update the bundles' moving averages."""
 
 
@@ -254,7 +254,7 @@ class Counting:
 
     Attributes:
         counts: True if the sample adds hits and updates the bundles' moving averages.
-        reason: `counted`, `gap`, `strategy_changed`, `too_soon`, `forced` or `other_thresholds`.
+        reason: `counted`, `gap`, `too_soon`, `forced` or `other_thresholds`.
         clear: True if all hits are reset before the run.
         samples: values that caused a hit less than a host interval ago, by broker.
     """
@@ -301,7 +301,7 @@ def decide_counting(
     elif thresholds:
         reason = Reason.OTHER_THRESHOLDS
     else:
-        reason = Reason.STRATEGY_CHANGED if changed else Reason.GAP if gap else Reason.COUNTED
+        reason = Reason.GAP if changed or gap else Reason.COUNTED
     return Counting(
         counts=reason in COUNTING,
         reason=reason,

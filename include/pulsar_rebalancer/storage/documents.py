@@ -35,12 +35,12 @@ class Versioned(BaseModel):
         """Create the document from parsed JSON.
 
         Raises:
-            SnapshotError: `file_damaged`, or `file_version` if another release wrote it.
+            SnapshotError: `file_damaged` if another release wrote it.
         """
         version = document.get("version") if isinstance(document, Mapping) else None
         if version != VERSION:
             raise SnapshotError(
-                Reason.FILE_VERSION, f"{where} has version {version!r:.80}, this release reads {VERSION}"
+                Reason.FILE_DAMAGED, f"{where} has version {version!r:.80}, this release reads {VERSION}"
             )
         return load(cls, document, where)
 
@@ -69,14 +69,14 @@ class VersionedDocument(Versioned):
 
     @classmethod
     def find(cls, folder: StoragePath) -> Self | None:
-        """Read the document; None if it is missing. Raises SnapshotError `file_damaged` or `file_version`."""
+        """Read the document; None if it is missing. Raises SnapshotError `file_damaged`."""
         return cls.read(folder) if (folder / cls.FILE).exists() else None
 
 
 def load(model: type[_Model], document: Any, where: str) -> _Model:
     """Validate a document, or part of one, without checking the version.
 
-    Raises SnapshotError `file_version` for a field that this release does not have, else `file_damaged`.
+    Raises SnapshotError `file_damaged`; the message names a field that this release does not have.
     """
     try:
         return model.model_validate(document)
@@ -84,7 +84,7 @@ def load(model: type[_Model], document: Any, where: str) -> _Model:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
-            raise SnapshotError(Reason.FILE_VERSION, f"{where}: this release does not know {field}") from None
+            raise SnapshotError(Reason.FILE_DAMAGED, f"{where}: this release does not know {field}") from None
         raise SnapshotError(Reason.FILE_DAMAGED, f"{where} cannot be read: {field}: {first['msg']}") from None
 
 

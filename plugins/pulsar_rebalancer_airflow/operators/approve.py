@@ -70,7 +70,7 @@ class ApproveOperator(ApprovalOperator):
             store = StateStore.of(context, self.entry.name)
             question = store.get(Question)
             if question.run_id != context["dag_run"].run_id:
-                raise AirflowSkipException(Reason.SUPERSEDED.meaning)
+                raise AirflowSkipException(Reason.PLAN_EXPIRED.meaning)
             until = self._wait_for(question)
             if is_retry(context, self) and asked.get(_ASKED):
                 raise TaskAwaitingInput(method_name="execute_complete", timeout=self.response_timeout)
@@ -87,7 +87,7 @@ class ApproveOperator(ApprovalOperator):
         """Record the answer if a person gave it, then continue with it.
 
         Raises:
-            AirflowFailException: `superseded` if another plan is awaiting approval now.
+            AirflowFailException: `plan_expired` if another plan is awaiting approval now.
             TaskAwaitingInput: the approval is refused (`dag_paused`, `paused`, …, `same_person`, `no_user`).
         """
         if "error" not in event:
@@ -125,7 +125,7 @@ class ApproveOperator(ApprovalOperator):
         store = StateStore.of(context, self.entry.name)
         question, answers = store.get(Question), store.get(Answers)
         if question.run_id != context["dag_run"].run_id:
-            raise PlanError(Reason.SUPERSEDED, f"the plan that waits is asked about by {question.run_id or 'no run'}")
+            raise PlanError(Reason.PLAN_EXPIRED, f"the plan that waits is asked about by {question.run_id or 'no run'}")
         before, carried_out_by = answers.plans.get(question.plan_id), ""
         if event["chosen_options"] == [self.APPROVE]:
             # A retry keeps what an earlier attempt has recorded.
@@ -161,7 +161,7 @@ class CarryOutApprovedOperator(HandOverOperator):
     def execute(self, context: Context) -> None:
         """Start the rebalancing run.
 
-        Raises AirflowFailException: `not_approved`, `dag_paused`, `state_lost`, or why nothing may be moved
+        Raises AirflowFailException: `no_user`, `dag_paused`, `state_lost`, or why nothing may be moved
         now.
         """
         with final_unless_passing(context):
@@ -171,7 +171,7 @@ class CarryOutApprovedOperator(HandOverOperator):
             noted = (known for known in answers if known.question.run_id == asked_by and known.carried_out_by)
             answer = next(noted, None)
             if answer is None:
-                raise PlanError(Reason.NOT_APPROVED, f"no approval is noted of what {asked_by} asked")
+                raise PlanError(Reason.NO_USER, f"no approval is noted of what {asked_by} asked")
             self._refuse_while_closed(context, store, datetime.now(UTC))
             if refusal := not_of_roll(store, answer.question.plan_id):
                 raise refusal

@@ -156,7 +156,7 @@ class CarryOutOperator(HandOverOperator):
         """Carry out the plan, or release the brokers.
 
         Raises:
-            AirflowFailException: `other_plan`, `shown_too_long_ago`, `plan_used`, `plan_under_way`, `same_person`,
+            AirflowFailException: `other_plan`, `plan_expired`, `plan_used`, `plan_under_way`, `same_person`,
                 `no_user`, `dag_paused`, or the reason why nothing may be moved now (`observe`, `paused`, …; for a drain
                 only those that do not end by themselves); for a release, `not_drained`, or `no_user` if the
                 run was cleared.
@@ -222,7 +222,7 @@ class CarryOutOperator(HandOverOperator):
             raise PlanError(Reason.OTHER_PLAN, f"plan {form.plan[:16]} was made with other {', '.join(different)}")
         age = (now - entry.at).total_seconds()
         if age > self.entry.settings.max_shown_plan_age_seconds:
-            raise PlanError(Reason.SHOWN_TOO_LONG_AGO, f"plan {form.plan[:16]} is {age:.0f} s old")
+            raise PlanError(Reason.PLAN_EXPIRED, f"plan {form.plan[:16]} is {age:.0f} s old")
         return entry, planned.request
 
     def _drain(

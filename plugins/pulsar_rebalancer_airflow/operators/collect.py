@@ -100,7 +100,7 @@ class CollectOperator(ClusterOperator):
 
         Raises:
             PlanError: `other_plan` if the plan was not handed over to this run; else anyone who starts a run
-                could choose the plan. `superseded` if the gate has opened for another plan since the approved
+                could choose the plan. `plan_expired` if the gate has opened for another plan since the approved
                 plan was made. `same_person` if the mode has changed to `auto` since one person made and
                 handed over a plan that needs two.
             StateError: `state_lost`.
@@ -111,7 +111,7 @@ class CollectOperator(ClusterOperator):
         if not handed.approved:
             refuse_alone(self.entry.settings, handed.plan.by, handed.by, asks=True)
         elif (question := store.get(Question)).supersedes(handed):
-            raise PlanError(Reason.SUPERSEDED, f"the gate has opened since it was made: {question.opening}")
+            raise PlanError(Reason.PLAN_EXPIRED, f"the gate has opened since it was made: {question.opening}")
         return handed
 
     async def _collect(self, trigger: Trigger, earlier: Earlier) -> Collected:

@@ -59,9 +59,9 @@ class RollOperator(BaseSensorOperator):
             XCom `elsewhere` says at the roll's end why bundles are not back, by broker.
 
         Raises:
-            AirflowFailException: the form is invalid; the roll is refused (`unknown_destination`, `last_broker`,
-                `roll_under_way`, `plan_under_way`, `other_plan`, …) or has stopped (`roll_stopped`, `roll_stuck`,
-                `restart_failed`, `broker_not_back`, `broker_renamed`).
+            AirflowFailException: the form is invalid; the roll is refused (`unknown_name`, `last_broker`,
+                `rolling`, `plan_under_way`, `other_plan`, …) or has stopped (`roll_stopped`, `roll_stuck`,
+                `restart_failed`, `broker_not_back`).
         """
         with final_unless_passing(context):
             store = StateStore.of(context, self.entry.name)
@@ -118,7 +118,7 @@ class RollOperator(BaseSensorOperator):
             raise PlanError(Reason.OTHER_PLAN, f"no roll {plan[:16]} was shown last")
         age = (now - shown.at).total_seconds()
         if age > settings.max_shown_plan_age_seconds:
-            raise PlanError(Reason.SHOWN_TOO_LONG_AGO, f"roll {plan[:16]} is {age:.0f} s old")
+            raise PlanError(Reason.PLAN_EXPIRED, f"roll {plan[:16]} is {age:.0f} s old")
         refuse_alone(settings, shown.by, by, asks=False)
         for why in self._refusals(context, store, roll, now):
             raise why
@@ -131,7 +131,7 @@ class RollOperator(BaseSensorOperator):
 
     def _refusals(self, context: Context, store: StateStore, roll: Roll, now: datetime) -> Iterator[PlanError]:
         if roll.active:
-            yield PlanError(Reason.ROLL_UNDER_WAY, roll.progress)
+            yield PlanError(Reason.ROLLING, roll.progress)
             return
         if drained := store.orders().drains:
             yield PlanError(Reason.DRAINING, f"release these brokers first: {', '.join(drained)[:500]}")
@@ -163,7 +163,7 @@ class RollOperator(BaseSensorOperator):
         run = context["dag_run"]
         goes_on = context["ti"].get_dr_count(run.dag_id, run_ids=[roll.run_id], states=["queued", "running"])
         if plan != roll.id or goes_on:
-            raise PlanError(Reason.ROLL_UNDER_WAY, f"{roll.progress} (run {roll.run_id}, plan {roll.id})")
+            raise PlanError(Reason.ROLLING, f"{roll.progress} (run {roll.run_id}, plan {roll.id})")
         self.log.warning("%s has run %s continue the roll of run %s", by or "unknown", run.run_id, roll.run_id)
         return roll.model_copy(update={"run_id": run.run_id})
 

@@ -116,7 +116,7 @@ def checked_connection(conn_id: str) -> Connection:
     """Check the Spark connection for errors that Airflow and Spark report late or never; return it.
 
     Raises:
-        SettingsError: `connection_not_found` if the connection does not exist (Spark's operator would then
+        SettingsError: `spark_unreachable` if the connection does not exist (Spark's operator would then
             use YARN) or the secrets backend did not answer. `wrong_setting` if the driver would run on
             another machine, without this package and the run's files, or if the master is Kubernetes and the
             Spark provider has no client for it.
@@ -126,7 +126,7 @@ def checked_connection(conn_id: str) -> Connection:
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException:
         raise SettingsError(
-            Reason.CONNECTION_NOT_FOUND, f"{where} was not found: add it, or look at the secrets backend"
+            Reason.SPARK_UNREACHABLE, f"{where} was not found: add it, or look at the secrets backend"
         ) from None
     if connection.conn_type == CONNECTION_TYPE:
         return connection
@@ -246,7 +246,7 @@ class DecideOperator(SparkApplicationOperator):
         super().__init__(
             application="application",
             application_args=["--root", root, "--run", run],
-            failed=Reason.DECIDE_FAILED,
+            failed=Reason.SPARK_FAILED,
             conn_id=conn_id,
             name="pulsar-rebalancer",
             **kwargs,
@@ -284,7 +284,7 @@ class ReplayOperator(SparkApplicationOperator):
     def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
         super().__init__(
             application="replay",
-            failed=Reason.REPLAY_FAILED,
+            failed=Reason.SPARK_FAILED,
             conn_id=entry.settings.spark_connection,
             conf={"spark.ui.showConsoleProgress": "false"},
             name="pulsar-rebalancer-replay",

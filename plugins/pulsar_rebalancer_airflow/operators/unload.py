@@ -150,7 +150,7 @@ class UnloadWaveOperator(PlanPartOperator):
     If a person stops the run or another hold applies (`Holds`), no further move starts. A stop fails the task. After a
     pause, a lower mode or the end of a window, the task succeeds and reports the remaining bundles, or is skipped if no
     move had started. A cleared task continues the wave until another run has recorded a plan; then the verdict is
-    `not_recorded`.
+    `stale_plan`.
 
     Nothing is unloaded if the store now has another plan, or if Pulsar's own shedding was switched on. If the wave does
     not start in time, its moves are recorded as not made. The same applies to moves to a broker that is now drained, to

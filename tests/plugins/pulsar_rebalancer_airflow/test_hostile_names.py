@@ -106,5 +106,5 @@ def test_a_run_takes_no_name_at_its_word(
     assert "&lt;script&gt;alert" in page
     assert "<script" not in page
     lines = "".join(capfd.readouterr()).splitlines()
-    assert any("bad_bundle_name" in line for line in lines)
+    assert any("bad_value" in line for line in lines)
     assert not [line for line in lines if line.startswith(("INJECTED", "X-Header")) or "\x1b" in line]

@@ -121,7 +121,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     # Figures that validation refused change nothing, whatever they are.
     refused = seen[-1]["bundle"]
     seen[-1] |= dict.fromkeys(("msg_rate_in", "msg_rate_out"), float("nan"))
-    finding = Finding(reason=Reason.NOT_A_NUMBER, subject=refused)
+    finding = Finding(reason=Reason.BAD_VALUE, subject=refused)
     validation = Validation(findings=(finding,))
     content |= {
         "brokers": tables["brokers"],
@@ -184,7 +184,7 @@ def test_hits_and_means_go_on_from_avg_shedder_and_back_and_nothing_else(spark, 
         assert learned.samples == (number if strategy is Strategy.GAIN else 0)
         if strategy is Strategy.AVG and number == 0:
             as_avg_shedder(spark, tmp_path, state)
-    assert found == [("counted", 1), ("counted", 2), ("counted", 3), ("counted", 4), ("strategy_changed", 0)]
+    assert found == [("counted", 1), ("counted", 2), ("counted", 3), ("counted", 4), ("gap", 0)]
 
 
 def as_avg_shedder(spark: SparkSession, root: Path, state: DecisionState) -> None:

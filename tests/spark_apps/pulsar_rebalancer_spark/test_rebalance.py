@@ -127,7 +127,7 @@ def test_the_plan_is_the_one_that_rows_give(spark, tmp_path, eventful, monkeypat
     isolated = next(row for row in moves if row.bundle.startswith("vip/c"))
     assert (isolated.source, isolated.reason) == ("broker-00007.pulsar:8080", "anti_affinity")
     assert {row.reason for row in moves} >= {
-        *("taken", "over_remaining", "cap_broker", "system_namespace", "namespace_excluded"),
+        *("taken", "over_remaining", "cap_broker", "system_namespace", "bundle_excluded"),
         "bundle_excluded",
         *("bundle_quarantined", "recently_unloaded", "policy_unknown", "policy_forbids", "anti_affinity"),
     }
@@ -219,7 +219,7 @@ def test_what_nobody_thought_of_has_a_reason_code_too(tmp_path, capsys, monkeypa
     run = runs.make(tmp_path, runs.tables("east", 3, 3))
     monkeypatch.setattr(rebalance, "session", Mock(side_effect=raised))
     assert rebalance.main(["--root", str(tmp_path), "--run", run.uri]) == 1
-    assert f"not decided: {run.uri}: {raised.__name__} [decide_failed]" in capsys.readouterr().err
+    assert f"not decided: {run.uri}: {raised.__name__} [spark_failed]" in capsys.readouterr().err
 
 
 class TestDamagedInput:

@@ -42,7 +42,7 @@ class EarlierPlan(NamedTuple):
 def read(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPlan:
     """Return the earlier plan that a run carries out.
 
-    Raises PlanError: `other_plan`, `plan_changed`, `shown_too_long_ago` or `awaited_too_long`.
+    Raises PlanError: `other_plan`, `plan_changed`, `plan_expired`.
     """
     handed = snapshot.before.handed_over
     if handed is None:
@@ -94,12 +94,10 @@ def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> 
     folder = storage.run(entry.plan_id)
     if folder is None or (summary := Summary.read(folder)).hash != request.params.plan:
         raise PlanError(Reason.OTHER_PLAN, f"{entry.plan_id} is not the plan {request.params.plan[:16]}")
-    oldest, too_old = settings.max_shown_plan_age_seconds, Reason.SHOWN_TOO_LONG_AGO
-    if handed.approved:
-        oldest, too_old = settings.max_awaiting_minutes * 60, Reason.AWAITED_TOO_LONG
+    oldest = settings.max_awaiting_minutes * 60 if handed.approved else settings.max_shown_plan_age_seconds
     age = (request.collected_at - entry.at).total_seconds()
     if age > oldest:
-        raise PlanError(too_old, f"plan {entry.plan_id} is {age:.0f} s old")
+        raise PlanError(Reason.PLAN_EXPIRED, f"plan {entry.plan_id} is {age:.0f} s old")
     return folder, summary
 
 

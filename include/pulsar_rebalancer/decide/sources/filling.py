@@ -52,7 +52,7 @@ def fill(sample: PlanningSample, brokers: Sequence[str]) -> list[RequestedMove]:
     """Fill brokers up to the mean score, the coldest first, with the hottest brokers' largest bundles.
 
     After a bundle's move, the filled broker's score is at most the mean and at most the source's. Raises
-    PlanError: `unknown_destination`, or why one of the brokers is left out.
+    PlanError: `unknown_name`, or why one of the brokers is left out.
     """
     for broker in brokers:
         check_broker(sample, broker)
@@ -139,9 +139,9 @@ def arrived_lately(snapshot: Snapshot, broker: str) -> set[str]:
 
 
 def check_broker(sample: PlanningSample, broker: str) -> None:
-    """Raise a PlanError if a broker cannot receive bundles: `unknown_destination`, or why it is excluded."""
+    """Raise a PlanError if a broker cannot receive bundles: `unknown_name`, or why it is excluded."""
     if broker not in sample.listed:
-        raise PlanError(Reason.UNKNOWN_DESTINATION, f"{broker} is not one of the {len(sample.listed)} active brokers")
+        raise PlanError(Reason.UNKNOWN_NAME, f"{broker} is not one of the {len(sample.listed)} active brokers")
     if broker in sample.left_out:
         reason = sample.left_out[broker]
         raise PlanError(reason, f"{broker} cannot take bundles: {reason.meaning}")

@@ -31,7 +31,7 @@ from pulsar_rebalancer.texts import number_of
 def moves_of(sample: PlanningSample, storage: ClusterStorage, request: HandRequest) -> list[RequestedMove]:
     """Return the moves that a person requests.
 
-    Raises PlanError: `no_such_bundle`, `unknown_destination`, `last_broker`, `file_missing`, or why a broker
+    Raises PlanError: `unknown_name`, `last_broker`, `file_missing`, or why a broker
     is left out.
     """
     if request.action is Action.DRAIN:
@@ -89,21 +89,21 @@ def _decisions(sample: PlanningSample, moves: Iterable[CandidateMove], record: B
 
 
 def unload(sample: PlanningSample, named: Iterable[str], destination: str) -> list[RequestedMove]:
-    """Return the named bundles without duplicates; an entry without a match has the reason `no_such_bundle`.
+    """Return the named bundles without duplicates; an entry without a match has the reason `unknown_name`.
 
     Args:
         named: bundles, namespaces, or patterns, in which `*` matches any text and `?` any character.
         destination: the broker that receives the bundles; empty if placement chooses a broker for each.
 
     Raises:
-        PlanError: no bundle has any of these names (`no_such_bundle`), or `check_broker`'s reason.
+        PlanError: no bundle has any of these names (`unknown_name`), or `check_broker`'s reason.
     """
     if destination:
         check_broker(sample, destination)
     names = pa.array(sample.owners, pa.string())
     bundles = dict.fromkeys(bundle for name in named for bundle in _named(sample.owners, names, name) or [name])
     if not bundles.keys() & sample.owners.keys():
-        raise PlanError(Reason.NO_SUCH_BUNDLE, f"{', '.join(named)[:200]}: no broker reports such a bundle")
+        raise PlanError(Reason.UNKNOWN_NAME, f"{', '.join(named)[:200]}: no broker reports such a bundle")
     return [RequestedMove(bundle, destination or None) for bundle in bundles]
 
 
@@ -124,13 +124,13 @@ LARGEST, HOT = "LARGEST", "HOT"
 def target_of_split(sample: PlanningSample, named: str) -> BundleSample:
     """Return a bundle to split, by its name, `tenant/namespace/LARGEST` or `tenant/namespace/HOT`.
 
-    Raises PlanError: `no_such_bundle`, or the reason why the bundle must not be changed.
+    Raises PlanError: `unknown_name`, or the reason why the bundle must not be changed.
     """
     namespace, _, which = named.rpartition("/")
     held = [name for name in sample.owners if namespace_of(name) == namespace] if which in (LARGEST, HOT) else [named]
     samples = [sample.bundles.find(sample.owners[name], name) for name in held if name in sample.owners]
     if not samples:
-        raise PlanError(Reason.NO_SUCH_BUNDLE, f"{named[:200]}: no broker reports such a bundle")
+        raise PlanError(Reason.UNKNOWN_NAME, f"{named[:200]}: no broker reports such a bundle")
     chosen = max(samples, key=lambda bundle: _size(bundle, which))
     reason = sample.stays(chosen)
     if reason not in (None, Reason.RECENTLY_UNLOADED, Reason.DESTINATION_KEPT):  # a split needs no grace period
@@ -188,7 +188,7 @@ def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) 
 def drain(sample: PlanningSample, brokers: Collection[str]) -> list[RequestedMove]:
     """Return every bundle on the brokers to drain.
 
-    Raises PlanError: `unknown_destination`, `last_broker`, or the reason why the broker is left out.
+    Raises PlanError: `unknown_name`, `last_broker`, or the reason why the broker is left out.
     """
     for broker in brokers:
         if sample.left_out.get(broker) is not Reason.DRAINING:

@@ -165,7 +165,7 @@ def _waits(view: PairView) -> bool:
 
 def _view_of(row: Row, settings: Settings, sample: float) -> PairView:
     reason, gap = Reason.get(row["reason"]), row["gap"]
-    counts = row["low_hits"] is not None and reason is not Reason.MIDDLE
+    counts = row["low_hits"] is not None and reason is not Reason.NO_PARTNER
     thresholds = profile_shown(settings).thresholds(settings) if counts else {}
     hits = {kind: HitsView(have=row[f"{kind}_hits"] or 0, need=limit.hits) for kind, limit in thresholds.items()}
     band = _band(gap, thresholds)

@@ -190,7 +190,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
 def judged(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float = math.inf) -> list[Decision]:
     """Return the decision for each pair (`Judge`). The hits of pairs that fire are not reset yet."""
     pairs = (sample.judge or judge)(sample, hits, hot)
-    return [_decision(pair, _reason(pair, sample, hot)) for pair in pairs]
+    return [_decision(pair, _reason(pair, sample)) for pair in pairs]
 
 
 def left_out(sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[Decision]:
@@ -200,7 +200,7 @@ def left_out(sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[Decisi
 
 def sentence(decisions: Iterable[Decision], settings: Settings) -> str:
     """Return a sentence that says how many pairs differ, how many fire, and what the largest hit counts are."""
-    pairs = [decision for decision in decisions if decision.reason is not Reason.MIDDLE]
+    pairs = [decision for decision in decisions if decision.reason is not Reason.NO_PARTNER]
     over = sum(pair.gap is not None and pair.gap >= settings.low_threshold for pair in pairs)
     low = max((pair.low_hits or 0 for pair in pairs), default=0)
     high = max((pair.high_hits or 0 for pair in pairs), default=0)
@@ -228,25 +228,18 @@ def _with_amount(decision: Decision, sample: ClusterSample) -> Decision:
         decision = decision.with_hits_reset({decision.source, decision.destination})
     wanted = amount(sample, decision)
     if wanted is None:
-        return decision if decision.reason is Reason.MIDDLE else replace(decision, reason=Reason.BELOW_MINIMUM)
+        return decision if decision.reason is Reason.NO_PARTNER else replace(decision, reason=Reason.BELOW_MINIMUM)
     return replace(decision, measure=wanted.measure, target=wanted.target)
 
 
-def _reason(pair: JudgedPair, sample: ClusterSample, hot: float) -> Reason:
-    settings, counting = sample.settings, sample.counting
+def _reason(pair: JudgedPair, sample: ClusterSample) -> Reason:
     if pair.is_middle:
-        return Reason.MIDDLE
+        return Reason.NO_PARTNER
     if pair.fired:
         return Reason.FIRED
-    if pair.gap < settings.low_threshold:
-        return Reason.BELOW_LOW
-    if counting.reason is Reason.FORCED:
-        return Reason.BELOW_FORCE
-    if pair.repeated or counting.reason is Reason.TOO_SOON:
-        return Reason.TOO_SOON
-    if pair.gap >= settings.high_threshold:
-        return Reason.HITS_HIGH
-    return Reason.HITS_HOT if pair.source_score >= hot else Reason.HITS_LOW
+    if pair.gap < sample.settings.low_threshold or sample.counting.reason is Reason.FORCED:
+        return Reason.BALANCED
+    return Reason.TOO_SOON if pair.repeated or sample.counting.reason is Reason.TOO_SOON else Reason.HIT_COUNT
 
 
 def _frozen(decision: Decision, hits: HitCount) -> Decision:

@@ -246,7 +246,7 @@ def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Br
     net = gains - prices
     if not hotter.at_first:
         hotter.at_first = [
-            Reason.BETTER_BUNDLE if left >= 0 else Reason.BELOW_GAIN if gain > 0 else Reason.WOULD_OVERSHOOT
+            Reason.BELOW_GAIN if left >= 0 or gain > 0 else Reason.WOULD_OVERSHOOT
             for gain, left in zip(gains.tolist(), net.tolist(), strict=True)
         ]
     while net[best := int(net.argmax())] >= 0:

@@ -104,7 +104,7 @@ def walk(sample: ClusterSample, broker: str, number: int, target: float) -> list
     marked, has_taken = 0.0, False
     busiest_first = sorted(sample.shed_candidates(broker), key=lambda bundle: (-bundle.msg_throughput, bundle.bundle))
     for rank, bundle in enumerate(busiest_first):
-        reason = bundle.reason or (Reason.TAKEN if marked < target or not has_taken else Reason.TARGET_REACHED)
+        reason = bundle.reason or (Reason.TAKEN if marked < target or not has_taken else Reason.NOT_REACHED)
         if reason is Reason.TAKEN:
             marked, has_taken = marked + bundle.msg_throughput, True
         moves.append(CandidateMove.of(bundle, pair=number, rank=rank, measure=MEASURE, reason=reason))
@@ -126,7 +126,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         compared = Comparison(load * 100, bound * 100)
         if load < bound:
             words = f"load {load:.1%}, below {bound:.1%}"
-            decisions.append(broker_decision(sample, broker, number, compared, Reason.NOT_OVERLOADED, words))
+            decisions.append(broker_decision(sample, broker, number, compared, Reason.BALANCED, words))
             continue
         target = broker.traffic(MEASURE) * (load - bound + MARGIN)
         why = f"load {load:.1%} reaches {bound:.1%}"

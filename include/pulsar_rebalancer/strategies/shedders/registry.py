@@ -134,6 +134,10 @@ def not_recommended(settings: Settings, cpu_limits: Iterable[float]) -> list[Fin
         found.append(f"max_unload_percentage {settings.max_unload_percentage:g} leaves a pair of {strategy} uneven")
     if strategy in (Strategy.AVG, Strategy.UNIFORM) and limits and max(limits) > _UNEQUAL * min(limits):
         found.append(f"{strategy} with brokers of {min(limits) / 100:g} to {max(limits) / 100:g} cores")
+    host = settings.host_usage_interval_minutes
+    if settings.interval_seconds < host * 60:
+        seconds = f"{host:g} ({host * 60:g} s)"
+        found.append(f"interval_seconds {settings.interval_seconds:g}, host_usage_interval_minutes {seconds}")
     return [Finding(reason=Reason.NOT_RECOMMENDED, detail=detail) for detail in found]
 
 

@@ -75,7 +75,6 @@ MEASURE = Measure.THROUGHPUT
 
 NEVER_MOVED = (
     Reason.SYSTEM_NAMESPACE,
-    Reason.NAMESPACE_EXCLUDED,
     Reason.BUNDLE_EXCLUDED,
     Reason.BUNDLE_QUARANTINED,
     Reason.TO_BE_SPLIT,
@@ -124,7 +123,7 @@ class PairTransfer:
                 reason = Reason.NOT_REACHED
             elif reason is None:
                 reason, swapped = self._fit(bundle, remaining, back)
-                ended = reason in (Reason.LAST_BUNDLE, Reason.OVER_REMAINING)
+                ended = reason in (Reason.NOT_REACHED, Reason.OVER_REMAINING)
             self._add(bundle, reason, self.destination if transfer else None)
             if reason is Reason.TAKEN:
                 self.left += bundle.present_msg_throughput
@@ -137,7 +136,7 @@ class PairTransfer:
         """Return the reason code for a candidate bundle, and the bundles that move back in exchange for it."""
         leaving = bundle.present_msg_throughput
         if remaining <= 1:
-            return Reason.LAST_BUNDLE, []
+            return Reason.NOT_REACHED, []
         if leaving == 0:
             return Reason.NO_TRAFFIC, []
         if self.left - self.gained + leaving <= self.target:
@@ -179,7 +178,7 @@ class PairTransfer:
     def _policies(self, bundle: BundleSample, destination: BrokerLoad) -> Reason | None:
         """Return why policies forbid a destination; None if they allow it (TransferShedder.isTransferable)."""
         if bundle.policy is not None and not self.sample.settings.shed_policy_bundles:
-            return Reason.NAMESPACE_POLICY
+            return Reason.POLICY_FORBIDS
         return self.sample.forbids(bundle.bundle, bundle.broker, destination.broker)
 
     def _add(self, bundle: BundleSample, reason: Reason, destination: BrokerLoad | None) -> None:

@@ -96,7 +96,7 @@ def _above(
     if average < bound or mean == 0:
         words = f"average load {average:.1%}, below {above}" if mean else "no broker is loaded"
         compared = Comparison(average * 100, bound * 100)
-        return broker_decision(sample, broker, number, compared, Reason.BELOW_THRESHOLD, words), []
+        return broker_decision(sample, broker, number, compared, Reason.BALANCED, words), []
     target = broker.traffic(MEASURE) * (average - mean - threshold + MARGIN)
     return _offload(sample, broker, number, average, bound, target, f"average load {average:.1%} reaches {above}")
 

@@ -129,7 +129,7 @@ def _unfit(sample: ClusterSample, loads: list[BrokerLoad], stats: LoadStats) -> 
             return NoShedding(Reason.COOL_DOWN, elapsed, delay, f"{words}: its load is not known yet")
     if not stats.counted:
         words = f"no report is younger than {settings.load_data_ttl_seconds:g} s" if loads else "no broker reports"
-        return NoShedding(Reason.OUTDATED if loads else Reason.NO_LOAD_DATA, None, None, words)
+        return NoShedding(Reason.OUTDATED, None, None, words)
     return None
 
 
@@ -157,7 +157,7 @@ def _pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision], lis
     while stats.has_pair:
         if shed_brokers >= cap:
             words = f"no more than {number_of(cap, 'broker')} may shed in one run"
-            return decisions, moves, NoShedding(Reason.CAP_BROKERS, shed_brokers, cap, words)
+            return decisions, moves, NoShedding(Reason.NOT_REACHED, shed_brokers, cap, words)
         imbalance = stats.imbalance()
         if imbalance is None:
             return decisions, moves, _balanced(sample, stats)
@@ -168,7 +168,7 @@ def _pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision], lis
         if transfer.left > 0:
             stats.move(source, destination, (transfer.left - transfer.gained) * source.load / source.throughput)
             shed_brokers += 1
-    return decisions, moves, NoShedding(Reason.MIDDLE, None, None, "no pair is left")
+    return decisions, moves, NoShedding(Reason.NO_PARTNER, None, None, "no pair is left")
 
 
 def _pair(

@@ -85,7 +85,7 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         elif firing is None and broker.broker in (rates.busiest, throughputs.busiest):
             own = rates if broker.broker == rates.busiest else throughputs
             compared = Comparison(own.value, own.bound)
-            decision = broker_decision(sample, broker, number, compared, Reason.BELOW_THRESHOLD, own.sentence)
+            decision = broker_decision(sample, broker, number, compared, Reason.BALANCED, own.sentence)
         else:
             decision = _not_busiest(sample, broker, looked_at, number)
         decisions.append(decision)
@@ -125,7 +125,7 @@ def _not_busiest(sample: ClusterSample, broker: BrokerSample, looked_at: Traffic
         f"{amount(looked_at.measure, looked_at.most)}: only the busiest broker sheds"
     )
     compared = Comparison(carried, looked_at.most)
-    return broker_decision(sample, broker, number, compared, Reason.NOT_BUSIEST, explanation)
+    return broker_decision(sample, broker, number, compared, Reason.NO_PARTNER, explanation)
 
 
 def _unload(
@@ -163,7 +163,7 @@ def _walk(sample: ClusterSample, broker: str, measure: Measure, number: int, req
 
 def _fit(carried: float, remaining: int, taken: int, settings: Settings) -> Reason:
     if settings.max_unload_bundles != -1 and taken >= settings.max_unload_bundles:
-        return Reason.CAP_SHEDDING
+        return Reason.NOT_REACHED
     return Reason.TAKEN if carried <= remaining else Reason.OVER_REMAINING
 
 

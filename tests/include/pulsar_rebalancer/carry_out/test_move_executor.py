@@ -53,7 +53,7 @@ def test_no_broker_is_asked_for_all_its_bundles(scene):
 def test_a_redirect_to_a_stranger_counts_for_the_leader_remembers_the_destination(scene):
     scene.cluster.faults.add("redirect_to_stranger", path="/unload")
     outcome = scene.run_one()
-    assert (outcome.reason, outcome.owner, outcome.attempts) == ("foreign_redirect", scene.a, 1)
+    assert (outcome.reason, outcome.owner, outcome.attempts) == ("foreign_address", scene.a, 1)
     assert outcome.destination_kept
 
 

@@ -116,7 +116,7 @@ def test_a_planned_move_that_is_left_is_stored_as_left(run: StoragePath) -> None
     ("before", "tries"),
     [
         ({"outcome": "astray", "tries": 2}, 3),
-        ({"outcome": "unowned"}, 2),
+        ({"outcome": "unknown_owner"}, 2),
         ({}, 2),
         ({"outcome": "moved"}, 1),
         ({"outcome": "astray", "destination": "c:1"}, 1),

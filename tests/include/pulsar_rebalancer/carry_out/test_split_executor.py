@@ -102,7 +102,7 @@ def test_a_namespace_gets_the_planned_bounds_and_a_second_attempt_asks_for_nothi
     assert bounds(served, NAMES[1]) == (0, 0x10000000, 0xE0000000, 0xFFFFFFFF)
     again, asked = carry(served, *wanted)
     assert asked == []
-    assert {o.reason for o in again} == {"already_split"}
+    assert {o.reason for o in again} == {"split"}
     assert all(o.ok for o in again)
 
 

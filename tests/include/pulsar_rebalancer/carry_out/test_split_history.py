@@ -48,7 +48,7 @@ def run(tmp_path):
         ({"reason": "timeout", "attempts": 0, "error": "no answer"}, ("timeout", 1)),  # it may be split
         ({"reason": "range_gone", "attempts": 0}, ("range_gone", 1)),
         ({"reason": "split_elsewhere", "attempts": 0, "found": (7,)}, ("split_elsewhere", 1)),
-        ({"reason": "already_split", "attempts": 0, "found": (0x40000000,)}, ("split", 1)),
+        ({"reason": "split", "attempts": 0, "found": (0x40000000,)}, ("split", 1)),
         ({"reason": "namespace_full", "attempts": 0}, ("namespace_full", 0)),  # it was seen whole
         ({"reason": "split", "attempts": 1, "found": (0x40000000,)}, ("split", 1)),
         ({"reason": "stopped", "attempts": 0}, ("interrupted", 1)),
@@ -89,7 +89,7 @@ def test_a_retry_goes_on_with_what_was_planned(run):
     ("reason", "attempts", "before", "kept"),
     [
         ("split", 1, "split", "split"),
-        ("already_split", 0, "already_split", "already_split"),
+        ("split", 0, "split", "split"),
         ("not_split", 1, "not_split", "not_split"),  # tried in vain: protected as well
         ("interrupted", 0, "", "interrupted"),
         ("range_gone", 0, "range_gone", None),

@@ -119,7 +119,7 @@ def test_a_bundle_that_arrives_late_is_not_unloaded_again(scene):
 def test_a_bundle_that_nobody_takes_is_named_so(scene):
     scene.cluster.faults.add("error_500", path="/lookup/")
     outcome = scene.run_one(timeout=SHORT, retries=1)
-    assert (outcome.reason, outcome.owner, outcome.attempts) == ("unowned", "", 2)
+    assert (outcome.reason, outcome.owner, outcome.attempts) == ("unknown_owner", "", 2)
     assert scene.cluster.owner(scene.bundles[0]) is None
 
 
@@ -151,7 +151,7 @@ def test_no_more_bundles_are_under_way_than_allowed(scene, concurrency, monkeypa
 
 @pytest.mark.parametrize(
     ("broken", "expected"),
-    [("topics_of_bundle", ("unexpected_error", 0)), ("lookup_owner", ("unknown_owner", 1))],
+    [("topics_of_bundle", ("task_failed", 0)), ("lookup_owner", ("unknown_owner", 1))],
     ids=["before its unload", "after its unload"],
 )
 def test_an_error_that_nobody_expects_stops_one_bundle_alone(scene, caplog, broken, expected):

@@ -321,7 +321,7 @@ def test_a_missing_client_is_said(ask, monkeypatch):
     monkeypatch.setitem(sys.modules, "pulsar", None)
     with pytest.raises(AdminError, match="pulsar-client cannot be loaded") as missing:
         ask(Brokers())
-    assert missing.value.reason == "client_missing"
+    assert missing.value.reason == "wrong_setting"
     assert ask(Brokers(), {B: MODULAR})[B].names == (B,)
 
 

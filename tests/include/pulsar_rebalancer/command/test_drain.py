@@ -91,7 +91,7 @@ def test_it_plans_and_orders_the_drain_and_waits(script: Script, capsys: pytest.
     assert forms == [{"action": "drain", "broker": [BROKER], "reason": "pulsar-rebalancer drain"}, {"plan": "abc"}]
 
 
-@pytest.mark.parametrize("code", ["other_plan", "shown_too_long_ago"])
+@pytest.mark.parametrize("code", ["other_plan", "plan_expired"])
 def test_it_plans_again_if_another_drain_was_ordered_in_between(script: Script, code: str) -> None:
     later = SHOWN | {"plan": "def"}
     script.answers = [BEGUN, SHOWN, BEGUN, refused(code), BEGUN, later, BEGUN, DONE, page(0)]

@@ -164,7 +164,7 @@ def test_a_misspelt_key_is_refused_without_its_value(tmp_path: Path) -> None:
 def test_a_stale_report_is_a_finding(served: Running, capsys: pytest.CaptureFixture[str]) -> None:
     served.cluster.faults.add(FaultKind.STALE_LAST_UPDATE, served.cluster.membership.brokers[1].broker_id)
     assert main(["inspect", served.urls[0]]) == FOUND
-    assert "[report_stale]" in capsys.readouterr().out
+    assert "[bad_report_time]" in capsys.readouterr().out
 
 
 def test_times_of_the_command_line() -> None:
@@ -201,7 +201,7 @@ class TestSettingsThatHurt:
         assert "4 to 16 cores" in by_reason["not_recommended"]["evidence"]
         assert by_reason["not_recommended"]["fix"].endswith("--config maxUnloadPercentage --value 0.5")
         assert "loadBalancerDistributeBundlesEvenlyEnabled --value false" in by_reason["even_distribution_on"]["fix"]
-        assert "persistent://" in by_reason["one_topic"]["evidence"]
+        assert "persistent://" in by_reason["no_position"]["evidence"]
         others = {each["what"]: each for each in findings if not each["reason"]}
         few = others["A namespace has fewer bundles than there are brokers."]
         assert "3 bundles, 8 brokers" in few["evidence"]

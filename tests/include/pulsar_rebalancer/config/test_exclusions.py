@@ -19,7 +19,7 @@ BROKER = {"excluded_brokers": ["b:1"]}
     ("planned", "present", "reason"),
     [
         ({}, PATTERN, "bundle_excluded"),
-        ({}, NAMESPACE, "namespace_excluded"),
+        ({}, NAMESPACE, "bundle_excluded"),
         ({}, BROKER, "broker_excluded"),
         ({}, {"excluded_bundles": ["acme/other/*"], "excluded_brokers": ["c:1"]}, None),
         (PATTERN, {}, None),

@@ -83,11 +83,11 @@ def test_a_bundle_with_too_many_topics_is_split_however_its_traffic_is_shared():
 @pytest.mark.parametrize(
     ("bundle", "known", "settings", "reason"),
     [
-        ({"topics": 1, "sessions": 5000}, {}, {}, "one_topic"),
-        ({}, {"topics": TOPICS[:1]}, {}, "one_topic"),
+        ({"topics": 1, "sessions": 5000}, {}, {}, "no_position"),
+        ({}, {"topics": TOPICS[:1]}, {}, "no_position"),
         ({"stays": Reason.SYSTEM_NAMESPACE}, {}, {}, "system_namespace"),
-        ({"bundle": "acme/orders/0x00000000_0x00000001"}, {"bounds": (0, 1, 0xFFFFFFFF)}, {}, "too_narrow"),
-        ({}, {}, {"min_split_width": 0x20000001}, "too_narrow"),
+        ({"bundle": "acme/orders/0x00000000_0x00000001"}, {"bounds": (0, 1, 0xFFFFFFFF)}, {}, "no_position"),
+        ({}, {}, {"min_split_width": 0x20000001}, "no_position"),
         ({}, None, {}, "topics_unknown"),
         ({}, {"bounds": ()}, {}, "topics_unknown"),
         ({}, {"topics": None}, {"split_algorithm": "topic_count_equally_divide"}, "topics_unknown"),

@@ -256,7 +256,7 @@ def test_once_no_bundle_can_return_the_roll_knows_why(tmp_path: Path) -> None:
     ended = {"unloaded": {name(0): timedelta(minutes=1)}, "ended": ASTRAY | {"tries": 3}}
     excluded = {"settings": {"excluded_bundles": [name(1)]}}
     found = returning(tmp_path / "away", **ended, **excluded)
-    gone = {"no_such_bundle": 1}
+    gone = {"unknown_name": 1}
     assert (found.left, found.stay) == (0, {"astray": 1, "bundle_excluded": 1} | gone)
 
     found = returning(tmp_path / "full", settings=FULL)

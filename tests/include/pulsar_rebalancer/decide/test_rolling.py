@@ -78,7 +78,7 @@ def test_a_broker_is_drained_restarts_and_gets_its_bundles_back_before_the_next_
     roll = step(roll, 7, restarted(7, left=2))
     assert (roll.phase, roll.waits) == (Phase.RETURNING, "2 bundles to return")
     roll = step(roll, 8, restarted(8, left=0))
-    assert (roll.broker, roll.phase, roll.done) == (B, Phase.WAITING, {A: "broker_rolled"})
+    assert (roll.broker, roll.phase, roll.done) == (B, Phase.WAITING, {A: "rolled"})
     assert roll.home == ()
     assert roll.active
 
@@ -87,7 +87,7 @@ def test_a_broker_is_drained_restarts_and_gets_its_bundles_back_before_the_next_
     ("what", "why"),
     [
         (seen(1, started={A: LONG_AGO, B: LONG_AGO}), "c:1 to come back: the cluster does not list it"),
-        (seen(1, unwell={C: "report_stale"}), "c:1 to recover: report_stale"),
+        (seen(1, unwell={C: "bad_report_time"}), "c:1 to recover: bad_report_time"),
         (seen(1, drained=(C,)), "the release of c:1, which is drained"),
         (seen(1, no_room="room for 3 of 9 bundles"), "room for 3 of 9 bundles"),
         (seen(1, started={A: None, B: LONG_AGO, C: LONG_AGO}), "the start time of a:1, which it does not report"),
@@ -132,7 +132,7 @@ def test_a_broker_that_was_asked_for_before_a_pause_may_restart() -> None:
     [
         (seen(33), A),
         (seen(33, started={B: LONG_AGO, C: LONG_AGO}), A),
-        (restarted(33, unwell={A: "report_stale"}), A),
+        (restarted(33, unwell={A: "bad_report_time"}), A),
     ],
     ids=["nobody answers", "does not come back", "never ready"],
 )
@@ -149,7 +149,7 @@ def test_another_name_or_port_stops_the_roll() -> None:
     roll = step(drained(), 4, seen(4, started=started))
     assert step(roll, 5, restarted(5)).active, "another broker was added on its host"
     roll = step(roll, 33, seen(33, started=started))
-    assert (roll.ended, roll.waits, roll.stranded) == ("broker_renamed", "a:1 may have come back as a:2", A)
+    assert (roll.ended, roll.waits, roll.stranded) == ("broker_not_back", "a:1 may have come back as a:2", A)
 
     grown = seen(33, started={"d:1": at(3), B: LONG_AGO, C: LONG_AGO})
     assert step(drained(), 33, grown).ended == "broker_not_back", "a new broker elsewhere is none that was renamed"
@@ -225,7 +225,7 @@ def test_a_broker_is_empty_only_if_it_says_so_in_two_samples_in_a_row() -> None:
     ("what", "why"),
     [
         ({"started": {A: LONG_AGO, B: LONG_AGO}}, "c:1 to come back: the cluster does not list it"),
-        ({"unwell": {C: "report_stale"}}, "c:1 to recover: report_stale"),
+        ({"unwell": {C: "bad_report_time"}}, "c:1 to recover: bad_report_time"),
         ({"drained": (C,)}, "the release of c:1, which is drained"),
     ],
 )
@@ -306,18 +306,18 @@ def test_a_broker_is_skipped() -> None:
     skip = Order(at=at(4), by="eve", reason="later")
 
     new = step(new_roll(), 4, skip=skip)
-    assert (new.done, new.elsewhere) == ({A: "broker_skipped"}, {})
+    assert (new.done, new.elsewhere) == ({A: "roll_stopped"}, {})
     gone = seen(4, started={B: LONG_AGO, C: LONG_AGO})
     down = step(drained(), 4, gone, skip=skip)
-    assert (down.done, down.elsewhere) == ({A: "broker_skipped"}, {A: "it is down"})
+    assert (down.done, down.elsewhere) == ({A: "roll_stopped"}, {A: "it is down"})
     hidden = step(step(new_roll(), 1, seen(1)), 4, seen(4, home=("t/n/9",), left=2), skip=skip)
     assert (hidden.phase, hidden.home) == (Phase.RETURNING, ("t/n/9",)), "what has already left it comes back"
     back = step(drained(), 4, skip=skip)
     assert (back.broker, back.phase, back.drains()) == (A, Phase.RETURNING, {})
-    assert step(back, 5, seen(5, left=0)).done == {A: "broker_skipped"}
+    assert step(back, 5, seen(5, left=0)).done == {A: "roll_stopped"}
     twice = step(step(back, 5, seen(5, left=2)), 6, skip=skip)
     assert step(back, 5, seen(5), skip=skip).elsewhere == {A: "no run has tried"}
-    assert (twice.done, twice.elsewhere) == ({A: "broker_skipped"}, {A: "2 bundles"})
+    assert (twice.done, twice.elsewhere) == ({A: "roll_stopped"}, {A: "2 bundles"})
 
 
 def test_a_skip_waits_for_the_end_of_the_dag_that_restarts_the_broker() -> None:
@@ -329,7 +329,7 @@ def test_a_skip_waits_for_the_end_of_the_dag_that_restarts_the_broker() -> None:
 
     for ended in ("success", "failed"):
         skipped = step(roll, 5, skip=skip, restart=ended)
-        assert (skipped.phase, skipped.outcome) == (Phase.RETURNING, "broker_skipped")
+        assert (skipped.phase, skipped.outcome) == (Phase.RETURNING, "roll_stopped")
     assert step(drained(), 4, skip=skip, restart="").phase is Phase.RETURNING, "the DAG never started"
 
 

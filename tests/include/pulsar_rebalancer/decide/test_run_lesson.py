@@ -97,7 +97,7 @@ def test_each_bundle_counts_once_and_with_what_is_known_of_it(tmp_path):
     ]
     costs = [known(f"t/n/{name}", figures) for name, figures in KNOWN.items()]
     costs += [known(SPLIT, (200.0, 300.0, 400.0, 2.0, 0.0625, 30.0)), known(HALVES[1], KNOWN["a"])]
-    findings = tuple(Finding(reason=Reason.NOT_A_NUMBER, subject=f"t/n/{name}") for name in "cf")
+    findings = tuple(Finding(reason=Reason.BAD_VALUE, subject=f"t/n/{name}") for name in "cf")
     split = BundleSplit(at=runs.NOW, plan_id="p", positions=(0x20000000,), shares=(0.25, 0.75))
     # It had moved to b3, where its parts are now.
     moved = Unload(at=runs.NOW, plan_id="p", source="b1", destination="b3", outcome=Reason.MOVED)

@@ -39,7 +39,7 @@ def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path: Path) -> None:
     stays = BundleSample("b:1", name(4), msg_throughput=10.0)
     passed_over = CandidateMove.of(stays, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.OVER_REMAINING)
     left_out = Decision("a:1", Reason.DRAINING, source_high=3, source_low=5)
-    pair = Decision("b:1", Reason.BELOW_LOW, 0, destination="c:1", source_score=30.0, destination_score=10.0)
+    pair = Decision("b:1", Reason.BALANCED, 0, destination="c:1", source_score=30.0, destination_score=10.0)
     summary = plan_files.write_run(run, planned(run, [left_out, pair], [passed_over]))
 
     moves = verify(folder, summary)[0]
@@ -175,7 +175,7 @@ BEFORE = DecisionState(
 def pair(number: int, source: str, destination: str, scores: tuple[float, float], **more: Any) -> Decision:
     high, low = scores
     named: Any = {"destination": destination, "source_score": high, "destination_score": low, "gap": high - low}
-    return Decision(source, Reason.HITS_LOW, number, **named | more)
+    return Decision(source, Reason.HIT_COUNT, number, **named | more)
 
 
 def written(tmp_path: Path, decisions: list[Decision], **params: Any) -> tuple[RunInput, Summary]:
@@ -191,7 +191,7 @@ def test_a_summary_counts_the_pairs_and_their_hits(tmp_path: Path) -> None:
         pair(1, "f:1", "b:1", (50.0, 35.0), low_hits=5, high_hits=0),  # the low threshold
         pair(2, "e:1", "c:1", (45.0, 40.0)),
         pair(3, "d:1", "d:1", (42.0, 42.0)),
-        Decision("h:1", Reason.BELOW_THRESHOLD, 4),  # not compared
+        Decision("h:1", Reason.BALANCED, 4),  # not compared
         Decision("i:1", Reason.BROKER_EXCLUDED),
     ]
     run, summary = written(tmp_path, decisions)
@@ -199,7 +199,7 @@ def test_a_summary_counts_the_pairs_and_their_hits(tmp_path: Path) -> None:
     assert (summary.pairs, summary.pairs_over, summary.pairs_fired, summary.hits) == (3, 2, 1, (5, 2))
     assert (summary.brokers, summary.score_min, summary.score_max, summary.score_mean) == (7, 20.0, 80.0, 312 / 7)
     assert (summary.bundles_taken, summary.waves, summary.bundles_split) == (0, 0, 0)
-    assert summary.reasons == {"below_threshold": 1, "broker_excluded": 1, "hits_low": 4}
+    assert summary.reasons == {"balanced": 1, "broker_excluded": 1, "hit_count": 4}
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def filled(
     folder = snapshots.take(**given)
     run = RunInput.read(folder.uri)
     hits: Any = {"source_high": 1, "source_low": 4, "destination_high": 1, "destination_low": 4}
-    decisions = [pair(0, "a:1", "c:1", (60.0, 0.0), **hits), Decision("b:1", Reason.MIDDLE, 1, source_high=1)]
+    decisions = [pair(0, "a:1", "c:1", (60.0, 0.0), **hits), Decision("b:1", Reason.NO_PARTNER, 1, source_high=1)]
     summary = plan_files.write_run(run, planned(run, decisions, strategy, "one pair"))
     return summary, fates(folder), read_state(folder)
 

@@ -143,7 +143,7 @@ async def test_names_of_no_form_are_refused_unsent() -> None:
                 ):
                     with pytest.raises(AdminError) as caught:
                         await call
-                    assert caught.value.reason == "bad_range"
+                    assert caught.value.reason == "range_gone"
             names: tuple[Coroutine[Any, Any, object], ...] = (
                 *(
                     admin.anti_affinity_group(n)

@@ -8,7 +8,7 @@ def findings(code: str, count: int, **more: str) -> list[Finding]:
 
 
 def test_the_gravest_effect_and_then_the_most_frequent_come_first() -> None:
-    found = [*findings("over_limit", 9), *findings("report_stale", 1), *findings("not_a_number", 2)]
+    found = [*findings("doubtful_limit", 9), *findings("bad_report_time", 1), *findings("bad_value", 2)]
     found += findings("builtin_shedding_on", 1) + findings("too_few_brokers", 1)
 
     told = explain(Validation(findings=tuple(found))).reasons
@@ -16,9 +16,9 @@ def test_the_gravest_effect_and_then_the_most_frequent_come_first() -> None:
     assert [(t.reason, t.count) for t in told] == [
         ("too_few_brokers", 1),
         ("builtin_shedding_on", 1),
-        ("not_a_number", 2),
-        ("report_stale", 1),
-        ("over_limit", 9),
+        ("bad_value", 2),
+        ("bad_report_time", 1),
+        ("doubtful_limit", 9),
     ]
 
 

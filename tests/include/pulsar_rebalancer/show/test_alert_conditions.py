@@ -98,7 +98,7 @@ def test_acting_is_unsafe(run: EndedRun, reasons: object) -> None:
     ("run", "reasons"),
     [
         (ended("open", "moved", "already_there", "owner_changed", "no_topic", "destination_gone"), None),
-        (ended("open", "moved", "astray", "astray", "unowned"), {"astray": 2, "unowned": 1}),
+        (ended("open", "moved", "astray", "astray", "unknown_owner"), {"astray": 2, "unknown_owner": 1}),
         # The end of a maintenance window is no failure; one beside it is.
         (ended("open", "moved", "outside_window", states=DONE | {"unload_0": "success"}), None),
         (ended("open", "paused", states=DONE | {"unload_0": "skipped"}), CANNOT_TELL),

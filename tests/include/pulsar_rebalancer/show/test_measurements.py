@@ -61,7 +61,7 @@ def told(tmp_path: Path) -> list[Measurement]:
     summary, _ = cluster.show(action="unload", bundles=[name(1)], destination="c:1")
     run = cluster.storage.run(summary.plan_id)
     assert run is not None
-    counted = {"counting": "counted", "bundles_split": 1, "split_skip_reasons": {"one_topic": 2}}
+    counted = {"counting": "counted", "bundles_split": 1, "split_skip_reasons": {"no_position": 2}}
     Summary.model_validate(summary.model_dump() | counted).write(run)
     return [*measure("east", run, outcome()), *measure_orders("east", cluster.settings, OrdersInForce(), NOW)]
 
@@ -105,7 +105,7 @@ def test_states_are_sent_as_the_time_of_their_end(tmp_path: Path) -> None:
         control=Control(pause=PauseOrder(until=minutes(10), **order), breaker=breaker),
         drains={"a:1": Drain(**order)},
         question=question,
-        roll=Roll(id="f", order=("a:1", "b:1", "c:1"), done={"c:1": Reason.BROKER_ROLLED}, phase=Phase.RESTARTING),
+        roll=Roll(id="f", order=("a:1", "b:1", "c:1"), done={"c:1": Reason.ROLLED}, phase=Phase.RESTARTING),
     )
 
     def measured(orders: OrdersInForce, after: float = 1, **changed: Any) -> dict[str, float]:

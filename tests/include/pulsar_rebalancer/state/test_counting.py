@@ -71,7 +71,7 @@ def test_a_gap_ends_every_kind_of_hits_and_is_no_news_without_any(counters: dict
 def test_another_strategy_starts_anew() -> None:
     before = state(counted_at=ago(60), strategy="UniformLoadShedder", samples={"b": CountedSample(30.0, ago(10))})
     found = decide_counting(before, SETTINGS, NOW)
-    assert (found.reason, found.clear, found.samples) == (Reason.STRATEGY_CHANGED, True, {})
+    assert (found.reason, found.clear, found.samples) == (Reason.GAP, True, {})
 
 
 def test_a_strategy_that_counts_the_same_hits_goes_on_with_them() -> None:

@@ -6,7 +6,7 @@ from pulsar_rebalancer.state.state_documents import DecisionState
 
 @pytest.mark.parametrize(
     ("document", "reason"),
-    [({"version": 99}, "file_version"), ([], "file_version"), ({"version": 1, "seq": "many"}, "file_damaged")],
+    [({"version": 99}, "file_damaged"), ([], "file_damaged"), ({"version": 1, "seq": "many"}, "file_damaged")],
 )
 def test_a_foreign_document_is_refused(document, reason):
     with pytest.raises(SnapshotError) as refused:

@@ -18,10 +18,10 @@ BOTH = {"a:1": 80.0, "b:1": 20.0}
 
 def pair(**changes: Any) -> Decision:
     scores: Any = {"pair": 0, "destination": "b:1", "source_score": 80.0, "destination_score": 20.0, "low_hits": 3}
-    return Decision("a:1", Reason.HITS_LOW, **scores | changes)
+    return Decision("a:1", Reason.HIT_COUNT, **scores | changes)
 
 
-MIDDLE = Decision("m:1", Reason.MIDDLE, 1, None, "m:1", 50.0, 50.0, 0.0, low_hits=0)
+MIDDLE = Decision("m:1", Reason.NO_PARTNER, 1, None, "m:1", 50.0, 50.0, 0.0, low_hits=0)
 
 
 def move(source: str, destination: str, reason: Reason = Reason.TAKEN, pair: int = 0) -> CandidateMove:

@@ -162,7 +162,7 @@ def test_a_folder_whose_files_others_could_replace_is_refused(
 
 BALANCED, WAITS = RunLine("the line", balanced=True), RunLine("the line")
 MOVED = RunLine("the line", moved=True)
-FAILED = RunLine("the line", failed="decide failed [not_a_number]")
+FAILED = RunLine("the line", failed="decide failed [bad_value]")
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     [
         (
             [WAITS, *[FAILED] * 3, BALANCED],
-            r"3 runs in a row failed, the last one with: decide failed \[not_a_number\]",
+            r"3 runs in a row failed, the last one with: decide failed \[bad_value\]",
         ),
         ([MOVED, *[WAITS] * 49, BALANCED], "not balanced after 50 runs; the last one: the line"),
         ([*[BALANCED] * 50, MOVED], "nothing was moved after 50 runs; the last one: the line"),

@@ -30,7 +30,7 @@ MOVED_A_MOMENT_AGO = {"bundle_skip_reasons": {"recently_unloaded": 3}}
 @pytest.mark.parametrize(
     ("strategy", "found", "verdict", "balanced"),
     [
-        ("UniformLoadShedder", {"reasons": {"below_threshold": 2}}, "balanced: nothing to do", True),
+        ("UniformLoadShedder", {"reasons": {"balanced": 2}}, "balanced: nothing to do", True),
         ("UniformLoadShedder", FIRED | MOVED_A_MOMENT_AGO, "fired, nothing to move", False),
         ("UniformLoadShedder", STUCK, "unbalanced, but no move helps", True),
         ("AvgShedder", STUCK | {"score_max": 70.0}, "unbalanced, but no move helps", False),

@@ -97,7 +97,7 @@ def test_nothing_is_carried_out_that_nobody_approved(
     if option:  # else somebody marked the task as a success
         answer(storage, state, option, by=by)
 
-    assert carried_out(storage, state) == ("not_approved", "")
+    assert carried_out(storage, state) == ("no_user", "")
 
 
 @pytest.mark.usefixtures("waits")
@@ -105,7 +105,7 @@ def test_an_approval_is_of_the_plan_that_was_asked_about(storage: ClusterStorage
     answer(storage, state, "Approve")
     gate(storage, state, plan(storage, state, OTHERS))
 
-    assert carried_out(storage, state) == ("not_approved", "")
+    assert carried_out(storage, state) == ("no_user", "")
 
 
 def approved_plan(storage: ClusterStorage, state: MemoryState, run_id: str, identity: str) -> StoragePath:
@@ -207,13 +207,13 @@ def test_an_approved_plan_can_wait_until_the_gate_opens_for_another_one(
     assert collected(storage, state, first, identity) == "asks", "the run is cleared"
 
     assert gate(storage, state, plan(storage, state, OTHERS, mode="auto"), mode="auto") == "open"
-    assert collected(storage, state, first, identity) == "superseded"
+    assert collected(storage, state, first, identity) == "plan_expired"
 
     # An opening is remembered by the next question, whose plan was made later.
     assert gate(storage, state, plan(storage, state, OTHERS)) == "awaiting_approval"
     answer(storage, state, "Approve")
     assert collected(storage, state, *carried_out(storage, state)) == "asks"
-    assert collected(storage, state, first, identity) == "superseded"
+    assert collected(storage, state, first, identity) == "plan_expired"
 
 
 FORCED = {"forced": Forced(by="ada", reason="x", threshold=None)}

@@ -152,8 +152,8 @@ def test_the_driver_runs_under_this_interpreter(submitted: dict[str, Any]) -> No
     ("last", "reason"),
     [
         ("not decided: /runs/1/validation.json cannot be read [file_missing]", Reason.FILE_MISSING),
-        ("not decided: ZeroDivisionError [decide_failed]", Reason.DECIDE_FAILED),
-        ("Exception in thread main java.lang.OutOfMemoryError", Reason.DECIDE_FAILED),
+        ("not decided: ZeroDivisionError [spark_failed]", Reason.SPARK_FAILED),
+        ("Exception in thread main java.lang.OutOfMemoryError", Reason.SPARK_FAILED),
     ],
 )
 def test_it_never_fails_without_a_reason_code(monkeypatch: pytest.MonkeyPatch, last: str, reason: Reason) -> None:

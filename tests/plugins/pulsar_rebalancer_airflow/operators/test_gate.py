@@ -16,7 +16,7 @@ from pulsar_rebalancer_airflow.operators import GateOperator, RecordOperator
 
 MOVES = [move_row(1, "a:1", "b:1"), move_row(2, "a:1", "b:1", wave=2), move_row(3, "b:1", "a:1")]
 HOLD = Validation(findings=(Finding(reason="builtin_shedding_on"),))
-NOTICE = Validation(findings=(Finding(reason="even_distribution_on"),))
+NOTICE = Validation(findings=(Finding(reason="not_recommended"),))
 TOMORROW = datetime(2100, 1, 1, tzinfo=UTC)
 YESTERDAY = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -62,8 +62,8 @@ def test_closes_with_a_reason(storage: ClusterStorage, state: MemoryState, given
     [
         ({"mode": "observe"}, "observe"),
         ({"pause": {"until": TOMORROW, "reason": "stop"}}, "paused"),
-        ({"connection": "pulsar_other"}, "connection_changed"),
-        ({"pulsar_cluster": "other"}, "connection_changed"),
+        ({"connection": "pulsar_other"}, "settings_changed"),
+        ({"pulsar_cluster": "other"}, "settings_changed"),
     ],
 )
 def test_closes_when_the_clusters_file_says_so_by_now(
@@ -77,12 +77,12 @@ def test_closes_when_the_clusters_file_says_so_by_now(
 
 def test_closes_for_another_plan_than_the_recorded_one(storage: ClusterStorage, state: MemoryState) -> None:
     run = make_run(storage, MOVES)
-    assert ask(run, state) == ([], "not_recorded")
+    assert ask(run, state) == ([], "stale_plan")
 
     record(storage, run, state)
     record(storage, make_run(storage, MOVES, base_seq=1), state)
 
-    assert ask(run, state) == ([], "not_recorded")
+    assert ask(run, state) == ([], "stale_plan")
 
 
 def test_closes_for_a_plan_that_was_altered(storage: ClusterStorage, state: MemoryState) -> None:
@@ -125,11 +125,13 @@ def test_closes_for_more_moves_than_the_stricter_cap_allows(
     run = make_run(storage, MOVES, **(cap if of_the_plan else loose))
     record(storage, run, state)
 
-    assert ask(run, state, **(loose if of_the_plan else cap)) == ([], "over_cap")
-    assert ask(run, state, **loose)[1] == ("over_cap" if of_the_plan else "open")
+    assert ask(run, state, **(loose if of_the_plan else cap)) == ([], "settings_changed")
+    assert ask(run, state, **loose)[1] == ("settings_changed" if of_the_plan else "open")
 
 
-@pytest.mark.parametrize(("overruled", "reason"), [((), "over_cap"), (("caps",), "open"), (("policies",), "over_cap")])
+@pytest.mark.parametrize(
+    ("overruled", "reason"), [((), "settings_changed"), (("caps",), "open"), (("policies",), "settings_changed")]
+)
 def test_a_person_may_overrule_the_caps_of_a_plan_made_by_hand(
     storage: ClusterStorage, state: MemoryState, overruled: tuple[str, ...], reason: str
 ) -> None:

@@ -41,7 +41,7 @@ def test_a_newer_plan_with_moves_ends_the_question_about_an_older_one(
     assert begun(state, {one.run_id: "success", two.run_id: "queued"}) == []
     assert (asked(storage, state, one.run_id), answer(storage, state, "Approve", run_id=one.run_id)) == (
         "skipped",
-        "superseded",
+        "plan_expired",
     )
 
     assert gate(storage, state, plan(storage, state, [])) == "nothing_to_do"
@@ -94,7 +94,7 @@ def test_nobody_is_asked_about_what_a_read_only_connection_would_refuse(
         ({}, {"mode": "auto"}, "awaiting_approval"),
         ({"mode": "auto"}, {"mode": "auto"}, "open"),
         ({}, {"pause": {"until": "2999-01-01T00:00:00Z", "reason": "x"}}, "paused"),
-        ({}, {"max_bundles_per_run": 1}, "over_cap"),
+        ({}, {"max_bundles_per_run": 1}, "settings_changed"),
     ],
 )
 def test_the_stricter_mode_wins(

@@ -40,7 +40,7 @@ def carried_out(run: StoragePath, state: MemoryState, wave: int, reasons: dict[i
                     source=move.source,
                     destination=move.destination,
                     reason=reason,
-                    attempts=int(reason in ("moved", "astray", "unowned")),
+                    attempts=int(reason in ("moved", "astray", "unknown_owner")),
                 ),
                 datetime.now(UTC),
             )
@@ -118,7 +118,7 @@ def test_what_is_in_force_at_the_end_is_said_and_by_whom(storage: ClusterStorage
 
 def test_bundles_left_alone_are_not_recently_unloaded(storage: ClusterStorage, state: MemoryState) -> None:
     run = make_run(storage, [move_row(n, "a:1", "b:1") for n in range(4)])
-    carried_out(run, state, 0, {0: "moved", 1: "owner_changed", 2: "", 3: "unowned"})
+    carried_out(run, state, 0, {0: "moved", 1: "owner_changed", 2: "", 3: "unknown_owner"})
 
     report(run, state)
 
@@ -126,7 +126,7 @@ def test_bundles_left_alone_are_not_recently_unloaded(storage: ClusterStorage, s
     assert {b: u.outcome for b, u in history.items()} == {
         bundle(0): "moved",
         bundle(2): "interrupted",
-        bundle(3): "unowned",
+        bundle(3): "unknown_owner",
     }
 
 

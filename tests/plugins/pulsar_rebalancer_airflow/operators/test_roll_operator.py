@@ -77,7 +77,7 @@ def test_a_roll_that_was_shown_begins_once_and_is_nobody_elses(tmp_path: Path) -
     assert (desk.roll.broker, desk.roll.by, desk.roll.reason) == ("b:1", "bob", "patch")
     assert desk.act("first", plan=plan) == {}, "its own run goes on"
     desk.runs = {"first": "running"}
-    assert desk.act("second", plan=plan) == "roll_under_way"
+    assert desk.act("second", plan=plan) == "rolling"
 
 
 @pytest.mark.parametrize("runs", [{}, {"first": "failed"}], ids=["gone", "ended"])
@@ -87,12 +87,12 @@ def test_another_run_continues_a_roll_whose_run_no_longer_does(tmp_path: Path, r
     desk.act("first", plan=plan)
     begun = desk.roll
     desk.runs = runs
-    assert desk.act("second", plan="0" * 64) == "roll_under_way"
+    assert desk.act("second", plan="0" * 64) == "rolling"
 
     assert desk.act("second", user="eve", plan=plan) == {}
     assert desk.roll == begun.model_copy(update={"run_id": "second"})
     desk.runs = {"second": "running"}
-    assert desk.act("first", plan=plan) == "roll_under_way", "the former run was cleared"
+    assert desk.act("first", plan=plan) == "rolling", "the former run was cleared"
     stop = Order(at=datetime.now(UTC), by="eve", reason="enough")
     store_of(desk.state).put(Control(stop_roll=stop))
     assert desk.act("second") == "roll_stopped"
@@ -101,7 +101,7 @@ def test_another_run_continues_a_roll_whose_run_no_longer_does(tmp_path: Path, r
 @pytest.mark.parametrize(
     ("settings", "form", "reason"),
     [
-        ({}, {"brokers": ["z:1"], "reason": "patch"}, "unknown_destination"),
+        ({}, {"brokers": ["z:1"], "reason": "patch"}, "unknown_name"),
         ({}, {"brokers": ["a:1"]}, "wrong_setting"),
         ({}, {"brokers": ["a:1", "a:1"], "reason": "patch"}, "wrong_setting"),
         ({}, {"brokers": ["no broker"], "reason": "patch"}, "wrong_setting"),
@@ -119,7 +119,7 @@ def test_bad_forms(tmp_path: Path, settings: Any, form: Any, reason: str) -> Non
         ({"mode": "observe"}, "bob", "observe"),
         ({"two_people": True}, "ada", "same_person"),
         ({"two_people": True, "mode": "approve"}, "ada", "same_person"),
-        ({"max_shown_plan_age_seconds": 1e-9}, "bob", "shown_too_long_ago"),
+        ({"max_shown_plan_age_seconds": 1e-9}, "bob", "plan_expired"),
     ],
 )
 def test_what_keeps_a_roll_from_beginning(tmp_path: Path, settings: Any, user: str, reason: str) -> None:
@@ -183,7 +183,7 @@ def test_an_order_to_skip_a_broker_skips_no_other(tmp_path: Path) -> None:
     store_of(desk.state).put(Control(skip_broker=late))
     desk.act("run")
     desk.act("run")
-    assert (desk.roll.done, desk.roll.broker) == ({"a:1": "broker_skipped"}, "b:1")
+    assert (desk.roll.done, desk.roll.broker) == ({"a:1": "roll_stopped"}, "b:1")
     given = {"action": "skip_broker", "reason": "later", "broker": "a:1"}
     with pytest.raises(AirflowFailException, match="it is not the turn of a:1, but of 'b:1'"):
         control(desk.snapshots.storage, desk.state, desk.settings, given)
@@ -249,9 +249,9 @@ def test_the_end_says_whose_bundles_are_elsewhere(tmp_path: Path, sent: list[Any
     skip = SkipBrokerOrder(at=datetime.now(UTC), by="eve", reason="enough", broker="a:1")
     store_of(desk.state).put(Control(skip_broker=skip))
 
-    assert desk.act("run") == {"a:1": "broker_rolled"}
+    assert desk.act("run") == {"a:1": "rolled"}
     assert desk.pushed == {"elsewhere": {"a:1": "2 bundles"}}
-    assert desk.act("run", attempt=2) == {"a:1": "broker_rolled"}, "it crashed before Airflow recorded the end"
+    assert desk.act("run", attempt=2) == {"a:1": "rolled"}, "it crashed before Airflow recorded the end"
     assert desk.pushed == {"elsewhere": {"a:1": "2 bundles"}}
     (message,) = sent
     assert message.title == "Pulsar east: bundles stay elsewhere"
@@ -283,7 +283,7 @@ def test_people_who_were_asked_to_restart_a_broker_hear_that_it_was_skipped(tmp_
         "Pulsar east: over: restart a broker now",
     ]
     assert "do not restart a:1 for it" in sent[1].body
-    assert "broker_skipped x1" in sent[1].body
+    assert "roll_stopped x1" in sent[1].body
 
 
 @pytest.mark.parametrize("restarted", [True, False], ids=["restarted unasked", "another broker lost"])

@@ -55,9 +55,9 @@ def test_plans_are_stored_before_the_first_unload(scene: UnloadScene) -> None:
     [
         # Which waves there are is an XCom of the gate: it opens no gate that is closed.
         ({"validation": HOLD}, {}, "on_hold"),
-        ({}, {"max_bundles_per_run": 1}, "over_cap"),
-        ({"max_bundles_per_broker": 1}, {}, "over_cap"),
-        ({}, {"connection": "pulsar_other"}, "connection_changed"),
+        ({}, {"max_bundles_per_run": 1}, "settings_changed"),
+        ({"max_bundles_per_broker": 1}, {}, "settings_changed"),
+        ({}, {"connection": "pulsar_other"}, "settings_changed"),
         ({"age": timedelta(hours=2)}, {}, "plan_too_old"),
     ],
 )

@@ -65,7 +65,7 @@ def test_a_range_that_a_bundle_of_another_wave_still_needs_is_left_alone(
     scene.monkeypatch.setattr(scene.cluster.placement, "by_range", left)
     scene.cluster.faults.add(FaultKind.CLIENTS_GONE, bundle=first["bundle"])
     scene.cluster.faults.add(FaultKind.ERROR_500, path="/lookup/")
-    with pytest.raises(UnfinishedError, match="1 without an owner"):
+    with pytest.raises(UnfinishedError, match="1 without a known owner"):
         scene.unload(run)
     scene.cluster.faults.clear()
 

@@ -97,7 +97,11 @@ def balanced(session: Session, scene: Scene, at: datetime, verdict: Reason | Non
     ("verdict", "state", "said"),
     [
         (None, "done", "Moved 4 bundles, each verified on its new broker."),
-        (Reason.OVER_CAP, "refused", "at the gate (over_cap): A plan to move 4 bundles was not carried out: The plan"),
+        (
+            Reason.SETTINGS_CHANGED,
+            "refused",
+            "at the gate (settings_changed): A plan to move 4 bundles was not carried out: The clusters",
+        ),
         (Reason.PAUSED, "refused", "at the gate (paused): A plan to move 4 bundles was not carried out: the cluster"),
         (Reason.REJECTED, "refused", "at the gate (rejected): A plan to move 4 bundles was not carried out: A person"),
         (Reason.ON_HOLD, "refused", "at the gate (on_hold): A plan to move 4 bundles was not carried out: Validation"),

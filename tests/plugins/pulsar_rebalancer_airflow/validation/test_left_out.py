@@ -24,7 +24,7 @@ def test_a_pattern_that_excludes_no_bundle_is_told(tmp_path):
     sample.settings = {
         "excluded_bundles": [name, f"{name.partition('/')[0]}/*", f"?{name}", name[1:], name[:-1], "gone/*"]
     }
-    found = [f for f in findings_of(sample, tmp_path) if f.reason == "unmatched_pattern"]
+    found = [f for f in findings_of(sample, tmp_path) if f.reason == "unmatched_exclusion"]
     assert [(f.effect, f.detail) for f in found] == [
         ("warn", f"{pattern!r} excludes none") for pattern in sample.settings["excluded_bundles"][2:]
     ]
@@ -34,7 +34,7 @@ def test_an_interval_below_the_brokers_host_sample_is_told(tmp_path):
     sample = Sample()
     sample.settings = {"interval_seconds": 20}
     (found,) = findings_of(sample, tmp_path)
-    assert (found.reason, found.effect) == ("interval_below_host_sample", "warn")
+    assert (found.reason, found.effect) == ("not_recommended", "warn")
     assert found.detail == "interval_seconds 20, host_usage_interval_minutes 1 (60 s)"
 
 
@@ -99,7 +99,7 @@ def all_spoiled(column, value, brokers=3, **settings):
         (few(excluded_brokers=[FIRST, SECOND]), {"too_few_brokers": "1 of 3; left out: 2 excluded"}),
         (
             all_spoiled("report_age_seconds", 9000.0, 2),
-            {"too_few_brokers": "1 of 3; left out: 2 with an old report"},
+            {"too_few_brokers": "1 of 3; left out: 2 with a report of the wrong time"},
         ),
         (
             all_spoiled("host_samples", 0.0, host_usage_interval_minutes=2),
@@ -107,7 +107,7 @@ def all_spoiled(column, value, brokers=3, **settings):
         ),
         (
             many({"cpu_usage": None}),
-            {"too_many_quarantined": "4 left out, 2 allowed; left out: 4 with a missing value"},
+            {"too_many_quarantined": "4 left out, 2 allowed; left out: 4 with a wrong value"},
         ),
         (
             all_spoiled("bundles.msg_rate_in", -1.0, max_quarantined_brokers=2, max_quarantined_traffic=0),
@@ -150,7 +150,7 @@ def test_a_limit_that_may_be_wrong_matters_where_it_decides_the_score(changes, s
     sample.settings = settings
     found = findings_of(sample, tmp_path)
     assert [f.detail for f in found if f.effect is Effect.QUARANTINE] == ([] if detail is None else [detail])
-    assert {f.reason for f in found if f.effect is Effect.WARN} <= {"zero_limit", "over_limit"}
+    assert {f.reason for f in found if f.effect is Effect.WARN} <= {"doubtful_limit"}
     assert found
 
 

@@ -136,7 +136,7 @@ def test_a_plan_that_is_too_old_by_the_time_of_its_run_is_not_carried_out(
     run = carrying_out(snapshots, decided(snapshots, marks()), minutes)
 
     if refused:
-        with pytest.raises(PlanError, match=r"is 3660 s old.*awaited_too_long"):
+        with pytest.raises(PlanError, match=r"is 3660 s old.*plan_expired"):
             plan_again(snapshots.storage, run)
     else:
         assert plan_again(snapshots.storage, run).bundles_taken == 3

@@ -57,7 +57,7 @@ def test_a_drain_shows_all_that_it_would_move_and_names_what_cannot(snapshots: S
 @pytest.mark.parametrize(
     ("form", "given", "reason"),
     [
-        ({"action": "drain", "broker": "z:1"}, {}, Reason.UNKNOWN_DESTINATION),
+        ({"action": "drain", "broker": "z:1"}, {}, Reason.UNKNOWN_NAME),
         ({"action": "drain", "broker": "a:1"}, {"quarantined": ["b:1", "c:1"]}, Reason.LAST_BROKER),
         ({"action": "fill", "broker": "b:1"}, {"quarantined": ["b:1"]}, Reason.BROKER_QUARANTINED),
         ({"action": "undo", "run": "../../etc"}, {}, Reason.FILE_MISSING),
@@ -321,6 +321,6 @@ def test_a_run_is_undone_as_far_as_nothing_moved_since(snapshots: Snapshots) -> 
         name(2): "destination_gone",
         name(4): "owner_changed",
         name(5): "b:1",
-        name(6): "no_such_bundle",
+        name(6): "unknown_name",
         name(40): "split_stays",
     }

@@ -132,14 +132,14 @@ def run_of(snapshots: Snapshots, summary: Summary) -> StoragePath:
 @pytest.mark.parametrize(
     ("form", "topics", "reason"),
     [
-        ({"bundles": ["t/n/0x00000000_0x10000000"]}, TOPICS, "no_such_bundle"),
-        ({"bundles": ["nobody/HOT"]}, TOPICS, "no_such_bundle"),
-        ({"bundles": ["no/body/HOT"]}, TOPICS, "no_such_bundle"),
-        ({"bundles": [LOW]}, TOPICS[:1], "one_topic"),
+        ({"bundles": ["t/n/0x00000000_0x10000000"]}, TOPICS, "unknown_name"),
+        ({"bundles": ["nobody/HOT"]}, TOPICS, "unknown_name"),
+        ({"bundles": ["no/body/HOT"]}, TOPICS, "unknown_name"),
+        ({"bundles": [LOW]}, TOPICS[:1], "no_position"),
         (
             {"bundles": [LOW], "algorithm": "specified_positions_divide", "positions": ["0x90000000"]},
             TOPICS,
-            "position_outside",
+            "no_position",
         ),
         ({"bundles": [LOW, HIGH]}, TOPICS, "wrong_setting"),
         ({"bundles": [LOW], "positions": [1]}, TOPICS, "wrong_setting"),
@@ -147,7 +147,7 @@ def run_of(snapshots: Snapshots, summary: Summary) -> StoragePath:
         (
             {"bundles": [LOW], "algorithm": "specified_positions_divide", "positions": ["0x00000001"]},
             TOPICS,
-            "too_narrow",
+            "no_position",
         ),
     ],
 )

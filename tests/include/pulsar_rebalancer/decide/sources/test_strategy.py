@@ -133,7 +133,7 @@ THRESHOLD = Settings(strategy="ThresholdShedder", min_unload_bundle_throughput=0
             {"unknown": {"t/n": "timeout"}},
             {},
             "no_allowed_bundle",
-            "no bundle. Passed over: 2 with unknown policies",
+            "2 with unknown policies",
         ),
     ],
 )
@@ -155,7 +155,7 @@ def returning(*bundles: str) -> Profile:
 
     def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         fired = Decision("a:1", Reason.FIRED, 0, destination="b:1", fired=True, measure=Measure.RATE, target=1.0)
-        left = [Decision(each.broker, Reason.BELOW_LOW, n) for n, each in enumerate(sample.taking_part[1:], 1)]
+        left = [Decision(each.broker, Reason.BALANCED, n) for n, each in enumerate(sample.taking_part[1:], 1)]
         given: dict[str, Any] = {"pair": 0, "measure": Measure.RATE, "reason": Reason.TAKEN, "destination": "b:1"}
         moves = [CandidateMove.of(BundleSample("a:1", name), rank=n, **given) for n, name in enumerate(bundles)]
         return SheddingResult([fired, *left], moves, kept, "it sheds")

@@ -37,10 +37,10 @@ def snapshots(tmp_path: Path) -> Snapshots:
         (["t/n"], {name(1): "c:1", name(2): "c:1", name(4): "c:1", name(5): "same_broker"}),
         (["t/*"], {name(1): "c:1", name(2): "c:1", name(3, "t/other"): "c:1", name(4): "c:1", name(5): "same_broker"}),
         (["t/n/0x0000000?_*"], {name(1): "c:1", name(2): "c:1", name(4): "c:1", name(5): "same_broker"}),
-        ([name(2), name(77)], {name(2): "c:1", name(77): "no_such_bundle"}),
+        ([name(2), name(77)], {name(2): "c:1", name(77): "unknown_name"}),
         ([name(2), "pulsar/system"], {name(2): "c:1", name(9, "pulsar/system"): "system_namespace"}),
-        ([name(2), "t/[no]/*"], {name(2): "c:1", "t/[no]/*": "no_such_bundle"}),
-        ([name(2), "t/m", "t/m/*"], {name(2): "c:1", "t/m": "no_such_bundle", "t/m/*": "no_such_bundle"}),
+        ([name(2), "t/[no]/*"], {name(2): "c:1", "t/[no]/*": "unknown_name"}),
+        ([name(2), "t/m", "t/m/*"], {name(2): "c:1", "t/m": "unknown_name", "t/m/*": "unknown_name"}),
     ],
     ids=["bundle", "list", "namespace", "pattern", "range", "gone", "system", "brackets are no pattern", "nothing"],
 )
@@ -48,7 +48,7 @@ def test_which_bundles_are_meant(snapshots: Snapshots, named: list[str], meant: 
     summary, found = snapshots.show(action="unload", bundles=named, destination="c:1")
 
     assert found == meant
-    gone = sorted(entry for entry, fate in meant.items() if fate == "no_such_bundle")
+    gone = sorted(entry for entry, fate in meant.items() if fate == "unknown_name")
     assert summary.by_hand is not None
     assert list(summary.by_hand.unknown) == gone == list(found)[len(found) - len(gone) :]
 
@@ -65,9 +65,9 @@ def test_placement_says_where_to_and_sees_what_it_placed_before(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("form", "reason"),
     [
-        ({"bundles": [name(77)]}, Reason.NO_SUCH_BUNDLE),
-        ({"bundles": ["nobody/*"]}, Reason.NO_SUCH_BUNDLE),
-        ({"bundles": [name(1)], "destination": "z:1"}, Reason.UNKNOWN_DESTINATION),
+        ({"bundles": [name(77)]}, Reason.UNKNOWN_NAME),
+        ({"bundles": ["nobody/*"]}, Reason.UNKNOWN_NAME),
+        ({"bundles": [name(1)], "destination": "z:1"}, Reason.UNKNOWN_NAME),
         ({"bundles": [name(1)], "destination": "b:1"}, Reason.BROKER_QUARANTINED),
         ({"bundles": ["t/*"], "destination": "c:1"}, Reason.WOULD_OVERLOAD),
     ],
@@ -98,7 +98,7 @@ OVERRULED: dict[str, tuple[dict[str, Any], str]] = {
     "policies": ({}, "policy_forbids"),
     "anti_affinity": ({}, "anti_affinity"),
     "topic_ceiling": ({"max_broker_topics": 2}, "too_many_topics"),
-    "exclusions": ({"excluded_namespaces": "t/n"}, "namespace_excluded"),
+    "exclusions": ({"excluded_namespaces": "t/n"}, "bundle_excluded"),
     "caps": ({"max_bundles_per_run": 1}, "cap_run"),
     "grace_period": ({}, "recently_unloaded"),
 }
@@ -154,7 +154,7 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
     run = snapshots.storage.run(summary.plan_id)
     assert run is not None
     stay = {reason: f"  1 bundle stays ({reason}): {reason.meaning}" for reason in summary.bundle_skip_reasons}
-    assert set(stay) == {Reason.NO_SUCH_BUNDLE, Reason.SAME_BROKER}
+    assert set(stay) == {Reason.UNKNOWN_NAME, Reason.SAME_BROKER}
     last = {
         name(2): Harm(clients_before=4, clients_seconds=3.12),
         name(20): Harm(clients_before=4, clients_back=3, watched_seconds=15.2, topics=9, topics_measured=2),
@@ -211,7 +211,7 @@ def test_a_run_carries_out_what_was_shown_as_far_as_it_still_holds(snapshots: Sn
     run = snapshots.take(params={"plan": shown.hash}, handed_over=snapshots.handed_over(shown).model_dump(mode="json"))
     summary = plan_again(snapshots.storage, run)
 
-    assert fates(run) == {name(1): "c:1", name(2): "owner_changed", name(3, "t/other"): "no_such_bundle"}
+    assert fates(run) == {name(1): "c:1", name(2): "owner_changed", name(3, "t/other"): "unknown_name"}
     assert summary.by_hand is not None
     assert (summary.by_hand.by, summary.by_hand.carries_out) == ("bob", shown.hash)
     assert plan_again(snapshots.storage, run) == summary == Summary.read(run)  # a retry
@@ -226,7 +226,7 @@ def test_a_run_that_does_not_know_its_plan_is_refused(snapshots: Snapshots) -> N
         plan_again(snapshots.storage, snapshots.take(handed_over=elsewhere.model_dump(mode="json")))
 
 
-@pytest.mark.parametrize("reason", ["other_plan", "plan_changed", "shown_too_long_ago"])
+@pytest.mark.parametrize("reason", ["other_plan", "plan_changed", "plan_expired"])
 def test_no_other_plan_is_carried_out(snapshots: Snapshots, reason: str) -> None:
     shown, _ = snapshots.show(action="unload", bundles=[name(1)], destination="c:1")
     other, _ = snapshots.show(action="unload", bundles=[name(2)], destination="c:1")
@@ -235,7 +235,7 @@ def test_no_other_plan_is_carried_out(snapshots: Snapshots, reason: str) -> None
     if reason == "plan_changed":
         state = (folder / "plan" / "state.json").read_json()
         (folder / "plan" / "state.json").write_json(state | {"hits": {}})
-    late = timedelta(seconds=901 if reason == "shown_too_long_ago" else 0)
+    late = timedelta(seconds=901 if reason == "plan_expired" else 0)
     wanted = other if reason == "other_plan" else shown
     entry = snapshots.handed_over(shown).model_dump(mode="json")
     run = snapshots.take(after=late, params={"plan": wanted.hash}, handed_over=entry)

@@ -92,9 +92,9 @@ def test_the_bundles_that_a_drain_has_left_are_named_with_the_reason(tmp_path: P
     assert drained.drained == "since 2026-11-22 12:00 UTC by ada: new disks"
     assert {each.broker for each in drained.left} == {broker(0)}
     reasons = [each.reason for each in drained.left]
-    assert (reasons.count(Reason.UNOWNED), drained.bundles, drained.moving, drained.gone) == (1, 10, 0, 1)
+    assert (reasons.count(Reason.UNKNOWN_OWNER), drained.bundles, drained.moving, drained.gone) == (1, 10, 0, 1)
     assert all(each.meaning for each in drained.left)
-    assert [each for each in drained.left if each.reason != Reason.UNOWNED] == [
+    assert [each for each in drained.left if each.reason != Reason.UNKNOWN_OWNER] == [
         each for each in stay_views(folder) if each.bundle != heartbeat["bundle"]
     ]
     # The drain of the other began after the sample.

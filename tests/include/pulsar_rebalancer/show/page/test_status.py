@@ -140,7 +140,7 @@ NOT_CARRIED_OUT = "A plan to move 4 bundles was not carried out: "
     [
         ("auto", None, "moved", "Moved 4 bundles, each verified on its new broker."),
         ("observe", None, "would move", "Would move 4 bundles. Not moved: mode is observe."),
-        ("auto", Reason.OVER_CAP, "held back", f"{NOT_CARRIED_OUT}{Reason.OVER_CAP.meaning}"),
+        ("auto", Reason.SETTINGS_CHANGED, "held back", f"{NOT_CARRIED_OUT}{Reason.SETTINGS_CHANGED.meaning}"),
     ],
 )
 def test_a_plan_says_what_became_of_it(

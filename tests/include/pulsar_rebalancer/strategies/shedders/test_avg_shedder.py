@@ -122,7 +122,7 @@ class TestBrokersLeftOut:
         result = shed(
             sample(brokers, bundles("b4"), Settings(low_threshold=90, high_threshold=95)), {"b4": HitCount(1, 5)}
         )
-        assert [row.reason for row in result.decisions] == ["below_low", "middle", "broker_quarantined"]
+        assert [row.reason for row in result.decisions] == ["balanced", "no_partner", "broker_quarantined"]
         assert result.decisions[-1].source == "b4"
         assert result.decisions[-1].pair is None
         assert result.hits == {"b4": HitCount(1, 5)}
@@ -147,7 +147,7 @@ class TestCounting:
 
     def test_a_forced_run_keeps_to_its_threshold(self):
         result = self.run("forced", force=55.0)
-        assert result.decisions[0].reason == "below_force"
+        assert result.decisions[0].reason == "balanced"
         assert result.hits == HITS
 
 
@@ -157,9 +157,9 @@ TWO_PAIRS = [broker("b1", 80, 20000), broker("b2", 30, 2000), broker("b3", 75, 2
 @pytest.mark.parametrize(
     ("low", "high", "reasons", "sentence"),
     [
-        (15, 40, ["hits_high", "hits_high", "middle"], "2 of 2 pairs differ by 15 points or more, 6 of 8 low"),
-        (40, 49, ["hits_high", "hits_low", "middle"], "2 of 2 pairs differ by 40 points or more, 6 of 8 low"),
-        (45, 49, ["hits_high", "below_low", "middle"], "1 of 2 pairs differ by 45 points or more, 4 of 8 low"),
+        (15, 40, ["hit_count", "hit_count", "no_partner"], "2 of 2 pairs differ by 15 points or more, 6 of 8 low"),
+        (40, 49, ["hit_count", "hit_count", "no_partner"], "2 of 2 pairs differ by 40 points or more, 6 of 8 low"),
+        (45, 49, ["hit_count", "balanced", "no_partner"], "1 of 2 pairs differ by 45 points or more, 4 of 8 low"),
     ],
 )
 def test_the_sentence_says_how_many_pairs_are_at_a_threshold_and_how_far_their_hits_are(low, high, reasons, sentence):

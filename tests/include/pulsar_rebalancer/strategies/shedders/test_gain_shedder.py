@@ -88,7 +88,7 @@ def test_the_best_bundle_moves_first_and_each_other_has_a_reason():
     # is the coldest now.
     result = shed_once(scene(USUAL))
     assert moved(result) == {"hot-1": "cold", "hot-2": "mild"}
-    better = dict.fromkeys(("hot-0", "hot-3"), Reason.BETTER_BUNDLE)
+    better = dict.fromkeys(("hot-0", "hot-3"), Reason.BELOW_GAIN)
     passed_over = better | {"hot-4": Reason.BELOW_GAIN, "hot-5": Reason.NO_TRAFFIC}
     assert {name: reason for name, reason in reasons(result).items() if reason is not Reason.TAKEN} == passed_over
     pair = result.decisions[0]

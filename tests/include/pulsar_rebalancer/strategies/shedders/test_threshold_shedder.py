@@ -66,7 +66,7 @@ def test_every_broker_is_told_why_it_sheds_or_not():
         "no_fitting_bundle",
         "single_bundle",
         "below_minimum",
-        "below_threshold",
+        "balanced",
     ]
     assert [row.explanation for row in completed(result)[:4]] == [
         "average load 100.0% reaches the mean of 52.5% plus 10 points: 42.50 MiB/s must leave. Taken: no bundle. "

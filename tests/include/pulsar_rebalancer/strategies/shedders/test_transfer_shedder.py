@@ -48,7 +48,7 @@ class TestSwaps:
         ("reason", "swapped"),
         [
             ("recently_unloaded", True),
-            *((why, False) for why in ("namespace_excluded", "bundle_excluded", "system_namespace", "to_be_split")),
+            *((why, False) for why in ("bundle_excluded", "bundle_excluded", "system_namespace", "to_be_split")),
         ],
     )
     def test_what_never_moves_is_not_swapped_either(self, reason, swapped):
@@ -83,7 +83,7 @@ def test_bundles_under_policies_move_when_the_switch_is_on(switch, expected):
     settings = UPSTREAM.model_copy(update={"shed_policy_bundles": switch})
     result = shed(sample(brokers, bundles, settings), NOTHING)
     assert [move.bundle for move in result.moves if move.taken] == expected
-    assert "namespace_policy" not in {move.reason for move in result.moves} or not switch
+    assert "policy_forbids" not in {move.reason for move in result.moves} or not switch
 
 
 class TestHits:
@@ -113,7 +113,7 @@ class TestAverages:
     [
         ({}, {"unloaded_brokers": {"b1": 179.0}}, dict.fromkeys(LOADS, "cool_down")),
         ({}, {"unloaded_brokers": {"b1": 180.0}}, {"b5": "fired"}),
-        ({"b3": {"report_age_seconds": 1800}}, {}, {"b5": "fired", "b3": "middle"}),
+        ({"b3": {"report_age_seconds": 1800}}, {}, {"b5": "fired", "b3": "no_partner"}),
         ({"b1": {"report_age_seconds": 1801}}, {"unloaded_brokers": {"b1": 100.0}}, {"b1": "outdated"}),
         ({name: {"report_age_seconds": 1801} for name in LOADS}, {}, dict.fromkeys(LOADS, "outdated")),
         ({"b5": {"left_out": "report_missing"}}, {}, {"b5": "report_missing", "b4": "fired"}),
