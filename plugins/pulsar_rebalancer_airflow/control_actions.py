@@ -17,13 +17,12 @@ from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.orders.control_document import Order
 from pulsar_rebalancer.orders.manual_plans import HandedOverPlans, ShownPlans
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.committed import Committed, last_committed
 from pulsar_rebalancer.run.outcome import read_waves
 from pulsar_rebalancer.run.plan import LONGEST_RUN, read_moves, read_outcomes, read_splits, read_state
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import MEANS, known_file
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
-from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, time_of
+from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, Committed, last_committed, time_of
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.state_store import StateStore
 

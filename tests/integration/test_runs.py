@@ -13,11 +13,11 @@ from airflow.sdk import timezone
 from tests.integration.airflow_world import Outcome, World, world
 
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.committed import Committed, last_committed
 from pulsar_rebalancer.run.outcome import BundleHarm
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
 from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.storage.documents import Committed, last_committed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

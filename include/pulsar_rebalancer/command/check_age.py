@@ -18,8 +18,7 @@ from datetime import UTC, datetime
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.names import CLUSTER_NAME
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.committed import Committed, last_committed
-from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage
+from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, Committed, last_committed
 
 OK, WARNING, CRITICAL = 0, 1, 2
 _NAMES = {OK: "OK", WARNING: "WARNING", CRITICAL: "CRITICAL"}

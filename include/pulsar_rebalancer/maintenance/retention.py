@@ -17,11 +17,10 @@ from pydantic import JsonValue
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.maintenance.compaction import Day, RunFolder, compact, days_before, names_of_others
-from pulsar_rebalancer.run.committed import last_committed
 from pulsar_rebalancer.run.compacted_tables import KINDS, complete_runs
 from pulsar_rebalancer.run.plan import read_state
 from pulsar_rebalancer.state.state_documents import DecisionState
-from pulsar_rebalancer.storage.documents import BUNDLE_HARM, LOAD_DATA, ClusterStorage, day_of, time_of
+from pulsar_rebalancer.storage.documents import BUNDLE_HARM, LOAD_DATA, ClusterStorage, day_of, last_committed, time_of
 from pulsar_rebalancer.storage.path import Entry, Kind, StoragePath, below, entries, remove, walk
 
 _REFERRED_TO = re.compile(r"(?:means|costs)-\d{1,18}-[0-9a-f]{8}\.parquet")

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from threading import Lock
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
@@ -217,3 +217,28 @@ class ClusterStorage:
                 at = time_of(run)
                 if at is not None and at <= until:
                     yield at, self.runs / name / run
+
+
+class Committed(VersionedDocument):
+    """The mark of a run whose plan's state is in the state store. Only the *record* task writes it.
+
+    It shows that the state store has held documents, and from which plan a lost state can be restored.
+
+    Attributes:
+        seq: sequence number of the state.
+        at: when the state was stored.
+    """
+
+    FILE: ClassVar[str] = "committed.json"
+
+    seq: int
+    at: AwareDatetime
+
+
+def last_committed(storage: ClusterStorage, until: datetime) -> StoragePath | None:
+    """Return the folder of the latest committed run up to a given time; None if there is none.
+
+    Raises:
+        SnapshotError: `storage_failed`.
+    """
+    return next((run for run in storage.latest_runs(until) if (run / Committed.FILE).exists()), None)

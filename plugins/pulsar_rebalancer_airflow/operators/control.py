@@ -22,9 +22,8 @@ from pulsar_rebalancer.orders.control_document import (
 )
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.committed import last_committed
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer.storage.documents import time_of
+from pulsar_rebalancer.storage.documents import last_committed, time_of
 from pulsar_rebalancer_airflow import control_actions
 from pulsar_rebalancer_airflow.control_actions import UnderWay, loss, note
 from pulsar_rebalancer_airflow.failures import final_unless_passing

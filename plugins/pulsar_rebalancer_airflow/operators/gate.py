@@ -11,10 +11,10 @@ from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.maintenance.retention import drop_means
 from pulsar_rebalancer.orders.manual_plans import Opening, Question
 from pulsar_rebalancer.reasons import Effect, Reason
-from pulsar_rebalancer.run.committed import Committed
 from pulsar_rebalancer.run.plan import Summary, read_state, verify
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.state.state_documents import DecisionState, commit
+from pulsar_rebalancer.storage.documents import Committed
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook

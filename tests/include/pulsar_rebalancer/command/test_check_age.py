@@ -11,8 +11,7 @@ import pytest
 
 from pulsar_rebalancer.command.__main__ import main
 from pulsar_rebalancer.command.check_age import CRITICAL, OK, WARNING, Ages, ages, judge_ages
-from pulsar_rebalancer.run.committed import Committed
-from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage, Committed
 from pulsar_rebalancer.storage.path import StoragePath
 
 WITHOUT_FRAMEWORKS = """

@@ -19,11 +19,10 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError, SnapshotError
 from pulsar_rebalancer.orders.manual_plans import HandedOver, HandedOverPlans, ShownPlan
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.committed import Committed
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.state.state_documents import DecisionState
-from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage, Committed
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.dag_factory.params import run_params
 from pulsar_rebalancer_airflow.operators import CollectForPlanOperator, CollectOperator

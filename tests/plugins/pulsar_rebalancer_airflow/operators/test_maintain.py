@@ -13,11 +13,10 @@ from tests.airflow_runs import CLUSTER, make_run
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
-from pulsar_rebalancer.run.committed import Committed
 from pulsar_rebalancer.run.compacted_tables import complete_runs
 from pulsar_rebalancer.run.plan import read_state
 from pulsar_rebalancer.state.state_documents import DecisionState
-from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage, Committed
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import MaintainOperator
 

@@ -5,9 +5,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
-from pulsar_rebalancer.run.committed import Committed
 from pulsar_rebalancer.run.request import Finding, Validation
-from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.documents import ClusterStorage, Committed
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import RecordOperator
 

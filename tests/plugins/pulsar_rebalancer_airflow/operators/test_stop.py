@@ -20,9 +20,9 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.breaker import Breaker
 from pulsar_rebalancer.orders.control_document import Control, Order, PauseOrder
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.committed import Committed
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.tables import BUNDLES, table
+from pulsar_rebalancer.storage.documents import Committed
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import ReportOperator, UnloadWaveOperator
 from pulsar_rebalancer_airflow.operators import holds as module
