@@ -51,7 +51,7 @@ KINDS: dict[str, tuple[int, tuple[int, ...], Row]] = {  # brokers, bundles of ea
     "plain": (8, (16, 16, 16), {"host_usage_interval_minutes": 3, "credit_swaps": True}),
     "policies": (12, (24, 12, 6, 6, 6, 12), {"failure_domains": True, "max_broker_topics": 60}),
     "caps": (10, (24, 24, 24), {"lower_boundary": True, "min_bundle_share": 0.05, "max_unload_percentage": 0.8}),
-    "orders": (8, (20, 20, 20), {"transfer": False, "roll_max_score": 70}),
+    "orders": (8, (20, 20, 20), {"transfer": False}),
     "large": (24, (64,) * 6, {"even_distribution": True, "prefer_later_versions": True, "memory_weight": 1}),
 }
 EXCLUSIONS = {"namespaces": ["t/ns-5"], "bundles": ["t/ns-0/0x2*"], "brokers": ["b-11:8080"]}
@@ -59,7 +59,7 @@ KINDS["policies"][2].update(
     {"shed_policy_bundles": True} | {f"excluded_{name}": names for name, names in EXCLUSIONS.items()}
 )
 SPLITS: Row = {"max_bundle_topics": 6, "max_bundle_bandwidth": 15, "hit_count_split": 1, "max_splits_per_run": 2}
-SPLITS |= {"max_namespace_bundles": 66, "min_split_width": 1 << 25, "split_grace_minutes": 5}
+SPLITS |= {"max_namespace_bundles": 66}
 ALGORITHMS = [f"{name}_divide" for name in ("range_equally", "topic_count_equally", "flow_or_qps_equally")]
 RESERVED: Row = {"name": "own", "namespaces": ["t/ns-1"], "primary": ["b-0[12]"], "secondary": ["b-03"], "min_limit": 2}
 POLICIES: Row = {

@@ -220,7 +220,7 @@ def tell_of_roll(context: Context, entry: ClusterEntry, roll: Roll) -> Roll:
     A restart request, or the end of one, that no receiver accepted is sent again when the roll next changes. A message
     about the roll's end is left to the *report* task then.
     """
-    changes: dict[str, Any] = {}
+    changes: dict[str, object] = {}
     asked = roll.broker if roll.may_restart and not entry.settings.roll_restart_dag else ""
     if roll.asked and roll.asked not in (asked, roll.stranded):
         reason = Reason.ROLL_STOPPED if _skipped(roll) else Reason.ROLLING

@@ -102,7 +102,7 @@ def computed(cluster: PulsarCluster, admin: Admin, namespace: str, algorithm: Sp
         awaited(lambda: flowing(admin, cluster, namespace) == count_of(extensible))
     bundle = f"{namespace}/{WHOLE}"
     figures: dict[str, Any] = {"topics": TOPICS, "msg_rate_in": 1e6, "broker": admin.owner(bundle)}
-    given: dict[str, Any] = {"split_mode": "observe", "max_bundle_msg_rate": LIMIT, "min_split_width": 1}
+    given: dict[str, Any] = {"split_mode": "observe", "max_bundle_msg_rate": LIMIT}
     settings = Settings(**given)
 
     async def act() -> Cut:

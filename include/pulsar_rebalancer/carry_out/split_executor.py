@@ -18,7 +18,7 @@ from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.pulsar.bundle_calls import BundleAdmin
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import Outcome, records_of, remaining, remembered, write_outcomes
-from pulsar_rebalancer.run.plan import Split, SplitOutcome, not_split, outcomes_file, read_outcomes
+from pulsar_rebalancer.run.plan import SPLIT_GRACE, Split, SplitOutcome, not_split, outcomes_file, read_outcomes
 from pulsar_rebalancer.state.state_documents import BundleSplit, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -223,7 +223,6 @@ def tidied(
     splits: Mapping[str, BundleSplit],
     outcome: Outcome,
     now: datetime,
-    grace_minutes: float,
     counted_at: datetime | None = None,
 ) -> dict[str, BundleSplit]:
     """Return the split records to keep after a run (see `attempts.remembered`).
@@ -231,7 +230,7 @@ def tidied(
     An older record is dropped once a sample has been counted after the split (`counted_at`): by then, the
     parts have inherited the bundle's moving averages. None: there are no averages to inherit.
     """
-    longest = max(SHORTEST_MEMORY, timedelta(minutes=grace_minutes))
+    longest = max(SHORTEST_MEMORY, SPLIT_GRACE)
     young = {
         name: split
         for name, split in splits.items()

@@ -213,7 +213,7 @@ async def _candidates(admin: PulsarAdmin, bundles: pa.Table, request: RunRequest
         bundles,
         earlier.long_term_means(settings),
         settings,
-        waits=lambda bundle: recently_split(bundle, earlier.before.moves.splits, now, settings.split_grace_minutes),
+        waits=lambda bundle: recently_split(bundle, earlier.before.moves.splits, now),
     )
 
 

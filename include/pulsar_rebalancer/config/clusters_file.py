@@ -304,7 +304,7 @@ def resolve(
     return Resolved(settings=settings, origins=origins)
 
 
-def _from_params(settings: Settings, params: RunParams) -> dict[str, Any]:
+def _from_params(settings: Settings, params: RunParams) -> dict[str, object]:
     given = params.model_dump(exclude_none=True, exclude={"force", "force_threshold", "plan"})
     changed = {name: value for name, value in given.items() if value not in ((), settings.mode)}
     if params.mode is not None and params.mode.rank > settings.mode.rank:

@@ -136,9 +136,6 @@ class Settings(PulsarSettings):
         "throughput and top bundles are computed here",
     )
     max_plan_age_seconds: float = Field(180, gt=0, description="maximum age of a plan when it is carried out, seconds")
-    max_wave_delay_seconds: float = Field(
-        300, ge=0, description="how long after max_plan_age_seconds waves may still begin, seconds"
-    )
     max_awaiting_minutes: float = Field(
         60, gt=0, le=1440, description="mode approve: maximum age of a plan when it is approved, minutes"
     )
@@ -166,13 +163,6 @@ class Settings(PulsarSettings):
         pattern=r"^[A-Za-z0-9_.-]{0,250}$",
         description="id of your own DAG that restarts a broker in a rolling restart; empty: a person is asked",
     )
-    roll_max_score: float | None = Field(
-        None,
-        gt=0,
-        le=100,
-        description="highest predicted score of the other brokers while a broker restarts, in percent; "
-        "empty: overloaded_threshold",
-    )
     roll_wait_minutes: float = Field(
         30,
         gt=0,
@@ -186,8 +176,6 @@ class Settings(PulsarSettings):
     )
     max_splits_per_run: int = Field(1, ge=1, description="maximum bundles split per run")
     max_splits_per_namespace: int = Field(1, ge=1, description="maximum bundles of one namespace split per run")
-    min_split_width: int = Field(65536, ge=1, description="minimum width of each part of a split, hashes")
-    split_grace_minutes: float = Field(60, ge=0, description="minutes before part of a split bundle may be split again")
     compact_after_days: int = Field(
         1, ge=0, le=3650, description="days after which a day's runs become one table per kind; 0: never"
     )

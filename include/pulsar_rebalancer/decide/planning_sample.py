@@ -7,7 +7,7 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow.compute as pc
 
@@ -65,13 +65,11 @@ class PlanningSample:
         return replace(self, cluster_sample=replace(self.cluster_sample, brokers=drained))
 
     def of_roll(self) -> Self:
-        """Return a copy with the limit `roll_max_score`, in which brokers of any version take a roll's bundles.
+        """Return a copy in which brokers of any version take a roll's bundles.
 
         During an upgrade, the few brokers of the latest version could not take them.
         """
-        highest = self.settings.roll_max_score
-        limit = {} if highest is None else {"overloaded_threshold": highest}
-        settings = self.settings.model_copy(update={"prefer_later_versions": False, **limit})
+        settings = self.settings.model_copy(update={"prefer_later_versions": False})
         return replace(self, cluster_sample=replace(self.cluster_sample, settings=settings))
 
     @property
@@ -124,7 +122,7 @@ class PlanningSample:
 
 
 def _settings(settings: Settings, overruled: Collection[Overrule]) -> Settings:
-    changes: dict[str, Any] = {}
+    changes: dict[str, object] = {}
     if placement_of(settings) is Placement.AVG:
         # AvgShedder plans destinations only for its own moves; it would place any other bundle at random.
         changes["placement"] = Placement.LEAST_RATE
@@ -138,7 +136,7 @@ def _settings(settings: Settings, overruled: Collection[Overrule]) -> Settings:
 
 
 def _policies(policies: Policies, overruled: Collection[Overrule]) -> Policies:
-    changes: dict[str, Any] = {}
+    changes: dict[str, object] = {}
     if Overrule.POLICIES in overruled:
         changes |= {"isolation": (), "unknown": {}, "without_persistent": ()}
     if Overrule.ANTI_AFFINITY in overruled:

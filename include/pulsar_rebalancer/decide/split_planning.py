@@ -82,6 +82,10 @@ class Cut(NamedTuple):
         return at_positions(self.positions)
 
 
+NARROWEST = 65536
+"""Minimum width of each part of a split, in hashes."""
+
+
 @dataclass(frozen=True)
 class SplitContext:
     """The input for split planning; `extensible`: the cluster runs the extensible load manager."""
@@ -119,7 +123,7 @@ def where_to_cut(
     if single and len(positions) > 1:
         positions = (most_even(hash_range, positions, topics or ()),)
     ends = (hash_range.lower, *positions, hash_range.upper)
-    if not positions or min(upper - lower for lower, upper in pairwise(ends)) < settings.min_split_width:
+    if not positions or min(upper - lower for lower, upper in pairwise(ends)) < NARROWEST:
         return Reason.NO_POSITION
     if len(candidate.bounds) - 1 + pending + len(positions) > settings.max_namespace_bundles:
         return Reason.NAMESPACE_FULL
@@ -207,8 +211,8 @@ class _Walk:
                 return Reason.HIT_COUNT
             if capped:
                 return Reason.CAP_SPLITS
-        splits, grace = self._context.splits, self._settings.split_grace_minutes
-        return Reason.RECENTLY_SPLIT if recently_split(bundle.bundle, splits, self._context.now, grace) else None
+        recent = recently_split(bundle.bundle, self._context.splits, self._context.now)
+        return Reason.RECENTLY_SPLIT if recent else None
 
     def _cut(self, bundle: LoadedBundle) -> Cut | Reason:
         candidate = self._candidates.get(bundle.bundle)

@@ -307,13 +307,13 @@ class Reason(StrEnum):
         "A broker splits bundles itself (loadBalancerAutoBundleSplitEnabled).",
         "Leave it to them, or set it to false.")
     RECENTLY_SPLIT = ("recently_split", VERDICT, Trait.NONE,
-        "The bundle was split off within split_grace_minutes.")
+        "The bundle was split off within the last hour.")
     TOPICS_UNKNOWN = ("topics_unknown", VERDICT, Trait.NONE,
         "The bundle's topics or the namespace's bounds were not read.",
         "See the log of the task collect.")
     NO_POSITION = ("no_position", VERDICT, Trait.NONE,
-        "No possible split: one topic, a position outside, a part below min_split_width, or none found.",
-        "Choose other positions, another algorithm, or lower min_split_width.")
+        "No possible split: one topic, a position outside, a part too narrow, or none found.",
+        "Choose other positions or another algorithm.")
     UNEVEN_SPLIT = ("uneven_split", VERDICT, Trait.NONE,
         "A part would carry less than 10 % of the bundle's traffic, and a split is permanent.",
         "Choose another algorithm; a manual plan may overrule even_split.")
@@ -385,7 +385,7 @@ class Reason(StrEnum):
         "Validation found a reason to hold.",
         "See the hold reasons of the run.")
     PLAN_TOO_OLD = ("plan_too_old", VERDICT, Trait.NONE,
-        "The plan is older than max_plan_age_seconds, or its wave starts more than max_wave_delay_seconds later.",
+        "The plan is older than max_plan_age_seconds, or its wave starts more than five minutes later.",
         "The next run makes a new plan.")
     SETTINGS_CHANGED = ("settings_changed", VERDICT, Trait.NONE,
         "The clusters file now has lower caps, or names another connection or Pulsar cluster.",

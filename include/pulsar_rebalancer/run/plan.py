@@ -103,12 +103,18 @@ def parts_by_bundle(splits: Mapping[str, BundleSplit]) -> dict[str, dict[str, fl
     }
 
 
-def recently_split(bundle: str, splits: Mapping[str, BundleSplit], now: datetime, grace_minutes: float) -> bool:
-    grace = timedelta(minutes=grace_minutes)
+WAVE_DELAY = timedelta(minutes=5)
+"""How long after a plan is too old its waves may still begin."""
+
+SPLIT_GRACE = timedelta(hours=1)
+"""How long no part of a split bundle is split again: clients and averages have settled by then."""
+
+
+def recently_split(bundle: str, splits: Mapping[str, BundleSplit], now: datetime) -> bool:
     return any(
         namespace_of(name) == namespace_of(bundle)
         and HashRange.of(name).contains(HashRange.of(bundle))
-        and -grace <= now - split.at <= grace
+        and -SPLIT_GRACE <= now - split.at <= SPLIT_GRACE
         for name, split in splits.items()
     )
 
@@ -310,7 +316,7 @@ class Summary(VersionedDocument):
     @property
     def waves_begin_until(self) -> datetime:
         """Return the latest start of a wave. Loads change, so a plan must not wait long."""
-        return self.opens_until + timedelta(seconds=self.resolved.settings.max_wave_delay_seconds)
+        return self.opens_until + WAVE_DELAY
 
     @property
     def waves_resume_until(self) -> datetime:

@@ -170,7 +170,7 @@ _PAGES = {
     "roll": (
         "Restarts brokers one after the other: each is drained, restarts and gets its bundles back. The first run only "
         "shows the order and how long it takes. To carry it out, trigger it again with only the shown *Plan*.",
-        ("mode", "roll_restart_dag", "roll_max_score", "roll_wait_minutes"),
+        ("mode", "roll_restart_dag", "roll_wait_minutes"),
         "docs/rolling-restarts.md",
     ),
     "replay": (

@@ -84,7 +84,7 @@ class ReportOperator(RunOperator):
         shortest = max(settings.shedding_delay_seconds, TRIES * settings.interval_seconds) / 60
         grace = max(settings.grace_period_minutes, shortest, SETTLED)
         counted_at = store.get(DecisionState).counted_at
-        splits = splitting.tidied(history.splits, outcome, now, settings.split_grace_minutes, counted_at)
+        splits = splitting.tidied(history.splits, outcome, now, counted_at)
         history = tidied(history.model_copy(update={"splits": splits}), outcome, now, grace)
         if history != stored:
             store.put(history)

@@ -106,7 +106,7 @@ def test_what_was_left_alone_does_not_count_as_split(reason, attempts, before, k
         verdict="open",
         splits=(ended(reason, attempts=attempts),),
     )
-    after = tidied({ONE: record(outcome=before)}, outcome, NOW, 60)
+    after = tidied({ONE: record(outcome=before)}, outcome, NOW)
     assert [known.outcome for known in after.values()] == ([] if kept is None else [kept])
 
 
@@ -117,4 +117,4 @@ def test_what_was_left_alone_does_not_count_as_split(reason, attempts, before, k
 def test_a_record_waits_for_the_sample_with_which_its_parts_take_means_over(counted, kept):
     outcome = Outcome(plan_id="p9", cluster="c", airflow_run_id="r", ended_at=NOW, verdict="open")
     split = {ONE: record(at=NOW - timedelta(hours=4))}
-    assert bool(tidied(split, outcome, NOW, 60, None if counted is None else NOW + counted)) is kept
+    assert bool(tidied(split, outcome, NOW, None if counted is None else NOW + counted)) is kept

@@ -87,7 +87,6 @@ def test_a_bundle_with_too_many_topics_is_split_however_its_traffic_is_shared():
         ({}, {"topics": TOPICS[:1]}, {}, "no_position"),
         ({"stays": Reason.SYSTEM_NAMESPACE}, {}, {}, "system_namespace"),
         ({"bundle": "acme/orders/0x00000000_0x00000001"}, {"bounds": (0, 1, 0xFFFFFFFF)}, {}, "no_position"),
-        ({}, {}, {"min_split_width": 0x20000001}, "no_position"),
         ({}, None, {}, "topics_unknown"),
         ({}, {"bounds": ()}, {}, "topics_unknown"),
         ({}, {"topics": None}, {"split_algorithm": "topic_count_equally_divide"}, "topics_unknown"),
@@ -163,7 +162,7 @@ def test_the_extensible_load_manager_waits_for_hits_and_splits_so_many_per_broke
 
 def test_the_extensible_load_manager_cuts_in_two_where_traffic_is_halved():
     topics = tuple(TopicLoad(position, 60.0) for position in range(0x1000000, 0x9000000, 0x1000000))
-    settings = Settings(max_bundle_msg_rate=100, min_split_width=1)
+    settings = Settings(max_bundle_msg_rate=100)
     each = where_to_cut(candidate(topics=topics), SplitAlgorithm.FLOW, settings)
     single = where_to_cut(candidate(topics=topics), SplitAlgorithm.FLOW, settings, single=True)
     assert isinstance(each, Cut)

@@ -189,12 +189,10 @@ def test_what_came_from_a_lost_broker_is_none_of_the_drained_ones_bundles(tmp_pa
 @pytest.mark.parametrize(
     ("settings", "moving"),
     [
-        ({"roll_max_score": 29}, 0),
-        ({"roll_max_score": 95, "overloaded_threshold": 29}, 1),
         ({"overloaded_threshold": 29}, 0),
         ({}, 1),
     ],
-    ids=["below the threshold", "above the threshold", "no limit of its own", "room"],
+    ids=["no room", "room"],
 )
 def test_a_drain_obeys_the_limit_that_the_roll_was_permitted_by(
     tmp_path: Path, settings: dict[str, Any], moving: int

@@ -136,7 +136,7 @@ def test_after_a_kill_a_bundle_that_is_whole_goes_through_all_checks_again(scene
     assert [after[each["bundle"]] for each in planned] == expected
     assert ended == Counter(reason for reason, _ in expected)
     assert asked == []
-    kept = tidied(store_of(scene.state).get(MovesState).splits, outcome, datetime.now(UTC), 60)
+    kept = tidied(store_of(scene.state).get(MovesState).splits, outcome, datetime.now(UTC))
     assert set(kept) == {each["bundle"] for each in planned[:made]}
 
 
