@@ -22,12 +22,11 @@ def paired(brokers: DataFrame) -> DataFrame:
     """
     pool = Window.partitionBy(*_KEY)
     rank = F.row_number().over(pool.orderBy("score", "broker"))
-    from_outside = F.least("rank", F.count("*").over(pool) + 1 - F.col("rank"))
+    from_outside = F.least(rank, F.count("*").over(pool) + 1 - rank)
     number = F.row_number().over(Window.partitionBy("cluster").orderBy("pool", "place")) - 1
     broker = F.struct(*(name for name in brokers.columns if name not in _KEY))
     return (
-        brokers.withColumn("rank", rank)
-        .withColumn("place", from_outside)
+        brokers.withColumns({"rank": rank, "place": from_outside})
         .groupBy(*_KEY, "place")
         .agg(F.max_by(broker, "rank").alias("source"), F.min_by(broker, "rank").alias("destination"))
         .select("cluster", number.alias("pair"), "pool", "source", "destination")

@@ -101,7 +101,7 @@ def judged(brokers: DataFrame, known: DataFrame, rules: DataFrame) -> DataFrame:
         brokers.transform(scored, rules)
         .transform(remembered, known)
         .transform(paired)
-        .transform(compared, rules)
+        .transform(compared)
         .transform(counted)
         .transform(fired)
     )
@@ -143,8 +143,10 @@ def _session_of_run(spark: SparkSession, run: RunInput) -> SparkSession:
     """Return a separate session; the number of tasks depends on the run's size (small: no shuffle)."""
     own, tasks = own_session(spark), max(1, math.ceil(run.bundles_footer.num_rows / BUNDLES_PER_TASK))
     own.conf.set("spark.sql.shuffle.partitions", tasks)
-    # For few rows, compiling a query takes longer than interpreting it.
-    own.conf.set("spark.sql.codegen.wholeStage", tasks > 1)
+    if tasks == 1:
+        # For few rows, compiling a query takes longer than interpreting it.
+        own.conf.set("spark.sql.codegen.wholeStage", "false")
+        own.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     # Adaptive execution would run each stage as a job to find the size, which the number of rows already gives.
     own.conf.set("spark.sql.adaptive.enabled", "false")
     return own

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def scored(brokers: DataFrame, rules: DataFrame) -> DataFrame:
-    """Return the brokers with their scores (LocalBrokerData.getMaxResourceUsageWithWeight) and their pools.
+    """Return the brokers with their pools, scores (LocalBrokerData.getMaxResourceUsageWithWeight) and rules.
 
     Args:
         brokers: rows of the brokers table, of one cluster or of many, without those that are left out.
@@ -23,7 +23,8 @@ def scored(brokers: DataFrame, rules: DataFrame) -> DataFrame:
     # Pulsar divides by 100 and multiplies again: the last digit depends on both steps.
     score = F.greatest(*weighted) / 100 * 100
     pool = F.coalesce("reserved_by", F.lit(""))
-    return brokers.join(rules, "cluster").select("cluster", "broker", pool.alias("pool"), score.alias("score"))
+    found = brokers.join(rules, "cluster")
+    return found.select(*rules.columns, "broker", pool.alias("pool"), score.alias("score"))
 
 
 def _percent(resource: str) -> Column:

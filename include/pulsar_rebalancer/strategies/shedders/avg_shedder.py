@@ -214,9 +214,9 @@ def sentence(decisions: Iterable[Decision], settings: Settings) -> str:
 
 
 def _decision(pair: JudgedPair, reason: Reason) -> Decision:
-    same: dict[str, Any] = pair._asdict() | {"pool": pair.pool or None}
-    del same["repeated"]
-    return Decision(reason=reason, **same)
+    # By position, because a replay makes millions: from the destination to the hits, both have the same fields.
+    fields: Any = (pair.source, reason, pair.pair, pair.pool or None, *pair[3:17], None, None, pair.fired)
+    return Decision(*fields)
 
 
 def _with_amount(decision: Decision, sample: ClusterSample) -> Decision:
