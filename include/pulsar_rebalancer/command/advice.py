@@ -266,7 +266,7 @@ def _why(run: StoragePath, bundle: str, broker: str) -> str:
 
 
 def _is_crowded(held: int, whole: int, brokers: int) -> bool:
-    return held > 2 * math.ceil(whole / brokers)
+    return held > 2 * math.ceil(whole / max(brokers, 1))
 
 
 def crowded_partitions(topics: Iterable[Topic], brokers: int) -> Iterator[Advice]:

@@ -256,6 +256,7 @@ class Result(TypedDict):
 
 def _beyond(column: Any, allowed: Arguments) -> Any:
     least, most = allowed.get("min_value"), allowed.get("max_value")
+    column = pc.cast(column, pa.float64(), safe=False)  # a count may have more digits than a float
     below = pc.less(column, pa.scalar(-math.inf if least is None else float(least)))
     return pc.or_(below, pc.greater(column, pa.scalar(math.inf if most is None else float(most))))
 

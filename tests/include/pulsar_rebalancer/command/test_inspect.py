@@ -167,6 +167,14 @@ def test_a_stale_report_is_a_finding(served: Running, capsys: pytest.CaptureFixt
     assert "[bad_report_time]" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("kind", [FaultKind.HUGE_COUNT, FaultKind.NOT_LISTED, FaultKind.GARBAGE])
+def test_whatever_brokers_answer_is_read_or_refused(
+    kind: FaultKind, served: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    served.cluster.faults.add(kind)
+    assert main(["inspect", served.urls[0]]) in (FOUND, UNREADABLE)
+
+
 def test_times_of_the_command_line() -> None:
     assert [inspect._seconds(text) for text in ("90", "90s", "10m", "1h")] == [90, 90, 600, 3600]
 

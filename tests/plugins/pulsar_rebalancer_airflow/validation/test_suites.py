@@ -164,6 +164,7 @@ BUNDLES: list[tuple[dict[str, Any], str, str]] = [
     ({"msg_rate_out": NAN}, "bad_value", "msg_rate_out missing"),
     ({"msg_throughput_in": INF}, "bad_value", "msg_throughput_in missing"),
     ({"msg_throughput_out": -0.1}, "bad_value", "msg_throughput_out -0.1"),
+    ({"producers": 2**62 - 1}, "bad_value", "producers 4.61169e+18"),
     *(({name: int(LARGEST[name] * 2)}, "bad_value", f"{name} ") for name in LARGEST if name in tables.BUNDLES.names),
 ]
 
