@@ -6,10 +6,14 @@ Files lie in a folder that the caller removes. Every judgement is that of a run:
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from pydantic import JsonValue
@@ -17,7 +21,6 @@ from pydantic import JsonValue
 from pulsar_rebalancer.collect.broker_settings import Runtimes, read_runtimes
 from pulsar_rebalancer.collect.collector import Collected, Trigger, collect, save
 from pulsar_rebalancer.command import advice
-from pulsar_rebalancer.command.page_file import page_file
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, RunParams
 from pulsar_rebalancer.config.field_types import Placement, Strategy
 from pulsar_rebalancer.config.settings import validate as settings_of
@@ -135,15 +138,9 @@ class Look:
         now, view, lasting = self.sample.request.collected_at, self.view(self.counted[-1]), self.view(self.lasting)
         changes = {"brokers": lasting.brokers, "plan": lasting.plan, "of_one_run": False}
         shown = view.model_copy(update={**changes, "status": view.status.model_copy(update={"cluster": self.name})})
+        warning: dict[str, JsonValue] = {"effect": "warn", "count": 1}
         findings: list[JsonValue] = [
-            {
-                "reason": each.reason,
-                "effect": "warn",
-                "count": 1,
-                "meaning": each.what,
-                "worst": [each.evidence],
-                "action": each.fix,
-            }
+            {**warning, "meaning": each.what, "worst": [each.evidence], "action": each.fix, "reason": each.reason}
             for each in self.findings
         ]
         hour = timeline(self.own.storage, self.sample.request.resolved.settings, now)
@@ -220,3 +217,45 @@ def _configured(folder: str, runtimes: Runtimes) -> Judge | None:
         return None
     known = Placement(placement) if placement in [each.value for each in Placement] else None
     return Judge(ClusterStorage(folder, "configured"), {"strategy": shedder, "placement": known})
+
+
+_FROM_SERVER = "export class Refusal extends Error {}\n" + (
+    'const documents = JSON.parse(document.getElementById("documents").textContent);\n'
+    "export const ask = async (path) => documents[path.split(/[/?]/).findLast((part) => part in documents)];\n"
+)
+"""What takes the place of `server.js`: the answers are in the file."""
+
+_POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:"
+
+
+def page_folder() -> Path:
+    """Return the folder of the page's files: in the package if the wheel is installed, else in the source tree."""
+    packaged = Path(__file__).parents[1] / "page"
+    plugin = Path(__file__).parents[3] / "plugins" / "pulsar_rebalancer_airflow"
+    return packaged if packaged.is_dir() else plugin / "overview" / "static"
+
+
+def page_file(overview: JsonValue, timeline: JsonValue) -> str:
+    """Return the page with these documents (`page_model.Overview`, `timeline.Timeline`)."""
+    folder = page_folder()
+    modules = {file.name: file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.js"))}
+    modules["server.js"] = _FROM_SERVER
+    # A module in a data: address has no folder, so others are found by their bare names.
+    imports = {name: _data(re.sub(r'from "\./([\w.]+)"', r'from "\1"', text)) for name, text in modules.items()}
+    documents = json.dumps({"overview": overview, "timeline": timeline}).replace("<", "\\u003c")
+    head = [
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+        f"<style>{(folder / 'page.css').read_text(encoding='utf-8')}</style>",
+        f'<script type="application/json" id="documents">{documents}</script>',
+        f'<script type="importmap">{json.dumps({"imports": imports})}</script>',
+        '<script type="module">import "main.js";</script>',
+    ]
+    shell = (folder / "page.html").read_text(encoding="utf-8").replace("@BASE@", "")
+    # Nothing will change.
+    shell = shell.replace("<footer>", "<footer hidden>").replace(" checked>", ">")
+    shell = re.sub(r'<link rel="(?:icon|stylesheet)".*>\n', "", shell)
+    return re.sub(r'<script type="module".*</script>', lambda _: "\n".join(head), shell, count=1)
+
+
+def _data(script: str) -> str:
+    return f"data:text/javascript;base64,{base64.b64encode(script.encode()).decode()}"
