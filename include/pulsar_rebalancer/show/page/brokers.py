@@ -186,9 +186,9 @@ def _view_of(row: Row, settings: Settings, sample: float) -> PairView:
 
 def _beside_its_gap(explanation: str, reason: Reason) -> str:
     """Return what the gap and the hits of a pair do not say; empty if they say all."""
-    if reason.has(Trait.WAITING) or not explanation.endswith(reason.meaning):
-        return "" if reason.has(Trait.WAITING) else explanation
-    return reason.meaning if reason.has(Trait.STUCK) else ""
+    if reason.has(Trait.STUCK) and reason.meaning in explanation:
+        return reason.meaning
+    return "" if reason.has(Trait.WAITING) or reason.meaning in explanation else explanation
 
 
 def _band(gap: float | None, thresholds: Mapping[str, Threshold]) -> str:

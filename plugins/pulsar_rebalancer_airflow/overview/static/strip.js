@@ -7,7 +7,7 @@ import { moment, points, span } from "./texts.js";
 /** @import { Child } from "./elements.d.ts" */
 
 /** @type {(status: Status, live: boolean) => Child} */
-export function strip({ tone, state, cluster, sentence, in_force: force, ...status }, live) {
+export function strip({ tone, state, cluster, sentence, in_force: force, collected_at: at, ...status }, live) {
   const fresh = { "data-fresh": status.fresh_until };
   const word = make("span", { class: `word ${tone}`, ...fresh }, state);
   const dot = make("span", { class: `dot ${tone}`, "aria-hidden": "true", ...fresh });
@@ -23,8 +23,8 @@ export function strip({ tone, state, cluster, sentence, in_force: force, ...stat
       "dl",
       { class: "figures" },
       figure(status.predicted ? "predicted range" : "range", points(status.score_range), "hottest minus coldest score"),
-      figure("data", make("span", { "data-since": status.collected_at ?? "" }), "age of the latest data"),
-      live && run,
+      at && figure("data", make("span", { "data-since": at }), "age of the latest data"),
+      live && (status.running_since || status.next_run_at) && run,
       figure("mode", status.mode, "what the rebalancer may do"),
       figure("strategy", status.strategy, "the shedder that chooses bundles"),
     ),
@@ -72,21 +72,21 @@ export function clusters(all, base) {
 }
 
 /** @type {(status: Status, base: string) => HTMLElement} */
-function card({ dag_id: dag, cluster, state, tone, sentence, attention, in_force: force, ...status }, base) {
+function card({ dag_id: dag, cluster, state, tone, sentence, in_force: force, collected_at: at, ...status }, base) {
   const range = status.predicted ? "predicted range" : "range";
-  const age = make("span", { "data-since": status.collected_at ?? "" });
+  const age = at && [", data ", make("span", { "data-since": at }), " old"];
   const fresh = { "data-fresh": status.fresh_until };
+  const words = status.attention.map(({ text, since }) => text + (since ? ` Since ${moment(since)}.` : ""));
+  const waits = words.map((text) => make("b", { class: "sentence warn" }, text));
   return make(
     "a",
     { href: `${base}/page/${encodeURIComponent(dag)}`, "data-key": dag, class: tone },
     make("span", { class: `dot ${tone}`, "aria-hidden": "true", ...fresh }),
     make("b", {}, cluster),
     make("span", { class: `word ${tone}`, ...fresh }, state),
-    attention.map(({ text, since }) =>
-      make("b", { class: "sentence warn" }, text, since && ` Since ${moment(since)}.`)
-    ),
+    waits,
     make("span", { class: "sentence" }, sentence),
     force && make("span", { class: "sentence warn" }, force),
-    make("span", { class: "more" }, `mode ${status.mode}, ${range} ${points(status.score_range)}, data `, age, " old"),
+    make("span", { class: "more" }, `mode ${status.mode}, ${range} ${points(status.score_range)}`, age),
   );
 }

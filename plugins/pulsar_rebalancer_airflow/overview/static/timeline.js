@@ -58,7 +58,7 @@ function chart(data, width) {
     low !== null && level("threshold low", width, y(low)),
     high !== null && level("threshold high", width, y(high)),
     // The end makes a single run a dot.
-    stretches(runs).map((part) => draw("path", { class: "range", d: `M${line(part)}h.01` })),
+    stretches(runs).map((part) => draw("path", { class: "range", d: `M${line(part)}h2` })),
     failed.map(({ at }) => mark("failed", at, TOP - 2)),
     events.map((event) => ({ ...event, at: Date.parse(event.at) }))
       .filter(({ at }) => !failed.some((run) => run.at === at))

@@ -68,6 +68,9 @@ def test_a_drain_is_no_pair_and_a_waiting_pair_needs_no_sentence_beside_its_hits
 
     assert (waits.hits["high"].have, waits.explanation) == (1, "")
     assert (pair.reason, pair.explanation) == (stuck, stuck.meaning)
+    made.run(JUST_NOW + timedelta(seconds=1))
+    fired = seen(made).pairs[0]
+    assert (fired.fired, fired.explanation) == (True, "")
 
 
 def test_the_bundles_that_a_drain_has_left_are_named_with_the_reason(tmp_path: Path) -> None:
