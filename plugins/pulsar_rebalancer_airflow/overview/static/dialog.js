@@ -34,7 +34,7 @@ export function started(dag, conf) {
  */
 export function choices(label, name, values, words = String) {
   const boxes = values.map((value) => {
-    const box = make("input", { type: "checkbox", name, value, checked: values.length === 1 });
+    const box = make("input", { type: "checkbox", name, value });
     return { box, row: make("label", {}, box, ` ${words(value)}`), value };
   });
   const list = make("div", {});
