@@ -18,7 +18,7 @@ from lab.benchmarks.measure import Comparison, Goal, Taken, alternately, process
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import INPUT
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.validation.suites import validate
+from pulsar_rebalancer_airflow.suites import validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

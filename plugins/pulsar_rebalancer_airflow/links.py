@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperatorLink
 from airflow.sdk.configuration import conf
 
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.validation.findings import page_of
+from pulsar_rebalancer_airflow.suites import page_of
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator

@@ -29,7 +29,7 @@ from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE, STORAGE_VARIABL
 from pulsar_rebalancer_airflow.overview import airflow_facts
 from pulsar_rebalancer_airflow.overview.routes import app
 from pulsar_rebalancer_airflow.state_store import DOCUMENTS
-from pulsar_rebalancer_airflow.validation.findings import page_of
+from pulsar_rebalancer_airflow.suites import page_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,6 @@ MODULES = [
 ]
 TWO_SIDES = {
     "gate": "the rule and its operator",
-    "findings": "what they do to a run, and how expectations make them",
     "scoring": "in numpy and in Spark",
 }
 """Modules of the same name, because they are two sides of one concept."""

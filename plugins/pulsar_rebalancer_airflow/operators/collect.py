@@ -33,7 +33,7 @@ from pulsar_rebalancer_airflow.links import ValidationLink, page_address
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, requester
 from pulsar_rebalancer_airflow.options import run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore
-from pulsar_rebalancer_airflow.validation.findings import page_of
+from pulsar_rebalancer_airflow.suites import page_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -160,7 +160,7 @@ class ValidateOperator(BaseOperator):
         Raises AirflowFailException if a finding blocks the run, with the result's location and the remedy.
         """
         # Great Expectations takes seconds to load, so it is imported only here.
-        from pulsar_rebalancer_airflow.validation.suites import validate
+        from pulsar_rebalancer_airflow.suites import validate
 
         with final_unless_passing(context):
             run = run_folder(context, self.cluster, self.run)

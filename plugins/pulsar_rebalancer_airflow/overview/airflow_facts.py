@@ -39,7 +39,7 @@ from pulsar_rebalancer_airflow.failures import FAILURE, MESSAGE
 from pulsar_rebalancer_airflow.links import base_path, page_path
 from pulsar_rebalancer_airflow.options import APPLY_DAG, BY_HAND_DAG, CONTROL_DAG, FOLDER, REBALANCE_DAG, ROLL_DAG
 from pulsar_rebalancer_airflow.state_store import StoredState, state_asset
-from pulsar_rebalancer_airflow.validation.findings import page_of
+from pulsar_rebalancer_airflow.suites import page_of
 
 if TYPE_CHECKING:
     from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod

@@ -22,7 +22,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage, time_of
 from pulsar_rebalancer.storage.path import StoragePath, json_document
 from pulsar_rebalancer_airflow.options import BY_HAND_DAG, REBALANCE_DAG, REPLAY_DAG, storage_root
 from pulsar_rebalancer_airflow.overview.airflow_facts import read_xcom
-from pulsar_rebalancer_airflow.validation.findings import POLICY, page_of
+from pulsar_rebalancer_airflow.suites import POLICY, page_of
 
 FOR_READERS_OF_LOGS = [Depends(requires_access_dag("GET", DagAccessEntity.TASK_LOGS))]
 """Dependencies of a route: the user must be allowed to read the logs of the DAG `dag_id`."""

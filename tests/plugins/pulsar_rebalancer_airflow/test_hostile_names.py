@@ -23,7 +23,7 @@ from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 from pulsar_rebalancer_airflow.operators import CollectOperator, ReportOperator, ValidateOperator
-from pulsar_rebalancer_airflow.validation.findings import page_of
+from pulsar_rebalancer_airflow.suites import page_of
 from pulsar_simulator.serve import Running
 
 

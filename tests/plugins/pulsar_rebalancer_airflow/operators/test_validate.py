@@ -18,7 +18,7 @@ from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import CollectOperator, ValidateOperator
-from pulsar_rebalancer_airflow.validation.findings import page_of
+from pulsar_rebalancer_airflow.suites import page_of
 from pulsar_simulator.serve import Running
 
 

@@ -16,7 +16,7 @@ from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import LARGEST, RESOURCES, TRAFFIC
-from pulsar_rebalancer_airflow.validation.suites import validate
+from pulsar_rebalancer_airflow.suites import validate
 
 FIRST, SECOND, _ = BROKERS
 NAN, INF = math.nan, math.inf

@@ -8,7 +8,7 @@ from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import
 
 from pulsar_rebalancer.decide.validation import suites_folder
 from pulsar_rebalancer.reasons import Effect
-from pulsar_rebalancer_airflow.validation.suites import validate
+from pulsar_rebalancer_airflow.suites import validate
 
 
 def with_suites(tmp_path, name, change):

@@ -24,7 +24,7 @@ from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.overview import stored_pages
 from pulsar_rebalancer_airflow.overview.stored_pages import stored_report
 from pulsar_rebalancer_airflow.plugin import PulsarRebalancerPlugin
-from pulsar_rebalancer_airflow.validation.findings import page_of
+from pulsar_rebalancer_airflow.suites import page_of
 
 NOTHING_NEEDED = Needed(frozenset(), frozenset())
 DAG, RUN = "pulsar_rebalance__east", "manual__2026-11-21T12:00:00+00:00"

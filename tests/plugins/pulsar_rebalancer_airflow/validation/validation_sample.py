@@ -13,7 +13,7 @@ from pulsar_rebalancer.run.request import Finding, RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import RESOURCES, TRAFFIC
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.validation.suites import validate
+from pulsar_rebalancer_airflow.suites import validate
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 BROKERS = tuple(f"broker-{i}.example:8080" for i in range(3))

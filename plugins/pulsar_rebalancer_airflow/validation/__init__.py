@@ -1,1 +1,0 @@
-"""Validation of a sample with Great Expectations, and a page with the result."""
