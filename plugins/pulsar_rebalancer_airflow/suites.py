@@ -204,7 +204,7 @@ def _wording(said: Any) -> dict[str, str]:
     try:
         return wording(said)
     except Exception as error:
-        log.warning("an expectation's result cannot be rendered: %s", type(error).__name__)
+        log.warning("an expectation's result cannot be shown: %s", type(error).__name__)
         return {"expected": "", "seen": ""}
 
 

@@ -76,7 +76,7 @@ def test_waiting_and_paused(stage: Stage) -> None:
     assert stage.presses("Skip next run…", "a look first") == "success"
     stage.says("held back", "one run is skipped by admin: a look first")
     assert stage.presses("Stop…", "wrong hour") == "success"
-    told(stage.chromium, "Not begun: 0 bundles.")
+    told(stage.chromium, "Not started: 0 bundles.")
 
     # A run of a paused DAG would wait, and then act unexpectedly.
     button = "document.querySelector('[data-key=\"act Stop…\"]')"
@@ -211,7 +211,7 @@ def test_bundles_are_unloaded_and_brought_back(stage: Stage, monkeypatch: pytest
     stage.open()
     before = stage.cluster.true_scores()
     dialog = stage.plans("Unload…", "document.querySelector('dialog [name=bundles]').value = 'nobody/x\\nacme/orders'")
-    assert "Matched nothing: nobody/x." in dialog
+    assert "No bundle matches: nobody/x." in dialog
     # It is too old as soon as it is there.
     stage.chromium.until("document.querySelector('dialog .warn[role=status]').textContent.includes('too old')")
     assert stage.chromium.run("document.querySelector('dialog .carry').hidden")

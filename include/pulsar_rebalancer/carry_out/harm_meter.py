@@ -123,7 +123,7 @@ class HarmMeter:
             while self._watched and stop_reason() is None and time.monotonic() - self._started < _LONG_WAVE_S:
                 await asyncio.wait(self._watched, timeout=1.0)
         except Exception:
-            _log.exception("clients are not counted any longer")
+            _log.exception("clients are no longer counted")
 
     async def close(self) -> None:
         tasks = [*self._watched, *self._connected.values()]

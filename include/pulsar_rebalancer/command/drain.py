@@ -97,11 +97,11 @@ class Airflow:
             page = self._ask(f"/pulsar_rebalancer/dags/{self._dag}/overview")
             drains = {drain["broker"]: drain for drain in page["drains"]}
             if page["sampled_at"] and broker not in drains:
-                raise RefusedError(f"{broker} is not drained any more")
+                raise RefusedError(f"{broker} is no longer drained")
             left = drains[broker]["movable"] if broker in drains else None
             if left == 0:
                 return
-            held = "no run knows its bundles yet" if left is None else f"{left} bundles are left"
+            held = "its bundles are not known yet" if left is None else f"{left} bundles are left"
             self._pause(f"{broker} is drained, {held}")
 
     def _pause(self, awaited: str) -> None:
@@ -135,7 +135,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("broker", help="brokerId, host:port")
     parser.add_argument("--cluster", required=True, help="name in the clusters file")
     parser.add_argument("--seconds", required=True, type=float, help="longest time to wait")
-    parser.add_argument("--reason", default="pulsar-rebalancer drain", help="reason of the drain, which people see")
+    parser.add_argument("--reason", default="pulsar-rebalancer drain", help="reason for the drain, shown to everyone")
 
 
 def run(given: argparse.Namespace) -> int:
@@ -151,7 +151,7 @@ def run(given: argparse.Namespace) -> int:
     except RefusedError as error:
         return _said(REFUSED, str(error))
     except (KeyError, TypeError) as error:
-        return _said(REFUSED, f"Airflow's answer is not that of this release ({error!r:.80})")
+        return _said(REFUSED, f"Airflow runs another release of the rebalancer ({error!r:.80})")
     return _said(EMPTY, f"{given.broker} holds nothing that can move")
 
 

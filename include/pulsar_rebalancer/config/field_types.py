@@ -131,11 +131,11 @@ class Window(BaseModel):
             (True, True, False, False),
             (False, False, True, True),
         ):
-            raise ValueError("a window has cron and minutes, or start and end")
+            raise ValueError("give cron and minutes, or start and end")
         if self.start and self.end and self.start >= self.end:
             raise ValueError(f"end {self.end:%Y-%m-%d %H:%M} is not after start {self.start:%Y-%m-%d %H:%M}")
         if self.minutes is not None:
             begins = islice(croniter(self.cron, _JUDGED_FROM).all_next(datetime), _JUDGED)
             if any(later - earlier < timedelta(minutes=self.minutes) for earlier, later in pairwise(begins)):
-                raise ValueError(f"minutes {self.minutes:g} is longer than the time until it begins again")
+                raise ValueError(f"minutes {self.minutes:g} exceeds the time between two starts")
         return self

@@ -51,7 +51,7 @@ class PulsarSettings(BaseModel):
         1048576, ge=0, alias="minUnloadMessageThroughput", description="smallest throughput worth moving, bytes/s"
     )
     max_unload_percentage: float = Field(
-        0.5, gt=0, le=1, alias="maxUnloadPercentage", description="share of a pair's difference to move, ratio"
+        0.5, gt=0, le=1, alias="maxUnloadPercentage", description="share of a pair's load difference to move, 0 to 1"
     )
     cpu_weight: Weight = Field(1.0, alias="loadBalancerCPUResourceWeight", description="weight of CPU in the score")
     direct_memory_weight: Weight = Field(
@@ -73,7 +73,7 @@ class PulsarSettings(BaseModel):
         ge=0,
         le=1,
         alias="loadBalancerHistoryResourcePercentage",
-        description="weight of the past in a broker's moving average, ratio",
+        description="weight of earlier values in a broker's moving average, 0 to 1",
     )
     average_threshold: Percent = Field(
         10,
@@ -245,7 +245,7 @@ class PulsarSettings(BaseModel):
     max_namespace_bundles: int = Field(
         128,
         alias="loadBalancerNamespaceMaximumBundles",
-        description="number of bundles at which a namespace's bundles are no longer split",
+        description="a namespace with this many bundles is split no further",
     )
     flow_difference: float = Field(
         10,

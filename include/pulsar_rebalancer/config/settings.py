@@ -53,7 +53,7 @@ class BreakerRules(BaseModel):
     @model_validator(mode="after")
     def _something(self) -> Self:
         if (self.bad_brokers, self.failed_moves, self.worse_rounds) == (None, None, None):
-            raise ValueError("breaker needs a figure: bad_brokers, failed_moves or worse_rounds")
+            raise ValueError("breaker needs a limit: bad_brokers, failed_moves or worse_rounds")
         return self
 
 
@@ -151,11 +151,11 @@ class Settings(PulsarSettings):
         4, description="maximum concurrent moves; auto: as many per broker as clients tolerate"
     )
     max_client_gap_seconds: float = Field(
-        0.5, gt=0, le=15, description="unload_concurrency auto: seconds after an unload in which clients must be back"
+        0.5, gt=0, le=15, description="seconds within which clients must reconnect; only if unload_concurrency is auto"
     )
     unload_retries: int = Field(2, ge=0, le=10, description="retries for a bundle that landed on another broker")
     unload_timeout_seconds: float = Field(
-        30, gt=0, description="seconds until an unload must reach a broker, and from then until its bundle has an owner"
+        30, gt=0, description="time-out in seconds: first for the unload request, then for the new owner"
     )
     fill_new_brokers: bool = Field(False, description="automatically fill a new healthy broker up to the mean score")
     roll_restart_dag: str = Field(

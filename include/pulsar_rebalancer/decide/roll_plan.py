@@ -166,7 +166,7 @@ def text(roll: ShownRoll, planned: Sequence[Turn], refused: str, waits: str, dag
     lines = [
         f"{number} {turn.broker}: score {turn.score:.1f} %, {turn.traffic / 1e6:.1f} MB/s, "
         f"{number_of(turn.bundles, 'bundle')}, about {turn.minutes:.0f} minutes and its restart"
-        + (f"; it could not go now: {turn.why_not}" if turn.why_not else "")
+        + (f"; not possible now: {turn.why_not}" if turn.why_not else "")
         for number, turn in enumerate(planned, 1)
     ]
     lines += [f"Now it would be refused: {refused}."] if refused else []

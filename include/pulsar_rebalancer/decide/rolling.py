@@ -179,7 +179,7 @@ def _drain(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
         return roll
     roll = _observed(roll, facts, seen)
     if len(roll.seen) < REPORTS:
-        return _waiting(roll, "another run that finds it empty")
+        return _waiting(roll, "a second run that finds it empty")
     # If the broker crashed while it was drained, it has yet to restart.
     home = tuple(name for name in roll.home if name not in seen.never)
     empty = roll.model_copy(update={"started": seen.started[roll.broker] or roll.started, "home": home})

@@ -178,4 +178,4 @@ def _problem(move: CandidateMove, reported: Mapping[tuple[str, str], Reason | No
     if move.bundle in seen:
         return "is moved twice"
     figures = (move.traffic, move.msg_rate, move.msg_throughput)
-    return "" if all(math.isfinite(each) and each >= 0 for each in figures) else f"has the figures {figures}"
+    return "" if all(math.isfinite(each) and each >= 0 for each in figures) else f"has the values {figures}"

@@ -116,22 +116,22 @@ class Reason(StrEnum):
         "Fewer than two brokers can be compared.",
         "See why the others are left out.")
     REPORT_MISSING = ("report_missing", QUARANTINE, Trait.NONE,
-        "A listed broker gave no load report.",
-        "Check the broker; the cause is next to this code.")
+        "A broker returned no load report.",
+        "Check the broker; the message names the cause.")
     BAD_REPORT_TIME = ("bad_report_time", QUARANTINE, Trait.NONE,
         "A load report is older than brokers allow, or dated in the future.",
         "Synchronise the clocks of brokers and workers; check the metadata store.")
     BAD_VALUE = ("bad_value", QUARANTINE, Trait.NONE,
-        "A value of a load report is missing, malformed, negative, or exceeds any machine.",
+        "A value in a load report is missing, malformed, negative, or higher than any machine can reach.",
         "Check the broker's version and report.")
     LOAD_IN_DOUBT = ("load_in_doubt", QUARANTINE, Trait.NONE,
-        "The score rests on a resource without a limit, or above twice its limit.",
+        "The score depends on a resource that has no limit, or is used at more than twice its limit.",
         "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
     TRAFFIC_IN_DOUBT = ("traffic_in_doubt", QUARANTINE, Trait.NONE,
         "Bundles left out exceed max_quarantined_traffic of the broker's traffic.",
         "See why they were left out, or raise the limit.")
     WRONG_BROKER = ("wrong_broker", QUARANTINE, Trait.NONE,
-        "This address returned another broker's load report.",
+        "The address returned another broker's load report.",
         "Map each broker to its own address, not to a proxy.")
     DOUBTFUL_LIMIT = ("doubtful_limit", WARN, Trait.NONE,
         "A resource is used far beyond its limit, or one other than CPU has none and scores 0.",
@@ -143,7 +143,7 @@ class Reason(StrEnum):
         "An entry of excluded_brokers or excluded_bundles matches nothing: down, idle or misspelt.",
         "Brokers are advertisedAddress:port, bundles tenant/namespace/0x…_0x….")
     SUMS_DISAGREE = ("sums_disagree", WARN, Trait.NONE,
-        "A broker's traffic is not the sum of its bundles; its own figure counts.",
+        "A broker's traffic differs from the sum over its bundles; the broker's own value is used.",
         "Check its report if it happens again.")
     SUITE_FAILED = ("suite_failed", BLOCK, Trait.NONE,
         "An expectation could not be evaluated.",
@@ -156,9 +156,9 @@ class Reason(StrEnum):
         "Normal for one interval after a move.")
     TOO_MANY_QUARANTINED = ("too_many_quarantined", BLOCK, Trait.NONE,
         "More brokers were left out than max_quarantined_brokers.",
-        "Repair the brokers named, or raise the limit.")
+        "Repair the brokers, or raise the limit.")
     BUILTIN_SHEDDING_ON = ("builtin_shedding_on", HOLD, Trait.NONE,
-        "Pulsar's own shedding is on: two balancers would fight.",
+        "Pulsar's own shedding is on: two balancers would undo each other's moves.",
         "Run pulsar-admin brokers update-dynamic-config --config loadBalancerSheddingEnabled --value false.")
     EVEN_DISTRIBUTION_ON = ("even_distribution_on", WARN, Trait.NONE,
         "loadBalancerDistributeBundlesEvenlyEnabled is on; planned destinations are honoured anyway.")
@@ -191,7 +191,7 @@ class Reason(StrEnum):
         "The Spark application ended without an answer.",
         "See the last lines of the task's log.")
     BAD_RESULT = ("bad_result", BLOCK, Trait.NONE,
-        "The strategy returned an impossible move: wrong bundle or broker, a bundle twice, or a bad figure.",
+        "The strategy returned an impossible move: wrong bundle or broker, a bundle twice, or a bad value.",
         "Mend the custom shedder, or choose another strategy.")
     NOT_RECOMMENDED = ("not_recommended", WARN, Trait.NONE,
         "Settings that Pulsar's authors or the experiments advise against, for these brokers.",
@@ -200,7 +200,7 @@ class Reason(StrEnum):
     COUNTED = ("counted", VERDICT, Trait.NONE,
         "The sample counted.")
     TOO_SOON = ("too_soon", VERDICT, Trait.WAITING,
-        "The sample was already counted: half an interval or, with equal figures, a host interval must pass.")
+        "The brokers have not measured again since the last counted sample.")
     GAP = ("gap", WARN, Trait.NONE,
         "Hits restart: the last counted sample is too old or in the future, or of another strategy.",
         "Unless you changed it, see why runs are missing, or check the workers' clocks.")
@@ -212,7 +212,7 @@ class Reason(StrEnum):
         "A person asked for the plan; it counts no hits.")
     # brokers and pairs
     SINGLE_BUNDLE = ("single_bundle", VERDICT, Trait.STUCK,
-        "The broker's only bundle would make any other broker as hot.",
+        "The broker's only bundle would make any other broker just as hot.",
         "Split it, or give its namespace more bundles.")
     BALANCED = ("balanced", VERDICT, Trait.NONE,
         "The load or the gap is below its threshold.")
@@ -231,16 +231,16 @@ class Reason(StrEnum):
     BELOW_MINIMUM = ("below_minimum", VERDICT, Trait.STUCK,
         "The amount to move is below the minimum; hits are reset.")
     NO_FITTING_BUNDLE = ("no_fitting_bundle", VERDICT, Trait.STUCK,
-        "Fired, but no bundle fits into the amount to move; hits are reset.")
+        "Moves are due, but no bundle is of the right size; hits are reset.")
     NO_ALLOWED_BUNDLE = ("no_allowed_bundle", VERDICT, Trait.STUCK,
-        "Fired, but policies or placement keep all fitting bundles; hits are reset.",
+        "Moves are due, but policies or placement keep every suitable bundle; hits are reset.",
         "See the bundles' reasons.")
     NO_GAIN = ("no_gain", VERDICT, Trait.STUCK,
-        "Fired, but no move is worth its price; hits are kept.")
+        "Moves are due, but none is worth its price; hits are kept.")
     MEMORY_DECIDES = ("memory_decides", VERDICT, Trait.NONE,
         "Direct memory sets the scores, so bundles are chosen by the default strategy's rules.")
     NO_PARTNER = ("no_partner", VERDICT, Trait.NONE,
-        "The broker has no partner: the middle one of an odd number, or not the busiest.")
+        "The broker has no partner: it is the middle one of an odd number, or not the busiest.")
     # bundles
     TAKEN = ("taken", VERDICT, Trait.NONE,
         "The bundle is moved.")
@@ -255,7 +255,7 @@ class Reason(StrEnum):
     NOT_REACHED = ("not_reached", VERDICT, Trait.NONE,
         "The walk over brokers or bundles ended before this one: enough is taken, or a cap is reached.")
     NO_TRAFFIC = ("no_traffic", VERDICT, Trait.NONE,
-        "The bundle carries no traffic in the measure that counts.")
+        "The bundle has no traffic of the kind that is balanced.")
     RECENTLY_UNLOADED = ("recently_unloaded", VERDICT, Trait.NONE,
         "The bundle was moved within the grace period.")
     SYSTEM_NAMESPACE = ("system_namespace", VERDICT, Trait.NONE,
@@ -289,12 +289,12 @@ class Reason(StrEnum):
         "The move would exceed max_bytes_per_run.",
         "A later run takes the bundle if it is not larger itself.")
     CAP_WAVES = ("cap_waves", VERDICT, Trait.CAP,
-        "Bundles of this hash range move in too many namespaces.",
+        "Too many namespaces move a bundle of this hash range.",
         "It moves when its pair fires again.")
     BROKER_QUARANTINED = ("broker_quarantined", VERDICT, Trait.NONE,
         "Validation left the broker out.")
     NO_PERSISTENT_TOPICS = ("no_persistent_topics", VERDICT, Trait.NONE,
-        "Policies keep persistent topics off the broker, so it gets no partner.")
+        "Policies keep persistent topics off the broker, so it is in no pair.")
     BROKER_EXCLUDED = ("broker_excluded", VERDICT, Trait.SETTLED,
         "The broker is excluded by a setting.")
     # splits, as planned
@@ -379,7 +379,7 @@ class Reason(StrEnum):
         "Outside all maintenance_windows of the clusters file.",
         "The detail says until when.")
     SKIPPED = ("skipped", VERDICT, Trait.NONE,
-        "A person ordered this run to be skipped.",
+        "A person ordered that this run be skipped.",
         "The next run may act.")
     ON_HOLD = ("on_hold", VERDICT, Trait.NONE,
         "Validation found a reason to hold.",
@@ -401,7 +401,7 @@ class Reason(StrEnum):
         "The plan would push a broker above overloaded_threshold, if scores follow traffic.",
         "Move less, or overrule `overload`.")
     OTHER_PLAN = ("other_plan", VERDICT, Trait.TYPED,
-        "The hash is of no recently shown plan, or of one with other fields.",
+        "No plan with this hash and these fields was shown recently.",
         "Give only the hash, or make a new plan.")
     PLAN_EXPIRED = ("plan_expired", VERDICT, Trait.TYPED,
         "The plan is older than max_awaiting_minutes (manual: max_shown_plan_age_seconds), or a newer one came.",
@@ -430,23 +430,23 @@ class Reason(StrEnum):
         "The broker is not drained.")
     STOPPED = ("stopped", VERDICT, HELD,
         "A person stopped the run before the bundle's turn.",
-        "To continue, submit the plan hash again, or plan the rest.")
+        "To continue, submit the plan hash again.")
     # rolling restarts
     ROLLING = ("rolling", VERDICT, Trait.CAP | Trait.TYPED,
-        "A rolling restart is in force: other moves and splits wait, and its drain until all brokers are well.",
+        "A rolling restart is in progress: other moves and splits wait for its end.",
         "Wait, or run pulsar_control__<cluster> with stop_roll. If its run is gone, trigger "
         "pulsar_roll__<cluster> with its id as plan.")
     ROLLED = ("rolled", VERDICT, Trait.NONE,
         "The broker, or each of the roll, restarted, and those of its bundles that fit are back.")
     ROLL_STOPPED = ("roll_stopped", VERDICT, Trait.SETTLED,
         "A person stopped the rolling restart, or skipped the broker.",
-        "Release the drained broker once it is up; roll the rest.")
+        "Release the drained broker once it is up; then restart the other brokers.")
     ROLL_STUCK = ("roll_stuck", VERDICT, Trait.NONE,
         "The rolling restart stopped after roll_wait_minutes without progress.",
-        "Fix the problem named, then roll the rest.")
+        "Fix the problem, then restart the other brokers.")
     RESTART_FAILED = ("restart_failed", VERDICT, Trait.NONE,
         "The DAG that restarts brokers is missing or failed; the roll stopped.",
-        "See its log. Start and release the broker, then roll the rest.")
+        "See its log. Start and release the broker, then restart the others.")
     BROKER_NOT_BACK = ("broker_not_back", VERDICT, Trait.NONE,
         "The broker did not report twice under its name within roll_wait_minutes; the roll stopped.",
         "Start it under its address, or release the former name, then roll the rest. Raise roll_wait_minutes if it is "

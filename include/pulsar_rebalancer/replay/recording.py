@@ -131,9 +131,8 @@ class Coverage(BaseModel):
         if not self.repeated:
             return []
         return [
-            "runs were less than a minute apart, and only the last sample of each minute counts: a variant gets at "
-            "most one hit a minute, where these runs could get one whenever a broker's figure changed, so that the "
-            "same number of hits may take longer in the replay"
+            "runs were less than a minute apart, but a replay counts at most one hit a minute: variants may need "
+            "longer for the same number of hits"
         ]
 
 

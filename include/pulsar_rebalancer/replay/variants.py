@@ -148,7 +148,7 @@ def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settin
         for name, request in _of_day(storage, day):
             if request.params == RunParams():
                 return request.resolved.settings, f"those of run {name}"
-    return of_file, "those of the clusters file, without the brokers' own: no run with these was found"
+    return of_file, "those of the clusters file; no run with the brokers' own settings was found"
 
 
 def _of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, RunRequest]]:

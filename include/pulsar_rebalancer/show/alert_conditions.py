@@ -55,7 +55,7 @@ class Condition(StrEnum):
     UNSAFE = (
         "acting_unsafe",
         "acting is unsafe",
-        "Runs decide and explain, but the gate stays closed: nothing is moved.",
+        "Runs decide but move nothing: the gate is closed.",
         "Fix what the reasons name; the gate then opens by itself.",
     )
     UNLOAD = (
@@ -85,13 +85,13 @@ class Condition(StrEnum):
     ROLL_STOPPED = (
         "roll_stopped",
         "a rolling restart stopped",
-        "The rolling restart is over before each broker had its turn.",
-        "Do what the reasons say; release the broker that the message names as drained once it is up.",
+        "The rolling restart ended early: some brokers were not restarted.",
+        "Do what the reasons say; release the drained broker once it is up.",
     )
     ROLL_ELSEWHERE = (
         "roll_elsewhere",
         "bundles stay elsewhere",
-        "A rolling restart is over, but bundles of the brokers that it names are still on other brokers.",
+        "The rolling restart has ended, but some bundles are still on other brokers.",
         "Move them by hand if they have to be back: the strategy balances the brokers again from now on.",
     )
     ROLL_LEFT = (

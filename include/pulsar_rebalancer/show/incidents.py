@@ -158,7 +158,7 @@ def compose(cluster: str, pending: PendingMessage, figures: Sequence[str], link:
     else:
         lines.append(f"What: {condition.meaning}{detail}")
     lines += ["Reasons:", *_reasons(incident.reasons, actions=not pending.over)]
-    lines += ["Figures:", *(f"  {line}" for line in figures or ["none: the run did not get that far"])]
+    lines += ["Figures:", *(f"  {line}" for line in figures or ["none: the run ended too early"])]
     lines.append(f"What to do: {'nothing, it is over.' if pending.over else condition.action}")
     lines.append(f"Run: {link}")
     title = f"Pulsar {cluster}: {'over: ' if pending.over else ''}{condition.label}"

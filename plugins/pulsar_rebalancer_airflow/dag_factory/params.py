@@ -55,7 +55,7 @@ def _usual(name: str, settings: Settings) -> str:
     """Return text that names the value without the parameter, or the names to which the parameter adds some."""
     usual = getattr(settings, name)
     if name in PulsarSettings.model_fields and name not in settings.model_fields_set:
-        return "in addition to those of the brokers" if isinstance(usual, tuple) else "otherwise from the brokers"
+        return "in addition to those of the brokers" if isinstance(usual, tuple) else "default: the brokers' value"
     if isinstance(usual, tuple):
         return f"in addition to those of the clusters file: {', '.join(usual) or 'none'}"
     return f"clusters file: {'none' if usual is None else f'{usual:g}'}"

@@ -125,7 +125,7 @@ class ApproveOperator(ApprovalOperator):
         store = StateStore.of(context, self.entry.name)
         question, answers = store.get(Question), store.get(Answers)
         if question.run_id != context["dag_run"].run_id:
-            raise PlanError(Reason.PLAN_EXPIRED, f"the plan that waits is asked about by {question.run_id or 'no run'}")
+            raise PlanError(Reason.PLAN_EXPIRED, f"the open question belongs to {question.run_id or 'no run'}")
         before, carried_out_by = answers.plans.get(question.plan_id), ""
         if event["chosen_options"] == [self.APPROVE]:
             # A retry keeps what an earlier attempt has recorded.
@@ -171,7 +171,7 @@ class CarryOutApprovedOperator(HandOverOperator):
             noted = (known for known in answers if known.question.run_id == asked_by and known.carried_out_by)
             answer = next(noted, None)
             if answer is None:
-                raise PlanError(Reason.NO_USER, f"no approval is noted of what {asked_by} asked")
+                raise PlanError(Reason.NO_USER, f"no approval is recorded for the question of {asked_by}")
             self._refuse_while_closed(context, store, datetime.now(UTC))
             if refusal := not_of_roll(store, answer.question.plan_id):
                 raise refusal

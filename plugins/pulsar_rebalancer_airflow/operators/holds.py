@@ -76,7 +76,7 @@ class Holds:
         self._look()
         if self._reason is None and self._breaks():
             self._reason = Reason.BREAKER_OPEN
-            _log.warning("No further bundle is begun: %d moves of the run have failed", self._failed(self._closed_at))
+            _log.warning("No more bundles are started: %d moves of the run have failed", self._failed(self._closed_at))
         return self._reason
 
     def _breaks(self) -> bool:
@@ -115,7 +115,7 @@ class Holds:
         hold = self._found(control)
         if hold is not None:
             self._reason = hold[0]
-            _log.warning("No further bundle is begun: %s %s", *hold)
+            _log.warning("No more bundles are started: %s %s", *hold)
         self._looked_at = time.monotonic()
 
     def _found(self, control: Control) -> tuple[Reason, str] | None:
@@ -130,7 +130,7 @@ class Holds:
         if closed:
             return closed[0].reason, closed[0].detail
         if settings.mode is Mode.APPROVE and self._mode is not Mode.APPROVE:
-            return Reason.AWAITING_APPROVAL, f"mode {settings.mode} by now"
+            return Reason.AWAITING_APPROVAL, f"mode is now {settings.mode}"
         return None
 
 

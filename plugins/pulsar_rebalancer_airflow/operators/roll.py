@@ -164,7 +164,7 @@ class RollOperator(BaseSensorOperator):
         goes_on = context["ti"].get_dr_count(run.dag_id, run_ids=[roll.run_id], states=["queued", "running"])
         if plan != roll.id or goes_on:
             raise PlanError(Reason.ROLLING, f"{roll.progress} (run {roll.run_id}, plan {roll.id})")
-        self.log.warning("%s has run %s continue the roll of run %s", by or "unknown", run.run_id, roll.run_id)
+        self.log.warning("%s: run %s continues the roll of run %s", by or "unknown", run.run_id, roll.run_id)
         return roll.model_copy(update={"run_id": run.run_id})
 
     def _sample(self) -> Snapshot:

@@ -322,7 +322,7 @@ class SplitOperator(PlanPartOperator):
                     begin=history.begin,
                 )
                 if builtin is not None:
-                    raise AirflowSkipException(f"Closed by now: {builtin} on {', '.join(splitting)}")
+                    raise AirflowSkipException(f"The gate has closed: {builtin} on {', '.join(splitting)}")
 
             self._work(self._connection(), work)
         return self._conclude("Splits", (history.outcomes[split.bundle] for split in splits))
@@ -332,5 +332,5 @@ class SplitOperator(PlanPartOperator):
             raise AirflowSkipException(f"The gate is closed: {opened}")
         verdict = self._judge(context, run, begun=history.planned)
         if verdict.reason is not Reason.OPEN:
-            raise AirflowSkipException(f"Closed by now: {verdict.reason} {verdict.detail}")
+            raise AirflowSkipException(f"The gate has closed: {verdict.reason} {verdict.detail}")
         return verdict.splits

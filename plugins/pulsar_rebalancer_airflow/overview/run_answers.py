@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -11,12 +10,12 @@ from airflow.utils.state import DagRunState
 from sqlalchemy import select
 
 from pulsar_rebalancer.config.field_types import Action
-from pulsar_rebalancer.reasons import Reason, counted
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.show import words
 from pulsar_rebalancer.show.page.page_model import RunAnswer, State
 from pulsar_rebalancer.show.page.recent_runs import Run, read_run
 from pulsar_rebalancer.show.page.status import answered, of_run
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
-from pulsar_rebalancer.texts import number_of
 from pulsar_rebalancer_airflow.failures import MESSAGE
 from pulsar_rebalancer_airflow.options import (
     APPLY_DAG,
@@ -51,7 +50,7 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
         return None
     state = DagRunState(run.state)
     if _was_cancelled(session, run):
-        return RunAnswer(state="cancelled", text="before it began.")
+        return RunAnswer(state="cancelled", text=words.NOT_BEGUN)
     if state in _IN_PROGRESS:
         return _IN_PROGRESS[state]
     files = _files(session, dag_id, run_id) if prefix == REBALANCE_DAG else None
@@ -59,14 +58,14 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
         return _refused(session, dag_id, run_id, of_run(files, "", 0).sentence if files else "")
     if prefix == CONTROL_DAG:
         result = read_xcom(session, dag_id, run_id, key="return_value", task="control")
-        return RunAnswer(text=_ordered(result if isinstance(result, dict) else {}))
+        return RunAnswer(text=words.ordered(result if isinstance(result, dict) else {}))
     if prefix == REBALANCE_DAG:
-        return _came_to(session, dag_id, files) if files else RunAnswer(text="The run left no files.")
+        return _came_to(session, dag_id, files) if files else RunAnswer(text=words.NO_FILES)
     started = read_xcom(session, dag_id, run_id, key="trigger_run_id", task="carry_out")
     if started is not None:
         carries_out = answer_of(session, f"{REBALANCE_DAG}{dag_id.removeprefix(prefix)}", str(started))
         return carries_out or RunAnswer(text=f"Run {started} carries the plan out.")
-    rejected = RunAnswer(text="The plan was rejected; nothing moves.")
+    rejected = RunAnswer(text=words.REJECTED)
     return rejected if prefix == APPLY_DAG else _by_hand(session, run)
 
 
@@ -81,12 +80,10 @@ def _by_hand(session: Session, run: DagRun) -> RunAnswer:
     shown = read_xcom(session, run.dag_id, run.run_id, key="return_value", task="plan")
     if isinstance(shown, dict):
         identity = str(shown.get("plan") or "")
-        why = f"The plan would have no effect: {shown.get('no_effect')}"
-        text = "Plan ready; not carried out." if identity else why
+        text = words.PLAN_READY if identity else words.no_effect(str(shown.get("no_effect") or ""))
         return RunAnswer(text=text, plan=identity)
     released = (run.conf or {}).get("action") == Action.RELEASE
-    text = "Released." if released else "Marked as drained; the next runs move its bundles."
-    return RunAnswer(text=text)
+    return RunAnswer(text=words.RELEASED if released else words.DRAINED)
 
 
 def _refused(session: Session, dag_id: str, run_id: str, came_to: str) -> RunAnswer:
@@ -94,28 +91,9 @@ def _refused(session: Session, dag_id: str, run_id: str, came_to: str) -> RunAns
     reason = Reason.get(code)
     if reason is not None:
         message = str(read_xcom(session, dag_id, run_id, key=MESSAGE, task=task) or "")
-        detail = f"{message.removesuffix('.')}." if message else ""
-        to_do = reason.action if reason.action not in message else ""  # requests to brokers say it themselves
-        text = " ".join(filter(None, [f"in {task} ({reason}): {reason.meaning}", detail, to_do]))
-        return RunAnswer(state="refused", text=text)
-    text = f"in {task}: {came_to or 'its log says why.'}" if task else "because it timed out."
+        return RunAnswer(state="refused", text=words.refused(f"in {task}", reason, message))
+    text = f"in {task}: {came_to or 'its log says why.'}" if task else words.TIMED_OUT
     return RunAnswer(state="failed", text=text)
-
-
-def _ordered(result: dict[str, object]) -> str:
-    in_force, stopped = str(result.get("in_force") or ""), result.get("stopped")
-    words = [f"{in_force.removesuffix('.')}."] if in_force else []
-    if isinstance(stopped, dict):
-        finished = Counter(Reason(reason) for reason in dict(stopped.get("finished") or {}).values())
-        words.append(f"Finished: {counted(finished) or 'none'}.")
-        unfinished = [str(bundle) for bundle in stopped.get("unfinished") or ()]
-        words += [f"Still in progress: {', '.join(unfinished)}."] if unfinished else []
-        words.append(f"Not started: {number_of(int(stopped.get('not_begun') or 0), 'bundle')}.")
-    elif stopped:
-        words.append(f"What was in progress cannot be read: {stopped}.")
-    if result.get("undecided"):
-        words.append(f"Also, {result['undecided']}.")
-    return " ".join(words)
 
 
 def _files(session: Session, dag_id: str, run_id: str) -> Run | None:

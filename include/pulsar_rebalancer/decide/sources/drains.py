@@ -96,7 +96,7 @@ def _decision(sample: PlanningSample, broker: str, pair: int, drain: Drain) -> D
         pair=pair,
         source_score=sample.scores.get(broker),
         fired=True,
-        explanation=f"{broker} is drained, {drain.by or 'somebody'} asked for it: {drain.reason}",
+        explanation=f"{broker} is drained by {drain.by or 'unknown'}: {drain.reason}",
         measure=Measure.THROUGHPUT,
         target=one_by_one(bundle.msg_throughput for bundle in sample.bundles.of(broker)),
     )

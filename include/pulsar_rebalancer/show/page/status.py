@@ -12,6 +12,7 @@ from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.findings import explain
 from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
+from pulsar_rebalancer.show import words
 from pulsar_rebalancer.show.page.brokers import pair_views, short_names
 from pulsar_rebalancer.show.page.facts import AirflowContext, FailedRun, why_held
 from pulsar_rebalancer.show.page.page_model import PairView, State
@@ -133,7 +134,7 @@ def _silent(entry: ClusterEntry, facts: AirflowContext, known: Run, age: float) 
     if age > _longest_age(entry):
         cause = "" if facts.scheduled else "Airflow's scheduler is not running."
         why = " ".join(filter(None, [cause, failure]))
-        return Said(State.STALE, f"No new data for {in_words(age)}. {why}".strip())
+        return Said(State.STALE, f"No new data for {words.in_words(age)}. {why}".strip())
     return Said(State.FAILED, failure) if failure else None
 
 
@@ -146,9 +147,7 @@ def _failed(failed: FailedRun) -> str:
     where = f"The latest run failed in {failed.task}" if failed.task else "The latest run timed out"
     if reason is None:
         return f"{where}: see its log."
-    detail = failed.message and f"{failed.message.removesuffix('.')}."
-    action = reason.action if reason.action not in failed.message else ""
-    return " ".join(filter(None, [f"{where} ({reason}): {reason.meaning}", detail, action]))
+    return words.refused(where, reason, failed.message)
 
 
 def _longest_age(entry: ClusterEntry) -> float:
@@ -180,10 +179,10 @@ def of_run(run: Run, firing: str, age: float) -> Said:
     if run.summary.bundles_taken or run.summary.bundles_split:
         return _planned(run, run.summary, verdict, mode)
     if run.request.dry_run:
-        return Said(State.WOULD_MOVE, "Plan ready; not carried out. It moves no bundle.")
+        return Said(State.WOULD_MOVE, f"{words.PLAN_READY} It moves no bundle.")
     said = _nothing_moves(run.summary, pair_views(run), firing, age)
     if said.state is State.WAITING and not mode.moves:
-        return said._replace(sentence=f"{said.sentence} Not moved: mode is {mode}.")
+        return said._replace(sentence=f"{said.sentence} {words.not_moved(mode)}")
     return said
 
 
@@ -222,7 +221,7 @@ def _actions(summary: Summary) -> str:
 def _planned(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> Said:
     planned = _actions(summary)
     if run.request.dry_run:
-        return Said(State.WOULD_MOVE, f"Plan ready; not carried out. It would {planned}.")
+        return Said(State.WOULD_MOVE, f"{words.PLAN_READY} It would {planned}.")
     if verdict is None:
         return Said(State.MOVING, f"About to {planned}.")
     if verdict is Reason.OPEN:
@@ -230,7 +229,7 @@ def _planned(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> 
     if verdict is Reason.AWAITING_APPROVAL:
         return Said(State.AWAITING, f"A plan to {planned} needs a person's approval.")
     if verdict is Reason.OBSERVE:
-        return Said(State.WOULD_MOVE, f"Would {planned}. Not moved: mode is {mode}.")
+        return Said(State.WOULD_MOVE, f"Would {planned}. {words.not_moved(mode)}")
     state = State.PAUSED if verdict is Reason.PAUSED else State.CLOSED
     holds = run.validation.reasons(Effect.HOLD) if run.validation and verdict is Reason.ON_HOLD else {}
     why = " ".join([_ORDERED.get(verdict, verdict.meaning), *(hold.meaning for hold in holds)])
@@ -287,16 +286,8 @@ def waiting(pair: PairView, labels: Mapping[str, str], firing: str, age: float) 
     counting = pair.hits.values() if pair.band == "high" else [pair.hits["low"]]
     hits = min(counting, key=lambda hit: hit.need - hit.have)
     left = (pair.seconds_to_fire or 0) - age
-    soon = f"in about {in_words(left)}" if left >= 1 else "with the next run"
-    apart = f"{labels[pair.source]} and {labels[pair.destination]} differ by {pair.gap:.0f} points"
-    return f"{apart} (hit {hits.have} of {hits.need}){f'; {firing} {soon}' if firing else ''}."
-
-
-def in_words(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    if seconds < 5400:
-        return f"{round(seconds / 60)} min"
-    if seconds < 36 * 3600:
-        return f"{round(seconds / 3600)} h"
-    return number_of(round(seconds / 86400), "day")
+    soon = f"in about {words.in_words(left)}" if left >= 1 else "with the next run"
+    starts = f"{firing} {soon}" if firing else ""
+    return words.pair_waits(
+        (labels[pair.source], labels[pair.destination]), pair.gap or 0.0, (hits.have, hits.need), starts
+    )

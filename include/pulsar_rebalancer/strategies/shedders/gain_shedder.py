@@ -219,7 +219,7 @@ def _planned(
 def _left(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
     """Yield the bundles that stay on the hotter broker of a pair, each with its reason."""
     if broker.able and not broker.at_first:  # it was never the hotter of two brokers
-        broker.words = f"By present and hour's load it is {broker.level:+.0f} from the mean, not among those to relieve"
+        broker.words = f"Its load is {broker.level:+.0f} points from the mean; others need relief first"
     taken, pair, source = Reason.TAKEN, broker.pair, broker.name  # looked up once instead of for each bundle
     at_first = broker.at_first or repeat(Reason.NOT_REACHED)
     for of, reason, first in zip(broker.bundles, broker.reasons, at_first, strict=False):
@@ -269,7 +269,7 @@ def _words(hotter: _Broker, colder: _Broker, bundle: BundleSample, after: tuple[
     heights = zip(hotter.heights, colder.heights, *after, strict=True)
     now, later = ("from {:+.0f}/{:+.0f} to {:+.0f}/{:+.0f}".format(*of) for of in heights)
     giver = "" if hotter.gives else f" of {hotter.name}"  # a pair may take from a broker that is not its own
-    return f"{bundle.bundle}{giver} to {colder.name} brings the two {now} now, {later} on the hour's average"
+    return f"{bundle.bundle}{giver} to {colder.name} brings the two {now} now, {later} over the hour"
 
 
 def _completed(

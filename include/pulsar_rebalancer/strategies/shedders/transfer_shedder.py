@@ -140,7 +140,7 @@ def _waiting(sample: ClusterSample, stats: LoadStats, imbalance: Imbalance | Non
     needed = sample.settings.hit_count_transfer
     if hits > needed or sample.forced:
         return None
-    words = f"{imbalance.sentence}: run {hits} of more than {needed} in a row"
+    words = f"{imbalance.sentence}: run {hits} in a row; more than {needed} are needed"
     return NoShedding(Reason.HIT_COUNT, hits, needed, words)
 
 

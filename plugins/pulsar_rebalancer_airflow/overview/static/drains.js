@@ -20,7 +20,7 @@ export function drains(all, short) {
 
 /** @param {DrainView} drain */
 export function left({ bundles, moving, gone, left, more }) {
-  if (bundles === null) return "no run knows its bundles yet.";
+  if (bundles === null) return "its bundles are not known yet.";
   if (!bundles) return "no bundle is left.";
   const stay = left.length + more;
   if (stay) return `${stay} of ${several(bundles, "bundle")} left:`;

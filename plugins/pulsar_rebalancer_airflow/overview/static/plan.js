@@ -18,7 +18,7 @@ export function plan(view, short, title, dag, documents) {
   const { folder, bundles, splits, brokers, unknown, run_id: run } = view;
   return [
     make("h2", {}, title, make("small", {}, origin(view))),
-    unknown.length > 0 && make("p", { class: "warn" }, `Matched nothing: ${unknown.join(", ")}.`),
+    unknown.length > 0 && make("p", { class: "warn" }, `No bundle matches: ${unknown.join(", ")}.`),
     (bundles + splits.length > 0 || view.has_effect) && make("p", {}, `${amounts(view)} ${predicted(view)}`),
     view.harm && make("p", { class: "harm" }, view.harm),
     progress(view),

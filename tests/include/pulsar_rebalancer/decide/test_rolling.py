@@ -62,7 +62,7 @@ def test_a_broker_is_drained_restarts_and_gets_its_bundles_back_before_the_next_
     roll = step(roll, 2, seen(2, left=1))
     assert (roll.phase, roll.left, roll.waits) == (Phase.DRAINING, 1, "1 bundle to leave it")
     roll = step(roll, 3, seen(3, home=("t/n/2", "t/n/3"), left=0))
-    assert (roll.phase, roll.waits) == (Phase.DRAINING, "another run that finds it empty")
+    assert (roll.phase, roll.waits) == (Phase.DRAINING, "a second run that finds it empty")
     assert step(roll, 3.2, seen(3, left=0)).phase is Phase.DRAINING, "the same sample, read twice"
     roll = step(roll, 3.5, seen(3.5, left=0))
     assert (roll.phase, roll.waits) == (Phase.RESTARTING, "a person: restart a:1 now")

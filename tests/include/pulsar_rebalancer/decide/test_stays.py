@@ -77,9 +77,9 @@ def cluster(**more: Any) -> ClusterSample:
         (moved(name(3)), "is not a bundle of 'a:1'"),
         (moved(name(1), source="z:1"), "is not a bundle of 'z:1'"),
         (moved(name(1), name(1)), "is moved twice"),
-        (moved(name(1), traffic=float("nan")), "figures"),
-        (moved(name(1), msg_throughput=-1.0), "figures"),
-        (moved(name(1), msg_rate=float("inf")), "figures"),
+        (moved(name(1), traffic=float("nan")), "values"),
+        (moved(name(1), msg_throughput=-1.0), "values"),
+        (moved(name(1), msg_rate=float("inf")), "values"),
     ],
 )
 def test_an_impossible_move_of_a_strategy_is_an_error(moves: list[CandidateMove], said: str) -> None:

@@ -67,7 +67,7 @@ def test_of_several_samples_of_a_minute_the_last_counts(tmp_path: Path) -> None:
     assert [float(sample.brokers.usage[0, 0]) for sample in samples(recording)] == [20, 320]
     assert recording.coverage.repeated == 2
     (note,) = recording.coverage.notes
-    assert "a variant gets at most one hit a minute" in note
+    assert "a replay counts at most one hit a minute" in note
     assert "2 samples beyond the first of their minute" in recording.coverage.sentence
 
 

@@ -38,7 +38,7 @@ def scene(
     """A cluster of which everything is known.
 
     Args:
-        loads: of each broker's bundles, now and on the hour's average, points.
+        loads: of each broker's bundles, now and over the hour, points.
         residuals: points that no bundle explains, by broker.
         bundles: further columns by name of the bundle, `<broker>-<number>`.
         brokers: further columns by name of the broker.
@@ -94,7 +94,7 @@ def test_the_best_bundle_moves_first_and_each_other_has_a_reason():
     pair = result.decisions[0]
     assert pair.explanation == (
         "hot is 41.1 points above cold, 8 low and 2 high hits. t/n/hot-1 to cold brings the two from +23/-18 to +7/-2 "
-        "now, from +23/-18 to +7/-2 on the hour's average: gain 803, price 30"
+        "now, from +23/-18 to +7/-2 over the hour: gain 803, price 30"
     )
     assert (pair.reason, pair.target) == (Reason.FIRED, 2000)
     # All three brokers were part of a move.
@@ -112,7 +112,7 @@ def test_a_small_gain_needs_an_urgent_pair_or_a_lower_price():
 
 
 def test_a_burst_moves_where_a_steady_bundle_would_have_to_come_back():
-    # Hot is 13 above the mean now, 1 above on the hour's average. A steady 10 gains 200 now and loses 160 later.
+    # Hot is 13 above the mean now, 1 above over the hour. A steady 10 gains 200 now and loses 160 later.
     hot = [(15.0, 15.0), (10.0, 10.0), (10.0, 1.0), (10.0, 1.0)]
     result = shed_once(scene({"hot": hot, "mild": steady(25), "cold": steady(25)}))
     assert moved(result) == {"hot-2": "cold"}
@@ -174,7 +174,7 @@ def test_a_broker_that_is_not_among_those_to_relieve_says_so():
     result = shed_once(scene(loads))
     assert (moved(result), result.decisions[0].reason) == ({}, Reason.NO_GAIN)
     assert reasons(result) == dict.fromkeys(("hot-0", "hot-1"), Reason.NOT_REACHED)
-    told = ". By present and hour's load it is +10 from the mean, not among those to relieve"
+    told = ". Its load is +10 points from the mean; others need relief first"
     assert (result.decisions[0].explanation or "").endswith(told)
 
 

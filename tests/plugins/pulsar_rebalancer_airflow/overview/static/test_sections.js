@@ -102,7 +102,7 @@ test("a move has its outcome and the time that it took", () => {
 
 test("a drained broker says what is left of its bundles", () => {
   const drain = { bundles: 3, moving: 3, gone: 0, left: [], more: 0 };
-  assert.equal(left({ ...drain, bundles: null }), "no run knows its bundles yet.");
+  assert.equal(left({ ...drain, bundles: null }), "its bundles are not known yet.");
   assert.equal(left({ ...drain, bundles: 0 }), "no bundle is left.");
   assert.equal(left({ ...drain, left: [{}], more: 1 }), "2 of 3 bundles left:");
   assert.equal(left(drain), "3 bundles leave with this run.");

@@ -1,0 +1,66 @@
+"""Sentences for people about what they asked for, with those that counts and reasons share with other packages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from pulsar_rebalancer.reasons import Reason, counted
+from pulsar_rebalancer.texts import number_of
+
+PLAN_READY = "Plan ready; not carried out."
+REJECTED = "The plan was rejected; nothing moves."
+RELEASED = "Released."
+DRAINED = "Marked as drained; the next runs move its bundles."
+NO_FILES = "The run left no files."
+TIMED_OUT = "because it timed out."
+NOT_BEGUN = "before it began."
+
+
+def no_effect(why: str) -> str:
+    return f"The plan would have no effect: {why}"
+
+
+def in_words(seconds: float) -> str:
+    """Return a duration in its largest unit, such as "4 min"."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 5400:
+        return f"{round(seconds / 60)} min"
+    if seconds < 36 * 3600:
+        return f"{round(seconds / 3600)} h"
+    return number_of(round(seconds / 86400), "day")
+
+
+def pair_waits(ends: tuple[str, str], gap: float, hits: tuple[int, int], starts: str) -> str:
+    """Return a sentence about a pair with hits; `starts` says when its moves start, and is empty if unknown."""
+    apart = f"{ends[0]} and {ends[1]} differ by {gap:.0f} points"
+    return f"{apart} (hit {hits[0]} of {hits[1]}){f'; {starts}' if starts else ''}."
+
+
+def not_moved(mode: str) -> str:
+    return f"Not moved: mode is {mode}."
+
+
+def refused(where: str, reason: Reason, message: str) -> str:
+    """Return what stopped a task or a run, and what to do. Messages of requests to brokers may say that themselves."""
+    detail = f"{message.removesuffix('.')}." if message else ""
+    action = reason.action if reason.action not in message else ""
+    return " ".join(filter(None, [f"{where} ({reason}): {reason.meaning}", detail, action]))
+
+
+def ordered(result: Mapping[str, object]) -> str:
+    """Return what an order changed, given the result of the task *control*."""
+    in_force, stopped = str(result.get("in_force") or ""), result.get("stopped")
+    words = [f"{in_force.removesuffix('.')}."] if in_force else []
+    if isinstance(stopped, dict):
+        finished = Counter(Reason(reason) for reason in dict(stopped.get("finished") or {}).values())
+        words.append(f"Finished: {counted(finished) or 'none'}.")
+        unfinished = [str(bundle) for bundle in stopped.get("unfinished") or ()]
+        words += [f"Still in progress: {', '.join(unfinished)}."] if unfinished else []
+        words.append(f"Not started: {number_of(int(stopped.get('not_begun') or 0), 'bundle')}.")
+    elif stopped:
+        words.append(f"What was in progress cannot be read: {stopped}.")
+    if result.get("undecided"):
+        words.append(f"Also, {result['undecided']}.")
+    return " ".join(words)
