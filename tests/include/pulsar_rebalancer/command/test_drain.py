@@ -118,7 +118,7 @@ def test_it_plans_again_if_another_drain_was_ordered_in_between(script: Script, 
         ([BEGUN, SHOWN, BEGUN, refused("other_plan")], 0, NOT_YET, "other_plan"),
         ([BEGUN, SHOWN, BEGUN, DONE, page(8)], 0.1, NOT_YET, "8 bundles are left"),
         ([BEGUN, SHOWN, BEGUN, DONE, page(None)], 0.1, NOT_YET, "its bundles are not known yet"),
-        ([BEGUN, SHOWN, BEGUN, DONE, page(1, "b:1")], 60, REFUSED, f"{BROKER} is not drained any more"),
+        ([BEGUN, SHOWN, BEGUN, DONE, page(1, "b:1")], 60, REFUSED, f"{BROKER} is no longer drained"),
     ],
 )
 def test_what_it_says_otherwise(
