@@ -189,7 +189,7 @@ ROWS = (
         PROCEEDS,
         "bad_value",
         "quarantine",
-        detail="producers 46",
+        detail="producers 4.6",
         bundle=True,
     ),
     _left_out(

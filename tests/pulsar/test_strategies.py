@@ -143,8 +143,9 @@ def world(
 @pytest.mark.parametrize("strategy", SHEDDING)
 def test_what_the_shedder_decides_is_carried_out(world: World, strategy: Strategy) -> None:
     world.back_to_broker_zero()
-    summary, moves, outcomes = world.run(strategy=strategy, **SHEDDING[strategy])
-    assert moves, (summary.sentence, summary.reasons, summary.bundle_skip_reasons)
+    # A placement may draw the bundle's own broker, if that is near the mean.
+    ran = awaited(lambda: [run for run in [world.run(strategy=strategy, **SHEDDING[strategy])] if run[1]])
+    _, moves, outcomes = ran[0]
     assert {move.source for move in moves} == {world.cluster.broker_ids[0]}
     assert all(outcome.ok for outcome in outcomes), outcomes
     planned = {move.bundle: move.destination for move in moves}

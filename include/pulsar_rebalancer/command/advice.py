@@ -13,6 +13,7 @@ from typing import NamedTuple
 from pulsar_rebalancer.collect.broker_settings import Runtimes
 from pulsar_rebalancer.collect.collector import Collected
 from pulsar_rebalancer.collect.split_candidates import carried
+from pulsar_rebalancer.config.field_types import Placement
 from pulsar_rebalancer.decide.split_algorithms import LoadedBundle, condition_of
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import SYSTEM_NAMESPACE, is_in_bundle, namespace_of, range_of
@@ -147,11 +148,11 @@ def _of_validation(runs: Iterable[StoragePath]) -> Iterator[Advice]:
 
 def of_classes(runtimes: Runtimes) -> Iterator[Advice]:
     named = configured(runtimes)
-    if named["manager"] == "ModularLoadManagerImpl" and (named["shedder"] == "AvgShedder") != (
-        named["placement"] == "AvgShedder"
+    if named["manager"] == "ModularLoadManagerImpl" and (named["shedder"] == Placement.AVG) != (
+        named["placement"] == Placement.AVG
     ):
         yield Advice(
-            "AvgShedder names destinations only if it is both shedder and placement.",
+            f"{Placement.AVG} names destinations only if it is both shedder and placement.",
             f"shedder {named['shedder']}, placement {named['placement']}",
             "Set loadBalancerLoadSheddingStrategy and loadBalancerLoadPlacementStrategy in broker.conf to the same "
             "class, and restart the brokers.",

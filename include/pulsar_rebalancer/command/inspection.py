@@ -22,14 +22,12 @@ from pulsar_rebalancer.collect.broker_settings import Runtimes, read_runtimes
 from pulsar_rebalancer.collect.collector import Collected, Trigger, collect, save
 from pulsar_rebalancer.command import advice
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, RunParams
-from pulsar_rebalancer.config.field_types import Placement, Strategy
 from pulsar_rebalancer.config.settings import validate as settings_of
 from pulsar_rebalancer.decide.plan_files import write_run
 from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
 from pulsar_rebalancer.decide.run_lesson import lesson_of
 from pulsar_rebalancer.decide.run_plan import plan_run
 from pulsar_rebalancer.decide.validation import validate
-from pulsar_rebalancer.names import is_extensible
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.outcome import conclude
@@ -45,7 +43,7 @@ from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies import strategy_state
-from pulsar_rebalancer.strategies.shedders.registry import checked, profile_of
+from pulsar_rebalancer.strategies.shedders.registry import checked, of_classes, profile_of
 
 _MOVES_LISTED = 20
 
@@ -210,13 +208,8 @@ async def look(admin: PulsarAdmin, folder: str, seconds: float, every: float, to
 def _configured(folder: str, runtimes: Runtimes) -> Judge | None:
     """Return Pulsar's own shedder and placement, as configured; None if a class is not one of Pulsar's."""
     named = advice.configured(runtimes)
-    shedder, placement = named["shedder"], named["placement"]
-    if is_extensible(named["manager"]):
-        shedder, placement = Strategy.TRANSFER.value, ""
-    if shedder not in [each.value for each in Strategy] or shedder == Strategy.GAIN:
-        return None
-    known = Placement(placement) if placement in [each.value for each in Placement] else None
-    return Judge(ClusterStorage(folder, "configured"), {"strategy": shedder, "placement": known})
+    given = of_classes(named["manager"], named["shedder"], named["placement"])
+    return Judge(ClusterStorage(folder, "configured"), given) if given else None
 
 
 _FROM_SERVER = "export class Refusal extends Error {}\n" + (

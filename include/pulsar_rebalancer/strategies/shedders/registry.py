@@ -21,6 +21,7 @@ from pulsar_rebalancer.config.field_types import Placement, Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.isolation import Policies
+from pulsar_rebalancer.names import is_extensible
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding, RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
@@ -110,6 +111,15 @@ def _or_default(strategy: str, name: str, profile: Profile) -> Callable[..., obj
             return getattr(_DEFAULT, name)(*given)
 
     return answer
+
+
+def of_classes(manager: str, shedder: str, placement: str) -> dict[str, Any] | None:
+    """Return the settings that correspond to brokers' classes; None if the shedder is not one of Pulsar's."""
+    if is_extensible(manager):
+        return {"strategy": Strategy.TRANSFER}
+    if shedder not in {*map(str, Strategy)} - {Strategy.GAIN}:
+        return None
+    return {"strategy": shedder, "placement": placement if placement in {*map(str, Placement)} else None}
 
 
 def placement_of(settings: Settings) -> Placement:
