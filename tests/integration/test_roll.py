@@ -150,8 +150,8 @@ def test_three_brokers_one_after_the_other(east: World, monkeypatch: pytest.Monk
     assert east.queued("restart") == []
     east.run("control", action="resume", reason="it is over")
     assert refused(east.run("roll", plan=told["plan"]), "roll") == ("failed", "rolling")
-    drains = east.run("by_hand", action="drain", broker=second, reason="too").xcom("plan")["plan"]
-    assert refused(east.run("by_hand", plan=drains), "carry_out") == ("failed", "rolling")
+    drain = {"action": "drain", "broker": second, "reason": "too"}
+    assert refused(east.run("by_hand", **drain), "form") == ("failed", "rolling")
     assert refused(east.run("by_hand", action="release", broker=first, reason="no"), "carry_out")[1] == "rolling"
     with create_session() as session:
         session.delete(session.get(DagRun, roll.run.id))
