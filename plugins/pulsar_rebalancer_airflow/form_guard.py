@@ -17,7 +17,7 @@ from pulsar_rebalancer_airflow.options import BY_HAND_DAG, CONTROL_DAG, REBALANC
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_TRIGGER = re.compile(r"/api/v2/dags/([^/]+)/dagRuns/?")
+_TRIGGER = re.compile(r"/api/v2/dags/([^/]+)/dagRuns/?$")
 
 _LONGEST = 1 << 20
 """Longer requests are left to Airflow and to the DAG's own check, in bytes."""
@@ -55,8 +55,8 @@ class FormGuard:
 
         allowed = False
 
-        async def empty() -> Message:
-            return {"type": "http.request", "body": b"{}"}
+        async def no_form() -> Message:
+            return {"type": "http.request", "body": b"[]"}
 
         async def pass_on(message: Message) -> None:
             nonlocal allowed
@@ -64,8 +64,8 @@ class FormGuard:
             if not allowed:
                 await send(message)
 
-        # Airflow first decides whether the user may start a run: only then does it miss what the body lacks.
-        await self.app(scope, empty, pass_on)
+        # Airflow first decides whether the user may start a run: only then does it refuse a body that is no object.
+        await self.app(scope, no_form, pass_on)
         if allowed:
             said = {"detail": " ".join(f"{name}: {sentence}" for name, sentence in fields.items()), "fields": fields}
             await JSONResponse(said, 422)(scope, receive, send)

@@ -168,8 +168,7 @@ class BundleMove:
                 # Pulsar also records an unload only after it succeeded (ModularLoadManagerImpl.doLoadShedding).
                 if not error.reason.has(Trait.MAY_HAVE_PLAN):
                     self._attempts -= 1
-                reason = Reason.DESTINATION_GONE if error.reason is Reason.DESTINATION_GONE else error.reason
-                return _Result(reason, self._owner or "", error.message)
+                return _Result(error.reason, self._owner or "", error.message)
             if not error.sent:
                 self._owner = await self.admin.owner(self.move.bundle, (self.move.destination,))
                 arrived = self._owner == self.move.destination

@@ -35,7 +35,7 @@ class Versioned(BaseModel):
         """Create the document from parsed JSON.
 
         Raises:
-            SnapshotError: `file_damaged` if another release wrote it.
+            SnapshotError: `file_damaged`, also if another release wrote it.
         """
         version = document.get("version") if isinstance(document, Mapping) else None
         if version != VERSION:

@@ -188,7 +188,7 @@ def orders_since(session: Session, storage: ClusterStorage, begin: datetime) -> 
         # Other runs only show something.
         if run.queued_at and (run.dag_id.startswith(CONTROL_DAG) or conf.get("plan") or what == Action.RELEASE):
             names = conf.get("broker") or ()
-            what = " ".join([what, *([names] if isinstance(names, str) else names)])
+            what = " ".join([what, *(map(str, names) if isinstance(names, list | tuple) else [str(names)])])
             order = Order(at=run.queued_at, by=run.triggering_user_name or "", reason=str(conf.get("reason") or ""))
             refused = ", refused" if run.state == DagRunState.FAILED else ""
             events.append(Event(at=order.at, kind="order", text=one_line(f"{what} {order.because}{refused}")))

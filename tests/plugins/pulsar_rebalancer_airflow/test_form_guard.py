@@ -18,11 +18,11 @@ TRIGGER = "/airflow/api/v2/dags/pulsar_{}__east/dagRuns"
 
 
 async def airflow(request: Request) -> JSONResponse:
-    """Refuse strangers, then an empty request, as Airflow does."""
+    """Refuse strangers, then a body that is no object, as Airflow does."""
     body = await request.body()
     if "stranger" in request.headers:
         return JSONResponse({"detail": "sign in"}, 401)
-    return JSONResponse({"taken": len(body)}, 422 if body == b"{}" else 200)
+    return JSONResponse({"taken": len(body)}, 422 if body == b"[]" else 200)
 
 
 @pytest.fixture
@@ -63,6 +63,8 @@ def test_a_wrong_form_gets_a_sentence_for_each_field_and_no_run(
         ("POST", TRIGGER.format("maintenance"), {"conf": {"nonsense": 1}}),
         ("POST", "/api/v2/dags/other/dagRuns", {"conf": {"action": "release"}}),
         ("GET", TRIGGER.format("by_hand"), {"conf": {"action": "release"}}),
+        ("POST", TRIGGER.format("by_hand") + "/run/clear", {"dry_run": False}),
+        ("POST", TRIGGER.format("by_hand") + "/list", {"page_limit": 1}),
         ("PATCH", TRIGGER.format("by_hand") + "/run", {"conf": {"action": "release"}}),
         ("POST", TRIGGER.format("by_hand"), {"conf": {"action": "release", "reason": "x" * (1 << 21)}}),
     ],
