@@ -235,9 +235,9 @@ def page(before: str, tried: dict[str, list[Mutant]], survivors: dict[str, list[
     parts = dict(re.findall(r"^## (.+)\n\n((?:.|\n(?!## ))+)", before, re.MULTILINE))
     for name, those in survivors.items():
         rows = [f"| {each} | {reasons.get(each, NO_REASON)} |" for each in sorted(map(key, those))]
-        figures = f"{len(tried[name])} tried, {len(tried[name]) - len(those)} noticed by tests."
+        values = f"{len(tried[name])} tried, {len(tried[name]) - len(those)} noticed by tests."
         parts[name] = "\n".join(
-            [figures, *(["", "| fault | why no test notices |", "| --- | --- |", *rows] * bool(rows))]
+            [values, *(["", "| fault | why no test notices |", "| --- | --- |", *rows] * bool(rows))]
         )
     head = "# Faults that no test notices\n\n`make mutants` writes this page and keeps the reasons.\n"
     return head + "".join(f"\n## {name}\n\n{parts[name].strip()}\n" for name in SUBJECTS if name in parts)

@@ -133,7 +133,7 @@ class Cluster:
         self.started = dict.fromkeys(self.brokers, self.now - timedelta(days=9))
         self.averages: defaultdict[str, float] = defaultdict(float)
         self.decision: Row = {}
-        self.moves: dict[str, Row] = {"unloads": {}, "kept": {}, "splits": {}}
+        self.moves: dict[str, Row] = {"unloads": {}, "kept_destinations": {}, "splits": {}}
         self.means: dict[str, pa.Table] = {}
         self.home: list[str] = []
 
@@ -145,8 +145,8 @@ class Cluster:
         limit, rules = np.full(count, 400.0), Rules(direct=self.extensible, late=0.04, missing=0.03)
         # Brokers use 45 percent of their CPU on average.
         rate *= 0.45 * limit.sum() / (200 * (rules.cost.per_message + rules.cost.per_byte * 1024) * cost * rate).sum()
-        figures = {"msg_size": 1024.0, "fan_out": 1.0, "noise": 0.1, "daily": 0.2, "peak": 12.0, "trend": 0.0}
-        columns: Row = {name: np.full(size, value) for name, value in figures.items()}
+        values = {"msg_size": 1024.0, "fan_out": 1.0, "noise": 0.1, "daily": 0.2, "peak": 12.0, "trend": 0.0}
+        columns: Row = {name: np.full(size, value) for name, value in values.items()}
         columns |= {"names": tuple(names), "msg_rate_in": rate, "cost": cost, "clients": np.full(size, 5)}
         spikes = [Spike(drawn.permutation(size)[: size // 4], minute, 6, 3.0) for minute in range(6, 2 * RUNS, 8)]
         weights = drawn.uniform(0.4, 1.6, count - 1)
@@ -166,7 +166,7 @@ class Cluster:
     def record(self, root: Path, tick: int) -> Row:
         """Write the next run's folder, and return its case."""
         was, name = self.report.registered, f"{self.name}-{tick:02}".replace(" ", "-")
-        # One run comes too soon after the last, one much later; brokers sometimes repeat their figures.
+        # One run comes too soon after the last, one much later; brokers sometimes repeat their values.
         self.now += timedelta(seconds={25: 20, 30: 600}.get(tick, 60))
         if tick != 25 and not (self.kind == "plain" and tick % 5 == 4):
             self.report = self.simulation.step()
@@ -311,7 +311,10 @@ class Cluster:
             ends = {"source": row["source"], "destination": row["destination"]}
             self.moves["unloads"][name] = head | ends | happened
             if outcome == "interrupted":
-                self.moves["kept"][name] = head | {"destination": row["destination"], "owner": row["source"]}
+                self.moves["kept_destinations"][name] = head | {
+                    "destination": row["destination"],
+                    "owner": row["source"],
+                }
         for row in (row for row in decided["splits"] if row["taken"]):
             cut = {name: row[name] for name in ("positions", "shares")}
             self.moves["splits"][row["bundle"]] = head | {"outcome": "split"} | cut

@@ -41,9 +41,9 @@ class Row:
         reason: reason code that names it; empty when it is normal.
         effect: of that reason in this place; empty when it is normal.
         cause: reason code behind it, of the request that failed.
-        detail: beginning of the figure or text that is shown.
+        detail: beginning of the value or text that is shown.
         bundle: whether a bundle, and not a broker, is concerned.
-        connection: changes to the connection: `timeout_seconds`; `token`, the name of another one; or `credentials`, a
+        connection: changes to it: `answer_timeout_seconds`; `token`, the name of another one; or `credentials`, a
             kind that `token_issuer.bad_credentials` knows.
         also: reason codes of warnings that come with it.
     """
@@ -108,13 +108,13 @@ ROWS = (
         "a broker accepts the connection and never answers",
         _fault("silent"),
         "timeout",
-        connection={"timeout_seconds": 1},
+        connection={"answer_timeout_seconds": 1},
     ),
     _no_report(
         "a broker's report comes later than the time-out",
         _fault("slow", amount=9, path="/load-report"),
         "timeout",
-        connection={"timeout_seconds": 1},
+        connection={"answer_timeout_seconds": 1},
     ),
     Row("a broker answers slowly, within the time-out", _fault("slow", amount=0.3)),
     _refused("no broker accepts connections", _fault("dead", ALL), "unreachable"),

@@ -34,14 +34,14 @@ class Own(BaseModel):
     times: int = Field(2, ge=1)
 
 
-def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     """Decide one run; all brokers but the outermost two are middle ones."""
     own = Own.model_validate(sample.settings.strategy_settings)
     found = sorted(sample.taking_part, key=lambda broker: score(broker, sample.settings))
     hot, cold = found[-1], found[0]
     scores = {broker.broker: score(broker, sample.settings) for broker in found}
     gap = scores[hot.broker] - scores[cold.broker]
-    before = kept.hits.get(hot.broker, HitCount()).low
+    before = state.hits.get(hot.broker, HitCount()).low
     repeated = sample.counting.is_repeated({each.broker: scores[each.broker] for each in (hot, cold)})
     hits = before + (not repeated) if gap >= own.gap else 0
     fired = hits >= own.times or (sample.force_threshold is not None and gap >= sample.force_threshold)

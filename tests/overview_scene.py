@@ -17,7 +17,7 @@ from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.orders.manual_plans import Drains
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
-from pulsar_rebalancer.run.outcome import Harm, MoveOutcome, Outcome
+from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import SplitOutcome
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
@@ -42,7 +42,7 @@ from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.scoring import score, scores_after
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
-from pulsar_rebalancer.strategies.strategy_state import KeptState, ShedderState
+from pulsar_rebalancer.strategies.strategy_state import ShedderState, StrategyState
 
 PERCENT = 2 * 1024 * 1024
 """Bytes per second that make a percent of CPU."""
@@ -182,14 +182,14 @@ class Scene:
         samples = broker_samples(brokers.to_pylist(), left_out)
         sample = ClusterSample(samples, Bundles(_with_means(bundles)), self.settings)
         result = profile_of(self.settings).shed(sample, self.hits)
-        self.hits = result.kept
+        self.hits = result.state
         moves = caps.apply(result.moves, self.settings, {}, samples)
         moves = [move.put_off(Reason.ROLLING) for move in moves] if self.rolls else moves
         taken = [move for move in moves if move.taken]
         hits = {name: count for name, count in self.hits.hits.items() if name}
-        kept = KeptState(shedder=self.hits).document()
+        kept = StrategyState(shedder=self.hits).document()
         counted = {"plan_id": folder.name, "counted_at": request.collected_at}
-        state = DecisionState(seq=self.runs, **counted, hits=hits, kept=kept)
+        state = DecisionState(seq=self.runs, **counted, hits=hits, strategy_state=kept)
         before = {each.broker: score(each, self.settings) for each in sample.taking_part}
         gaps = [decision.gap for decision in result.decisions if decision.gap is not None]
         plan_files.write(
@@ -219,9 +219,11 @@ class Scene:
             attempts=1,
             seconds=0.8,
             error="nobody owned it within 30 s" if astray else "",
-            harm=Harm(unknown="the bundle has no known owner")
+            client_gap=ClientGap(unknown="the bundle has no known owner")
             if astray
-            else Harm(owner_seconds=0.2, clients_seconds=1.24, watched_seconds=1.24, clients_before=8, clients_back=8),
+            else ClientGap(
+                owner_seconds=0.2, clients_seconds=1.24, watched_seconds=1.24, clients_before=8, clients_back=8
+            ),
         )
 
     def _carry_out(self, moves: Sequence[MoveOutcome]) -> None:

@@ -1,4 +1,4 @@
-"""Clean text from people and the network for storage and for printing on one line; format counts with their nouns."""
+"""Clean text from people and the network for storage and for printing on one line; counts with their nouns."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LARGEST = 1e30
-"""Maximum of a fault's amount and of a load factor, so that the figures in reports stay finite."""
+"""Maximum of a fault's amount and of a load factor, so that the values in reports stay finite."""
 
 
 class FaultKind(StrEnum):

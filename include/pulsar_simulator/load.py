@@ -18,7 +18,7 @@ _TRAFFIC, _CPU, _SHAPE = 1, 2, 3  # one random stream each, so that one never sh
 
 
 def per_broker(values: Floats, owner: Ints, brokers: int) -> Floats:
-    """Return the sum of the bundles' figures for each broker. Bundles without an owner are left out."""
+    """Return the sum of the bundles' values for each broker. Bundles without an owner are left out."""
     return np.bincount(owner + 1, weights=values, minlength=brokers + 1)[1:].astype(np.float64)
 
 
@@ -33,7 +33,7 @@ def spread(cost: Floats, wanted: Floats) -> Ints:
 
 
 def with_parts(values: Floats, bundle: int, shares: list[float]) -> Floats:
-    """Replace a bundle's figure with the figures of its parts: the first in its place, the others at the end."""
+    """Replace a bundle's value with the values of its parts: the first in its place, the others at the end."""
     parts = values[bundle] * np.array(shares)
     extended = np.append(values, parts[1:])
     extended[bundle] = parts[0]

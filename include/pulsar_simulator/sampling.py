@@ -123,7 +123,7 @@ class Samples:
         return [int(i) for i in self._order[first:last] if active[i]]
 
     def split(self, bundle: int, shares: list[float]) -> None:
-        """Replace a split bundle with its parts, each with its share of the bundle's last figures."""
+        """Replace a split bundle with its parts, each with its share of the bundle's last values."""
         more = len(shares) - 1
         self.owner, self.owner_before = (np.append(o, [o[bundle]] * more) for o in (self.owner, self.owner_before))
         self.rates = self.rates.split(bundle, shares)

@@ -1,1 +1,1 @@
-"""What a run costs, each figure next to what it is compared with."""
+"""What a run costs, each value next to what it is compared with."""

@@ -1,7 +1,7 @@
 """Measure: `python -m lab.benchmarks [PART ...]`; without a part, all of them.
 
 Results are kept as `.benchmarks/<part>.json`; progress and tables go to the terminal. docs/performance.md is renewed
-once all parts were measured at one commit on one machine. The figures hold for that machine.
+once all parts were measured at one commit on one machine. The values hold for that machine.
 """
 
 from __future__ import annotations

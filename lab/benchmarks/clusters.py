@@ -19,7 +19,7 @@ from pulsar_rebalancer.run.tables import BROKERS, BUNDLE_COSTS, BUNDLES, CLUSTER
 from pulsar_rebalancer.state.state_documents import NOTHING, DecisionState, Learned, LearnedBroker, MovesState, Unload
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
-from pulsar_rebalancer.strategies.strategy_state import KeptState, ShedderState
+from pulsar_rebalancer.strategies.strategy_state import ShedderState, StrategyState
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath
@@ -86,7 +86,7 @@ def make(root: str, brokers: int, bundles_each: int, *, seed: int = 1, **setting
         counted_at=before,
         strategy=chosen.strategy,
         means="means-1-bench.parquet",
-        kept=KeptState(ShedderState(learned=learned)).document(),
+        strategy_state=StrategyState(ShedderState(learned=learned)).document(),
     )
     moves = MovesState(unloads={name: _unload(before) for name in held["bundle"].to_pylist()[::5000]})
     StateBefore(decision=decision, moves=moves).write(run)
@@ -214,8 +214,8 @@ def _costs(random: np.random.Generator, means: pa.Table) -> pa.Table:
     columns: dict[str, Any] = {name: rate * random.uniform(0.8, 1.2, len(rate)) for name in RATES}
     columns |= {"cost": random.lognormal(0, 0.3, len(rate)), "cost_variance": np.full(len(rate), 0.1)}
     columns["samples"] = means["samples"].to_numpy()
-    figures = [pa.array(columns[name], pa.float32()) for name in COSTS]
-    return pa.table([means["bundle"], *figures], schema=BUNDLE_COSTS)
+    values = [pa.array(columns[name], pa.float32()) for name in COSTS]
+    return pa.table([means["bundle"], *values], schema=BUNDLE_COSTS)
 
 
 def _learned(brokers: int, each: int) -> Learned:

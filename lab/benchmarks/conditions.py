@@ -1,4 +1,4 @@
-"""Conditions that figures are measured under: the sources, the machine, its load."""
+"""Conditions that values are measured under: the sources, the machine, its load."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.benchmarks.measure import ROOT
 from pulsar_rebalancer_airflow.java import java_version
 
 QUIET = 1.0
-"""A load below this disturbs no figure."""
+"""A load below this disturbs no value."""
 WAIT_SECONDS = 600.0
 DIRTY = "-dirty"
 WRITTEN = "docs/performance.md"
@@ -61,5 +61,5 @@ def wait_until_quiet(most: float) -> float:
         )
         time.sleep(_POLL_SECONDS)
     if load() >= QUIET:
-        print(f"  goes on UNDER LOAD ({load():.2f}): its figures are too large, and the page will say so", flush=True)
+        print(f"  goes on UNDER LOAD ({load():.2f}): its values are too large, and the page will say so", flush=True)
     return time.monotonic() - begun

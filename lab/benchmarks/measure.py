@@ -81,7 +81,7 @@ class Comparison:
         goal: goal for the first subject's seconds.
         goal_mib: goal for its peak memory, MiB.
         notes: further results, such as the number of bundles moved.
-        remark: text for the page's table, next to the figures.
+        remark: text for the page's table, next to the values.
     """
 
     name: str

@@ -50,7 +50,7 @@ def table(comparisons: Sequence[Comparison]) -> str:
     for comparison in comparisons:
         (_, own), *others = comparison.taken.items()
         beside = ", ".join(f"{name} {middle(taken)}" for name, taken in others)
-        lines.append([comparison.name, figure(own), beside, memory(own), comparison.remark])
+        lines.append([comparison.name, value(own), beside, memory(own), comparison.remark])
     filled = [n for n in range(len(lines[0])) if n < 2 or any(line[n] for line in lines[1:])]
     lines = [[line[n] for n in filled] for line in lines]
     lines.insert(1, ["---"] * len(filled))
@@ -60,11 +60,11 @@ def table(comparisons: Sequence[Comparison]) -> str:
 def conditions(results: Sequence[Result]) -> str:
     """Return where all parts were measured, and which of them under load."""
     loaded = [f"{result.part} ({result.load:.1f})" for result in results if result.load >= QUIET]
-    under = f"\n\n**Measured under load, so its figures are too large:** {', '.join(loaded)}." * bool(loaded)
+    under = f"\n\n**Measured under load, so its values are too large:** {', '.join(loaded)}." * bool(loaded)
     return f"Measured on {results[0].machine}.{under}"
 
 
-def figure(taken: Sequence[Taken]) -> str:
+def value(taken: Sequence[Taken]) -> str:
     """Return median seconds and spread, such as `9.8 (9.7-10.1)`."""
     seconds = [one.seconds for one in taken]
     if len(seconds) == 1:
@@ -88,7 +88,7 @@ def memory(taken: Sequence[Taken]) -> str:
 
 
 def verdict(comparison: Comparison) -> str:
-    """Return the goals next to the figures, and whether they are met; empty without a goal."""
+    """Return the goals next to the values, and whether they are met; empty without a goal."""
     first = next(iter(comparison.taken.values()))
     parts = []
     if (goal := comparison.goal) is not None:
@@ -103,7 +103,7 @@ def line(comparison: Comparison) -> str:
     """Return a comparison in one line of the terminal."""
     parts = []
     for name, taken in comparison.taken.items():
-        parts.append(f"{name} {figure(taken)} s" + (f", {memory(taken)} MiB" if memory(taken) else ""))
+        parts.append(f"{name} {value(taken)} s" + (f", {memory(taken)} MiB" if memory(taken) else ""))
     parts += [f"{name} {value}" for name, value in comparison.notes.items()]
     parts += filter(None, [comparison.remark, verdict(comparison)])
     return f"{comparison.name}: {'; '.join(parts)}"

@@ -27,14 +27,14 @@ _CORES = 800.0
 def write(storage: ClusterStorage, brokers: int, bundles_each: int, minutes: int, *, seed: int = 1) -> None:
     """Write the history tables of runs at every minute.
 
-    Bundles differ in size, their namespaces have daily cycles of different phase, each figure has 5 percent of noise;
+    Bundles differ in size, their namespaces have daily cycles of different phase, each value has 5 percent of noise;
     bundles are on random brokers.
 
     Args:
         brokers: number of brokers.
         bundles_each: average number of bundles per broker.
         minutes: number of runs, one per minute from `START` on; at most a day.
-        seed: seed for all random figures.
+        seed: seed for all random values.
     """
     load = _Load(np.random.default_rng(seed), brokers, brokers * bundles_each)
     day = START.date()
@@ -84,7 +84,7 @@ class _Load:
         rate = self._size * cycle * self._random.normal(1, 0.05, len(self._size))
         carried = dict(zip(TRAFFIC, (rate, rate, rate * 1024, rate * 1024), strict=True))
         held = pa.table(self._held | carried)
-        of_broker = {name: self._summed(figures) for name, figures in carried.items()}
+        of_broker = {name: self._summed(values) for name, values in carried.items()}
         cpu = of_broker["msg_rate_in"] * 2 * self._per_message
         kilobits = of_broker["msg_throughput_in"] * 8 / 1000
         rows = {
@@ -98,5 +98,5 @@ class _Load:
         }
         return pa.table(rows | of_broker), held
 
-    def _summed(self, figures: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        return np.bincount(self._owner, weights=figures, minlength=len(self._brokers)).astype(np.float64)
+    def _summed(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return np.bincount(self._owner, weights=values, minlength=len(self._brokers)).astype(np.float64)

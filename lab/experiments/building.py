@@ -28,7 +28,7 @@ def build(scenario: Scenario, seed: int, *, direct: bool) -> Spec:
     """Return the specification of the scenario's cluster.
 
     Args:
-        seed: seed for all random figures.
+        seed: seed for all random values.
         direct: True if the cluster places bundles like the extensible load manager.
     """
     brokers = _brokers(scenario)
@@ -53,7 +53,7 @@ def build(scenario: Scenario, seed: int, *, direct: bool) -> Spec:
 
 
 def _of_each(scenario: Scenario, name: str) -> list[float]:
-    """Return a figure of the groups, one entry per broker."""
+    """Return a value of the groups, one entry per broker."""
     return list(chain.from_iterable([getattr(group, name)] * group.count for group in scenario.brokers))
 
 

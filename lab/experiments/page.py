@@ -62,9 +62,9 @@ def report(results: Mapping[str, Results], scenarios: Mapping[str, Scenario]) ->
     """Return the tables of any results, as Markdown."""
     parts = [
         of_problems(results).markdown(),
-        "Each figure is the median over the seeds, with the smallest and the largest. A seed whose bundles never "
+        "Each value is the median over the seeds, with the smallest and the largest. A seed whose bundles never "
         "settled counts as the longest; if that is half of the seeds or more, the median is *never*. Variants with "
-        "the same figures share a row.",
+        "the same values share a row.",
         of_measures().markdown(),
     ]
     for name, scenario_results in results.items():

@@ -31,15 +31,15 @@ HUNDRED_NEW = "hundred_hot_hundred_new"
 
 
 class Bounds(NamedTuple):
-    """A figure up to the first bound is good, up to the second normal, above it bad."""
+    """A value up to the first bound is good, up to the second normal, above it bad."""
 
     good: float
     normal: float
     unit: str
 
-    def level(self, figure: float) -> int:
-        """Return the index of the verdict on a figure."""
-        return (figure > self.good) + (figure > self.normal)
+    def level(self, value: float) -> int:
+        """Return the index of the verdict on a value."""
+        return (value > self.good) + (value > self.normal)
 
     def words(self) -> str:
         """Return the bounds as the rules state them."""
@@ -49,14 +49,14 @@ class Bounds(NamedTuple):
         return f"good up to {good}, normal up to {normal}"
 
 
-class Figure(NamedTuple):
-    """A measured figure and its bounds."""
+class Value(NamedTuple):
+    """A measured value and its bounds."""
 
     value: float
     bounds: Bounds
 
     def __str__(self) -> str:
-        """Return the figure with its unit."""
+        """Return the value with its unit."""
         return "never settled" if math.isinf(self.value) else _amount(f"{self.value:.3g}", self.bounds.unit)
 
 
@@ -74,15 +74,15 @@ class Judgement(NamedTuple):
 
     Attributes:
         verdict: good, normal or bad.
-        text: all judged figures, with units.
+        text: all judged values, with units.
     """
 
     verdict: str
     text: str
 
 
-def _amount(figure: str, unit: str) -> str:
-    return f"{figure} {unit.removesuffix('s') if figure.lstrip('+-') == '1' else unit}"
+def _amount(value: str, unit: str) -> str:
+    return f"{value} {unit.removesuffix('s') if value.lstrip('+-') == '1' else unit}"
 
 
 class Problem(NamedTuple):
@@ -104,10 +104,10 @@ def judge(results: Mapping[str, Results], variant: str) -> list[Judgement | None
     return [_judgement(problem, results, variant) for problem in PROBLEMS]
 
 
-def judged(*figures: Figure) -> Judgement:
-    """Return the judgement on figures: the worst of their verdicts."""
-    worst = max(figure.bounds.level(figure.value) for figure in figures)
-    return Judgement(VERDICTS[worst], ", ".join(map(str, figures)))
+def judged(*values: Value) -> Judgement:
+    """Return the judgement on values: the worst of their verdicts."""
+    worst = max(value.bounds.level(value.value) for value in values)
+    return Judgement(VERDICTS[worst], ", ".join(map(str, values)))
 
 
 def percent(count: float, moved: float) -> float:
@@ -132,11 +132,11 @@ def _heterogeneous(results: Mapping[str, Results], variant: str) -> Judgement:
     ranges = [[_median(results[name], which, "range_end") for which in (variant, baseline)] for name in FAR_STRONGER]
     hottest, left_alone = (_median(results[OTHER_PROCESSES], which, "largest_end") for which in (variant, baseline))
     share = fmean(100 * with_it / without for with_it, without in ranges)
-    return judged(Figure(share, SHARE_OF_RANGE), Figure(hottest - left_alone, HOTTER))
+    return judged(Value(share, SHARE_OF_RANGE), Value(hottest - left_alone, HOTTER))
 
 
 def _jitter(results: Mapping[str, Results], variant: str) -> Judgement:
-    return judged(Figure(sum(_median(results[name], variant, "unload_events") for name in UNSTEADY), EVENTS))
+    return judged(Value(sum(_median(results[name], variant, "unload_events") for name in UNSTEADY), EVENTS))
 
 
 def _over_placement(results: Mapping[str, Results], variant: str) -> Judgement:
@@ -152,13 +152,13 @@ def _share_of_moved(
 ) -> Judgement:
     of = results[scenario]
     share = percent(of.total(variant, measure), of.total(variant, "bundles_moved"))
-    return judged(Figure(share, bounds))
+    return judged(Value(share, bounds))
 
 
 def _speed(results: Mapping[str, Results], variant: str) -> Judgement:
     runs = results[HUNDRED_NEW]
     settled, left = (_median(runs, variant, measure) for measure in ("settled_after", "range_end"))
-    return judged(Figure(settled, SETTLED), Figure(left, RANGE_LEFT))
+    return judged(Value(settled, SETTLED), Value(left, RANGE_LEFT))
 
 
 PROBLEMS = (

@@ -41,10 +41,10 @@ class Spread(NamedTuple):
 
 
 class Band(NamedTuple):
-    """The range of the scores over time, over the seeds: points, one figure per step.
+    """The range of the scores over time, over the seeds: points, one value per step.
 
     Attributes:
-        step: minutes; a figure of a run is the mean over them.
+        step: minutes; a value of a run is the mean over them.
         unloading: share of the seeds that unloaded in the step, 0 to 1.
     """
 
@@ -127,14 +127,14 @@ def gathered(scenario: str, commit: str, runs: Iterable[Run]) -> Results:
 
 
 def write(folder: Path, results: Results) -> None:
-    """Write the results of a scenario; variants with the same figures share a line."""
+    """Write the results of a scenario; variants with the same values share a line."""
     alike: dict[str, list[str]] = {}
     for variant, rows in results.measures.items():
         measures = {field.name: [_short(getattr(row, field.name)) for row in rows] for field in fields(Measures)}
-        figures = json.dumps({"measures": measures, "band": results.bands[variant]._asdict()})
-        alike.setdefault(figures, []).append(variant)
+        values = json.dumps({"measures": measures, "band": results.bands[variant]._asdict()})
+        alike.setdefault(values, []).append(variant)
     head = {"version": VERSION, "scenario": results.scenario, "commit": results.commit, "seeds": results.seeds}
-    runs = ({"variants": variants} | json.loads(figures) for figures, variants in alike.items())
+    runs = ({"variants": variants} | json.loads(values) for values, variants in alike.items())
     text = document(head | {"variants": list(results.measures)}, runs)
     save(folder / f"{results.scenario}.json", text)
 

@@ -11,7 +11,7 @@ from lab.experiments.measures import Curve, Measures, Recorder
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
 from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.columns import NOBODY, Roster
-from pulsar_rebalancer.replay.minute import BrokerFigures, Minute
+from pulsar_rebalancer.replay.minute import BrokerLoads, Minute
 from pulsar_rebalancer.strategies.shedders.registry import validate
 from pulsar_rebalancer.texts import error_line
 from pulsar_simulator.minutes.simulation import Simulation, Unload
@@ -106,7 +106,7 @@ def minute_of(report: Report, machines: BrokerColumns) -> Minute:
     said, owned = report.brokers, report.owner[report.owner != NOBODY]
     # A topic in each bundle.
     topics = np.bincount(owned, minlength=len(report.registered))
-    brokers = BrokerFigures(
+    brokers = BrokerLoads(
         registered=report.registered,
         reported=report.reported,
         age=report.age,

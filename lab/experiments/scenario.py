@@ -101,7 +101,7 @@ class Change(Strict):
 
 
 class Reports(Strict):
-    """The accuracy of the brokers' figures."""
+    """The accuracy of the brokers' values."""
 
     cpu_noise: float = Field(0.02, ge=0, le=1)
     late: Share = 0
@@ -159,7 +159,7 @@ class Scenario(Strict):
         if (self.placed == "load") != bool(self.load):
             raise ValueError("load: needed when placed is load, and only then")
         if self.load and len(self.load) != count:
-            raise ValueError(f"load: {number_of(len(self.load), 'figure')} for {number_of(count, 'broker')}")
+            raise ValueError(f"load: {number_of(len(self.load), 'value')} for {number_of(count, 'broker')}")
         named = {number for change in self.changes for number in (*change.stop, *change.start)}
         named |= {spike.broker for spike in self.cpu_spikes}
         if named and max(named) > count:

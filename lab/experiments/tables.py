@@ -98,16 +98,16 @@ def of_measures(measures: Mapping[str, Column] = MEASURES) -> Table:
     return Table(["measure", "meaning"], [[*column] for column in measures.values()])
 
 
-def alike(figures: Mapping[str, Hashable]) -> list[list[str]]:
-    """Return the variants in groups of the same figures."""
+def alike(values: Mapping[str, Hashable]) -> list[list[str]]:
+    """Return the variants in groups of the same values."""
     groups: dict[Hashable, list[str]] = {}
-    for variant, row in figures.items():
+    for variant, row in values.items():
         groups.setdefault(row, []).append(variant)
     return list(groups.values())
 
 
 def also(variants: Iterable[str]) -> str:
-    """Return the names of variants with the same figures."""
+    """Return the names of variants with the same values."""
     first, *others = variants
     beginning = f"{re.split(', | [+] ', first)[0]}, "
     names = "; ".join(other.removeprefix(beginning) for other in others)
@@ -140,17 +140,17 @@ def _verdict(judgement: Judgement | None, published: str | None) -> str:
 
 def _text(spread: Spread) -> str:
     counted = all(isinstance(value, int) for value in spread.known)
-    text = "never" if spread.median is None else figure(spread.median, counted=counted)
+    text = "never" if spread.median is None else value(spread.median, counted=counted)
     if not spread.known:
         return text
-    ends = list(dict.fromkeys(figure(end, counted=counted) for end in (spread.known[0], spread.known[-1])))
+    ends = list(dict.fromkeys(value(end, counted=counted) for end in (spread.known[0], spread.known[-1])))
     words = [" to ".join(ends)] if len(ends) > 1 or spread.missing else []
     words += [f"{spread.missing} never"] if spread.missing else []
     return f"{text} ({', '.join(words)})" if words else text
 
 
-def figure(value: float, *, counted: bool = True) -> str:
-    """Return a figure with a decimal only if it is below 100 and, if `counted`, not whole."""
+def value(value: float, *, counted: bool = True) -> str:
+    """Return a value with a decimal only if it is below 100 and, if `counted`, not whole."""
     if math.isinf(value):
         return "∞"
     whole = value == 0 or abs(value) >= 100 or (counted and value == int(value))

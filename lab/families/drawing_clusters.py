@@ -1,4 +1,4 @@
-"""Draw a simulated cluster from a family and a seed. Figures are rounded, so that every machine draws the same."""
+"""Draw a simulated cluster from a family and a seed. Values are rounded, so that every machine draws the same."""
 
 from __future__ import annotations
 

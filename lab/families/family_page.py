@@ -9,7 +9,7 @@ from scripts.drawing import FOLDER as PICTURES
 from scripts.drawing import PALETTES, ROOT
 from scripts.markdown import picture
 
-from lab.experiments.tables import Column, Table, figure
+from lab.experiments.tables import Column, Table, value
 from lab.families import family_plot
 from lab.families.contestants import AVG
 from lab.families.family import load_all
@@ -82,12 +82,12 @@ def overall(results: Mapping[str, FamilyResults]) -> Table:
     multiples = {"moves_per_day": 1, "disturbed_per_day": 1, "range_mean": 0}
     rows = []
     for contestant in next(iter(results.values())).runs:
-        figures = [f"{ratio(results, contestant, name, plus):.2f}x" for name, plus in multiples.items()]
+        values = [f"{ratio(results, contestant, name, plus):.2f}x" for name, plus in multiples.items()]
         means = [family.mean(contestant) for family in results.values()]
-        rows.append([contestant, *figures, figure(fmean(mean["hottest_p99"] for mean in means))])
+        rows.append([contestant, *values, value(fmean(mean["hottest_p99"] for mean in means))])
     return Table(["", *(MEASURES[name].title for name in (*multiples, "hottest_p99"))], rows)
 
 
-def _spread(figures: Sequence[float]) -> str:
-    least, mean, largest = map(figure, (min(figures), fmean(figures), max(figures)))
+def _spread(values: Sequence[float]) -> str:
+    least, mean, largest = map(value, (min(values), fmean(values), max(values)))
     return mean if least == largest else f"{mean} ({least} to {largest})"

@@ -1,4 +1,4 @@
-"""Results of families as files: every contestant and seed. Figures are rounded, so that machines agree on them."""
+"""Results of families as files: every contestant and seed. Values are rounded, so that machines agree on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-Figures = dict[str, float | None]
+Values = dict[str, float | None]
 """The measures of a run by name, see `family_run.Sustained`."""
 
 
@@ -27,16 +27,16 @@ class FamilyResults(NamedTuple):
     family: str
     commit: str
     seeds: tuple[int, ...]
-    runs: dict[str, list[Figures]]
+    runs: dict[str, list[Values]]
 
     def of_seeds(self, variant: str, measure: str) -> list[float]:
         """Return a measure of each seed that has it."""
-        return [figure for run in self.runs[variant] if (figure := run[measure]) is not None]
+        return [value for run in self.runs[variant] if (value := run[measure]) is not None]
 
     def mean(self, variant: str) -> dict[str, float]:
         """Return the mean of each measure over the seeds that have it."""
         kept = {measure: self.of_seeds(variant, measure) for measure in self.runs[variant][0]}
-        return {measure: fmean(figures) for measure, figures in kept.items() if figures}
+        return {measure: fmean(values) for measure, values in kept.items() if values}
 
 
 def ratio(results: Mapping[str, FamilyResults], variant: str, measure: str, plus: float = 0, to: str = AVG) -> float:
@@ -64,8 +64,8 @@ def read_all(folder: Path) -> dict[str, FamilyResults]:
 def _read(file: Path) -> FamilyResults:
     document = files.load(file)
     seeds = tuple(dict.fromkeys(row["seed"] for row in document["runs"]))
-    runs: dict[str, list[Figures]] = {}
+    runs: dict[str, list[Values]] = {}
     for row in document["runs"]:
-        figures = {name: value for name, value in row.items() if name not in ("contestant", "seed")}
-        runs.setdefault(row["contestant"], []).append(figures)
+        values = {name: value for name, value in row.items() if name not in ("contestant", "seed")}
+        runs.setdefault(row["contestant"], []).append(values)
     return FamilyResults(file.stem, document["commit"], seeds, runs)

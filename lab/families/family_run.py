@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lab.experiments.variants import Variant
     from lab.families.family import Family
-    from lab.families.family_results import Figures
+    from lab.families.family_results import Values
     from pulsar_rebalancer.replay.columns import Flags, Floats
 
 SETTLED_RANGE = 20.0
@@ -28,7 +28,7 @@ SETTLED_MINUTES = 5
 _DIGITS = 3
 
 
-def run(family: Family, variant: Variant, seed: int) -> Figures:
+def run(family: Family, variant: Variant, seed: int) -> Values:
     """Let a strategy balance the cluster that the seed draws, and return the measures."""
     spec = draw(family, seed, direct=variant.direct)
     recorder = DaysRecorder(0)
@@ -47,7 +47,7 @@ class DaysRecorder(Recorder):
         super().minute(scores, alive, throughput, client_seconds)
         self._carried.append(float(throughput[alive].sum()) / (1 << 20))
 
-    def sustained(self, changes: Sequence[int]) -> Figures:
+    def sustained(self, changes: Sequence[int]) -> Values:
         """Return the measures of the run by name, rounded (`family_page.MEASURES` says what they mean).
 
         Args:
@@ -55,7 +55,7 @@ class DaysRecorder(Recorder):
         """
         least, _, largest, _ = np.array(self._scores).T
         days, measures = len(largest) / MINUTES_PER_DAY, self.measures()
-        figures = {
+        values = {
             "moves_per_day": measures.bundles_moved / days,
             "disturbed_per_day": 100 * measures.disturbed / float(np.mean(self._carried)) / days,
             "client_seconds_per_day": measures.client_seconds / days,
@@ -66,7 +66,7 @@ class DaysRecorder(Recorder):
             "over_unloaded_per_day": measures.overshoots / days,
             "settling": _settling(largest - least, changes),
         }
-        return {name: None if value is None else round(value, _DIGITS) for name, value in figures.items()}
+        return {name: None if value is None else round(value, _DIGITS) for name, value in values.items()}
 
 
 def _settling(ranges: Floats, changes: Sequence[int]) -> float | None:

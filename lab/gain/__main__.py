@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from lab.experiments.variants import Variant
     from lab.families.family import Family
-    from lab.families.family_results import Figures
+    from lab.families.family_results import Values
 
 PRICES = (10, 20, 30, 40, 60, 80)
 """Values of `min_gain`."""
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _compared(family: Family, variants: Mapping[str, Variant], seeds: tuple[int, ...], commit: str) -> FamilyResults:
     """Return the results of each contestant."""
-    runs: dict[str, list[Figures]] = {}
+    runs: dict[str, list[Values]] = {}
     for name, variant in variants.items():
         with without(name):
             runs[name] = [run(family, variant, seed) for seed in seeds]

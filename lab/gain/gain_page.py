@@ -79,7 +79,7 @@ def _goals(held_out: Mapping[str, FamilyResults]) -> str:
     for other, judged in found.items():
         cells = []
         for verdict in judged:
-            figures = sorted(verdict.figures.values(), key=lambda text: float(text.removesuffix("x")))
+            figures = sorted(verdict.values.values(), key=lambda text: float(text.removesuffix("x")))
             missed = f"missed in {len(verdict.missed)} of {len(figures)}" if verdict.missed else "reached"
             cells.append(f"{missed}\n{figures[0]} to {figures[-1]}")
         rows.append([other, *cells])

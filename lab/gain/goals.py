@@ -21,12 +21,12 @@ class Verdict(NamedTuple):
     """Whether a goal was reached in every family.
 
     Attributes:
-        figures: what was measured, by family.
+        values: what was measured, by family.
         missed: families in which it was not reached.
     """
 
     goal: str
-    figures: Mapping[str, str]
+    values: Mapping[str, str]
     missed: tuple[str, ...]
 
 

@@ -58,7 +58,9 @@ def summary(store: StateStore) -> StateSummary:
         "brokers_with_hits": len(decision.hits),
         "most_hits": {broker: {"high": count.high, "low": count.low} for broker, count in most[:20]},
         "recently_unloaded": len(moves.unloads),
-        "destinations_kept": {bundle: kept.destination for bundle, kept in sorted(moves.kept.items())[:20]},
+        "destinations_kept": {
+            bundle: kept.destination for bundle, kept in sorted(moves.kept_destinations.items())[:20]
+        },
     }
 
 
@@ -147,12 +149,12 @@ def _restorable(storage: ClusterStorage, name: str) -> tuple[str, DecisionState,
 def _history(present: MovesState, restored: MovesState, *, reset: bool) -> MovesState:
     """Merge the restored and the stored history, so that the grace period of recently moved bundles continues.
 
-    A reset drops the stored destinations, because people reset the state after the leader has restarted and lost its
+    A reset drops the stored destinations, because operators reset the state after the leader has restarted and lost its
     destinations.
     """
     return MovesState(
         unloads=restored.unloads | present.unloads,
-        kept={} if reset else restored.kept | present.kept,
+        kept_destinations={} if reset else restored.kept_destinations | present.kept_destinations,
         splits=restored.splits | present.splits,
     )
 

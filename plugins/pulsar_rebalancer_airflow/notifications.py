@@ -39,8 +39,8 @@ from pulsar_rebalancer.show.incidents import (
     advance,
     compose,
     delivered,
-    figures_of,
     pending_messages,
+    values_of,
 )
 from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure, measure_orders
 from pulsar_rebalancer.storage.path import StoragePath
@@ -125,7 +125,7 @@ def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | N
         last_seen = {condition: incident.seen_at for condition, incident in incidents.items()}
         observed = judge_run(ended, settings, last_seen, now)
         run_name = folder.name if folder else ""
-        tell(context, cluster, settings, AlertsState, observed, figures_of(ended), now, run=run_name)
+        tell(context, cluster, settings, AlertsState, observed, values_of(ended), now, run=run_name)
     except Exception as error:
         _log.warning("Alerts: nothing could be sent about this run (%s)", type(error).__name__)
 
@@ -162,7 +162,7 @@ def tell(
     settings: Settings,
     model: type[AlertsState],
     observed: Mapping[Condition, Observation],
-    figures: Sequence[str],
+    values: Sequence[str],
     now: datetime,
     *,
     run: str = "",
@@ -174,7 +174,7 @@ def tell(
 
     Args:
         model: class of the document with the open incidents; only this task writes the document.
-        figures: lines of text with key values for the messages.
+        values: lines of text with key values for the messages.
         run: name of the run's folder; empty if there is none.
     """
     store, quiet = StateStore.of(context, cluster), timedelta(minutes=settings.alert_quiet_minutes)
@@ -182,7 +182,7 @@ def tell(
     pending = pending_messages(state, now, quiet)
     if pending:
         link = run_link(context)
-        messages = [compose(cluster, message, figures, link) for message in pending]
+        messages = [compose(cluster, message, values, link) for message in pending]
         accepted = deliver(settings.alert_connection, messages)
         for message, taken in zip(pending, accepted, strict=False):
             if taken:

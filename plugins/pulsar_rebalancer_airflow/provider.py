@@ -127,7 +127,7 @@ def get_provider_info() -> dict[str, Any]:
                         "Service URL",
                         "pulsar+ssl://broker-0:6651, for the extensible load manager; empty to query the brokers",
                     ),
-                    "timeout_seconds": {
+                    "answer_timeout_seconds": {
                         "label": "Time-out",
                         "description": "Maximum seconds until an answer is complete",
                         "schema": {"type": ["number", "null"], "exclusiveMinimum": 0},

@@ -123,7 +123,7 @@ def partitions(spark: SparkSession) -> int:
 
 def write(frame: DataFrame, file: StoragePath) -> None:
     """Write a table to a folder of files. Output from an earlier attempt is replaced."""
-    # Bundle names and most figures occur only once: Parquet would fill a dictionary only to discard it.
+    # Bundle names and most values occur only once: Parquet would fill a dictionary only to discard it.
     once = {f"{_DICTIONARY}#{name}": "false" for name in frame.columns if name in _MANY_VALUES}
     frame.write.mode("overwrite").options(**once).parquet(file.for_spark)
 

@@ -29,7 +29,7 @@ def compared(pairs: DataFrame) -> DataFrame:
     """Return the pairs with their gaps, and what these count.
 
     `reaches_low`, `reaches_high`: whether the gap is a hit at that threshold; a hit of a hot source is a high one.
-    `repeated`: whether the same figures have already caused a hit. `step`: hits to add; the middle broker is both ends
+    `repeated`: whether the same values have already caused a hit. `step`: hits to add; the middle broker is both ends
     of its pair.
     """
     gap, middle = (

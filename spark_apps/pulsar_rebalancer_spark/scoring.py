@@ -35,7 +35,7 @@ def _percent(resource: str) -> Column:
     return F.when(known, _float32(_float32(_float32(usage) / _float32(limit)) * 100)).otherwise(0.0)
 
 
-def _float32(figure: Column) -> Column:
+def _float32(value: Column) -> Column:
     """Return the nearest finite 32-bit float."""
-    clamped = F.greatest(F.least(figure, F.lit(LARGEST_FLOAT32)), F.lit(-LARGEST_FLOAT32))
+    clamped = F.greatest(F.least(value, F.lit(LARGEST_FLOAT32)), F.lit(-LARGEST_FLOAT32))
     return clamped.cast("float").cast("double")

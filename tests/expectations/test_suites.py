@@ -21,6 +21,6 @@ def test_great_expectations_builds_the_suite(name):
 
 @pytest.mark.parametrize("name", ["brokers", "bundles"])
 def test_every_figure_has_a_bound(name):
-    figures = {f.name for f in tables.INPUT[name] if pa.types.is_floating(f.type) or pa.types.is_integer(f.type)}
+    values = {f.name for f in tables.INPUT[name] if pa.types.is_floating(f.type) or pa.types.is_integer(f.type)}
     refused = {e["kwargs"]["column"] for e in SUITES[name]["expectations"] if "max_value" in e["kwargs"]}
-    assert figures <= refused
+    assert values <= refused

@@ -38,7 +38,7 @@ SETTINGS = {
     "min_unload_message": 0,
     "min_unload_throughput": 0,
     "unload_retries": 0,
-    "unload_timeout_seconds": 1,
+    "move_timeout_seconds": 1,
     "grace_period_minutes": 0,
 }
 FORCE = {"force": "to show what moves and what does not", "force_threshold": 1}

@@ -118,8 +118,8 @@ def test_three_brokers_one_after_the_other(east: World, monkeypatch: pytest.Monk
     assert refused(east.run("roll", reason="patch", brokers=["x:1"]), "roll") == ("failed", "unknown_name")
     assert refused(east.run("roll", plan="0" * 64), "roll") == ("failed", "other_plan")
     told = east.run("roll", reason="patch", brokers=order).xcom("roll")
-    assert [turn["broker"] for turn in told["turns"]] == [*order]
-    assert not any(turn["why_not"] for turn in told["turns"])
+    assert [turn["broker"] for turn in told["restarts"]] == [*order]
+    assert not any(turn["why_not"] for turn in told["restarts"])
     assert (told["refused"], told["waits"]) == ("", "")
     assert not state(east).active
     pause_in_airflow("pulsar_restart__roll", paused=True)

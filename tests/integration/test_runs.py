@@ -13,7 +13,7 @@ from airflow.sdk import timezone
 from tests.integration.airflow_world import Outcome, World, world
 
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import BundleHarm
+from pulsar_rebalancer.run.outcome import BundleClientGaps
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
 from pulsar_rebalancer.run.request import RunRequest
@@ -87,16 +87,18 @@ def test_the_second_run_balances_the_cluster(east: World, first: Outcome, second
     assert all(east.served.cluster.owner(move.bundle) == move.destination for move in moves)
     outcome = Written.read(second.folder)
     assert outcome.counts == {"moved": len(moves)}
-    assert outcome.harm is not None
-    assert (outcome.harm.moves, outcome.harm.unknown, outcome.harm.not_back) == (len(moves), 0, 0)
-    away = [move.harm.clients_seconds for move in outcome.moves if move.harm and move.harm.clients_before]
+    assert outcome.client_gap is not None
+    assert (outcome.client_gap.moves, outcome.client_gap.unknown, outcome.client_gap.not_back) == (len(moves), 0, 0)
+    away = [
+        move.client_gap.clients_seconds for move in outcome.moves if move.client_gap and move.client_gap.clients_before
+    ]
     delay = east.served.cluster.spec.timing.reconnect_delay
     assert away
     assert all(seconds is not None and seconds >= delay for seconds in away)
     assert {b: u.outcome for b, u in east.moves().unloads.items()} == {move.bundle: "moved" for move in moves}
     assert east.score_range() < summary.score_range / 2
     assert [Committed.read(run.folder).seq for run in (first, second)] == [1, 2]
-    assert BundleHarm.FILE in east.storage.state.names()
+    assert BundleClientGaps.FILE in east.storage.state.names()
 
 
 def test_other_dags_hear_of_runs_that_moved_something_only(east: World, second: Outcome) -> None:

@@ -79,7 +79,7 @@ def test_the_bundle_that_exceeds_the_limit_is_split_and_stays_where_it_is(
 
 def test_its_parts_carry_on_with_their_share_of_its_means(split: World, first: Outcome, done: Split) -> None:
     before = means_of(split)[done.bundle]
-    # so that figure and mean differ: were it not carried on, the figure would be the mean
+    # so that value and mean differ: were it not carried on, the value would be the mean
     cluster = split.served.cluster
     for part in done.parts:
         cluster.scale_load(0.5, bundle=part)

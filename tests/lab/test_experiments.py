@@ -27,9 +27,9 @@ class Turn(ShedderState):
     asked: int = 0
 
 
-def every_third(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+def every_third(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     """A shedder from outside: each third run the first broker gives one bundle to the second."""
-    asked = kept.asked + 1 if isinstance(kept, Turn) else 1
+    asked = state.asked + 1 if isinstance(state, Turn) else 1
     moves = []
     source, destination = (broker.broker for broker in sample.taking_part[:2])
     if asked % 3 == 0:
@@ -41,14 +41,14 @@ def every_third(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     return SheddingResult([], moves, Turn(asked=asked), "")
 
 
-def breaking_down(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+def breaking_down(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     """A shedder from outside that ends in its second minute."""
-    if isinstance(kept, Turn):
+    if isinstance(state, Turn):
         raise SystemExit("worn\nout")
     return SheddingResult([], [], Turn(asked=1), "")
 
 
-def refusing(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+def refusing(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     """A shedder from outside that raises an error at once."""
     raise ValueError("no brokers")
 

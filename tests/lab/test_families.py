@@ -63,9 +63,9 @@ def test_no_strategy_is_given_the_costs_of_messages_or_the_slowness_of_brokers()
     given = minute_of(report, spec.brokers)
     # The limits are those of the cores; the only trace of the truth is the CPU that is used.
     assert given.brokers.limits[0].tolist() == spec.brokers.cpu_limit.tolist()
-    figures = [given.bundles.ravel(), given.brokers.traffic.ravel(), given.brokers.limits.ravel()]
+    values = [given.bundles.ravel(), given.brokers.traffic.ravel(), given.brokers.limits.ravel()]
     hidden = {*spec.workload.bundles.cost.tolist(), *np.unique(spec.brokers.slowness)[1:].tolist()}
-    assert not hidden & set(np.concatenate(figures).tolist())
+    assert not hidden & set(np.concatenate(values).tolist())
 
 
 def test_from_files_to_results(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 from lab.families.contestants import AVG, GAIN
-from lab.families.family_results import FamilyResults, Figures
+from lab.families.family_results import FamilyResults, Values
 from lab.gain.goals import verdicts
 
 
 def results(moves: float, ranges: float, hottest: float, name: str = "f") -> dict[str, FamilyResults]:
     """AvgShedder with 99 moves, a range of 10 and a hottest broker at 70, and GainShedder."""
-    usual: Figures = {"moves_per_day": 99.0, "range_mean": 10.0, "hottest_p99": 70.0}
-    own: Figures = {"moves_per_day": moves, "range_mean": ranges, "hottest_p99": hottest}
+    usual: Values = {"moves_per_day": 99.0, "range_mean": 10.0, "hottest_p99": 70.0}
+    own: Values = {"moves_per_day": moves, "range_mean": ranges, "hottest_p99": hottest}
     return {name: FamilyResults(name, "", (1,), {AVG: [usual], GAIN: [own]})}
 
 

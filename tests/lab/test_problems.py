@@ -1,4 +1,4 @@
-"""How figures become verdicts, by the stated rules, and rows of the tables."""
+"""How values become verdicts, by the stated rules, and rows of the tables."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def scenario(folder: Path, text: str = SOUND) -> Path:
         ("minutes = 20", "minutes = 20\nminuets = 3", "minuets"),
         ("cores = 4", "cores = 0", "brokers.0.cores"),
         ('placed = "even"', 'placed = "load"', "load: needed"),
-        ('placed = "even"', 'placed = "load"\nload = [10]', "load: 1 figure for 2 brokers"),
+        ('placed = "even"', 'placed = "load"\nload = [10]', "load: 1 value for 2 brokers"),
         ("minutes = 20", "minutes = 20\n[[changes]]\nminute = 1\nstop = [7]\n", "broker 7 is named"),
         (
             "minutes = 20",

@@ -138,7 +138,7 @@ def benchmark(words: list[str]) -> None:
 
 
 def benchmark_page(_: list[str]) -> None:
-    """It puts figures between markers that the page has, for every part on it."""
+    """It puts values between markers that the page has, for every part on it."""
     text = page.PAGE.read_text(encoding="utf-8")
     for part in (page.CONDITIONS, *page.SHOWN):
         assert "measured like this" in page.renewed(text, part, "measured like this")

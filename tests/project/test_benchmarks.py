@@ -1,4 +1,4 @@
-"""What may be put on the page of figures: one commit, one machine, a quiet machine or a mark, verdicts with noise."""
+"""What may be put on the page of values: one commit, one machine, a quiet machine or a mark, verdicts with noise."""
 
 from __future__ import annotations
 

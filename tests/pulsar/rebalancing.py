@@ -80,7 +80,9 @@ def rebalancer(
     connection: dict[str, Any] = {"conn_type": "pulsar_admin", "schema": url.scheme, "host": url.hostname}
     connection |= {"port": url.port, "password": "" if credentials else cluster.admin_token or ""}
     # Throttled brokers on a busy machine take their time.
-    connection["extra"] = {"timeout_seconds": 90} | ({"ca_file": str(cluster.ca_file)} if cluster.ca_file else {})
+    connection["extra"] = {"answer_timeout_seconds": 90} | (
+        {"ca_file": str(cluster.ca_file)} if cluster.ca_file else {}
+    )
     connection["extra"] |= credentials or {}
     archive = cached_archive(SOURCE / ".cache")
     home = AirflowHome(
@@ -112,21 +114,26 @@ def assert_carried_out(run: Run, admin: Admin) -> None:
 
 
 def assert_clients_came_back(run: Run) -> None:
-    """The harm of moves is known: a topic's one producer left, and came back some time after the new owner.
+    """The client gap of moves is known: a topic's one producer left, and came back some time after the new owner.
 
     At least one move must be measured: on a busy machine, brokers or producers may be too late for the others.
     """
-    print(f"harm {run.outcome.harm}")
-    harms = [end.harm for end in run.outcome.moves if end.harm is not None]
-    assert len(harms) == len(run.outcome.moves), run.outcome.moves
-    assert not [harm for harm in harms if "the task's log" in harm.unknown], harms
-    back = [harm for harm in harms if harm.clients_seconds is not None]
-    assert back, harms
-    for harm in back:
-        assert (harm.topics, harm.clients_before, harm.clients_back, harm.errors) == (1, 1, 1, 0), harm
-        assert harm.owner_seconds is not None
-        assert harm.clients_seconds is not None
-        assert 0 < harm.owner_seconds <= harm.clients_seconds
+    print(f"client gaps {run.outcome.client_gap}")
+    gaps = [end.client_gap for end in run.outcome.moves if end.client_gap is not None]
+    assert len(gaps) == len(run.outcome.moves), run.outcome.moves
+    assert not [client_gap for client_gap in gaps if "the task's log" in client_gap.unknown], gaps
+    back = [client_gap for client_gap in gaps if client_gap.clients_seconds is not None]
+    assert back, gaps
+    for client_gap in back:
+        assert (client_gap.topics, client_gap.clients_before, client_gap.clients_back, client_gap.errors) == (
+            1,
+            1,
+            1,
+            0,
+        ), client_gap
+        assert client_gap.owner_seconds is not None
+        assert client_gap.clients_seconds is not None
+        assert 0 < client_gap.owner_seconds <= client_gap.clients_seconds
 
 
 def load_broker_zero(

@@ -49,7 +49,7 @@ SETTINGS: dict[str, Any] = {
     "hit_count_high": 10_000,
     "max_bundles_per_broker": CAP,
     "unload_concurrency": 1,
-    "unload_timeout_seconds": 90,
+    "move_timeout_seconds": 90,
     "split_mode": "auto",
     "split_algorithm": "topic_count_equally_divide",
     "max_bundle_topics": TOPICS - 1,
@@ -111,7 +111,7 @@ def owners(admin: Admin, bundles: Iterable[str]) -> set[str]:
 
 def connection(cluster: PulsarCluster) -> dict[str, Any]:
     seeds = ",".join(urlsplit(cluster.web_url(broker)).netloc for broker in range(3))
-    return {"conn_type": "pulsar_admin", "host": seeds, "extra": {"timeout_seconds": 90}}
+    return {"conn_type": "pulsar_admin", "host": seeds, "extra": {"answer_timeout_seconds": 90}}
 
 
 @pytest.mark.usefixtures("one_session")

@@ -13,8 +13,8 @@ from tests.pulsar.admin import Admin, topics_in_bundles
 from tests.pulsar.load import Load
 
 import pulsar
-from pulsar_rebalancer.carry_out import harm_meter
-from pulsar_rebalancer.carry_out.harm_meter import HarmMeter
+from pulsar_rebalancer.carry_out import client_gap_meter
+from pulsar_rebalancer.carry_out.client_gap_meter import ClientGapMeter
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.pulsar import AdminConnection, BundleAdmin, PulsarAdmin
 from pulsar_rebalancer.pulsar.bundle_calls import clients_in
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.pulsar.conftest import ClusterFactory
     from tests.pulsar.distribution import Distribution
 
-    from pulsar_rebalancer.run.outcome import Harm, MoveOutcome
+    from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome
 
 NAMESPACE, BUNDLES = "tests/moves", 32
 ROUNDS = 4
@@ -97,16 +97,16 @@ def carried_out(
     concurrency: int = 1,
     on_outcome: Callable[[MoveOutcome], None] = lambda _: None,
     after_unload: Callable[[], None] = lambda: None,
-    harms: dict[str, Harm] | None = None,
+    gaps: dict[str, ClientGap] | None = None,
 ) -> list[MoveOutcome]:
-    """Carry out moves; what they cost is put into `harms`, if it is given."""
+    """Carry out moves; what they cost is put into `gaps`, if it is given."""
 
     async def act() -> list[MoveOutcome]:
         connection = AdminConnection(seeds=(cluster.web_url(seed),))
         async with Transport(connection) as transport, PulsarAdmin(connection) as measuring:
             options: dict[str, Any] = {"concurrency": concurrency, "retries": 2, "timeout_seconds": TIMEOUT}
-            if harms is not None:
-                options["meter"] = HarmMeter(measuring, moves, harms.__setitem__)
+            if gaps is not None:
+                options["meter"] = ClientGapMeter(measuring, moves, gaps.__setitem__)
             return await carry_out_moves(Watched(transport, after_unload), moves, on_outcome=on_outcome, **options)
 
     return asyncio.run(act())
@@ -137,8 +137,8 @@ def test_every_message_that_was_acknowledged_arrives(
 ) -> None:
     """Persistent topics with a subscriber, moved while messages are sent to them."""
     # Brokers of a busy machine take their time to say who is connected, and clients take theirs to come back.
-    monkeypatch.setattr(harm_meter, "BEFORE_S", 60.0)
-    monkeypatch.setattr(harm_meter, "WATCHED_S", 300.0)
+    monkeypatch.setattr(client_gap_meter, "BEFORE_S", 60.0)
+    monkeypatch.setattr(client_gap_meter, "WATCHED_S", 300.0)
     namespace = "tests/persistent"
     ranges = admin.create_namespace(namespace, 4)
     names = topics_in_bundles(namespace, ranges, 1, "persistent")
@@ -164,15 +164,20 @@ def test_every_message_that_was_acknowledged_arrives(
             moves = [move(cluster, bundle, source, destination) for bundle in topics]
             send(f"{number}-before")
             awaited(partial(statistics_have, admin, source, topics.values()))
-            harms: dict[str, Harm] = {}
-            outcomes = carried_out(cluster, moves, after_unload=partial(send, f"{number}-within"), harms=harms)
+            gaps: dict[str, ClientGap] = {}
+            outcomes = carried_out(cluster, moves, after_unload=partial(send, f"{number}-within"), gaps=gaps)
             assert [outcome.reason for outcome in outcomes] == ["moved"] * len(moves)
-            print(f"harm {harms}")
-            assert harms.keys() == set(topics)
-            for harm in harms.values():
+            print(f"client gaps {gaps}")
+            assert gaps.keys() == set(topics)
+            for client_gap in gaps.values():
                 # One producer and one subscriber.
-                assert (harm.unknown, harm.clients_before, harm.clients_back, harm.errors) == ("", 2, 2, 0)
-                assert harm.clients_seconds is not None
+                assert (client_gap.unknown, client_gap.clients_before, client_gap.clients_back, client_gap.errors) == (
+                    "",
+                    2,
+                    2,
+                    0,
+                )
+                assert client_gap.clients_seconds is not None
         for producer in producers:
             producer.flush()
         awaited(lambda: len(acknowledged) + len(failed) == 2 * ROUNDS * 50 * len(producers))

@@ -49,7 +49,7 @@ SETTINGS: dict[str, Any] = {
     "state_max_gap": 7,
     "max_unload_percentage": 0.5,
     "grace_period_minutes": 1,
-    "unload_timeout_seconds": 90,
+    "move_timeout_seconds": 90,
 }
 
 
@@ -161,7 +161,7 @@ def test_hits_are_counted_then_half_the_difference_moves_until_there_is_nothing_
         assert counts.errors == 0
         assert counts.acked == counts.sent > 0
 
-    # What was measured elsewhere predicts this course; docs/simulation.md compares the figures.
+    # What was measured elsewhere predicts this course; docs/simulation.md compares the values.
     missed = misses(prediction, real)
     if missed:  # The machine's other work may have changed the costs: fit them to this course.
         costs = fitted(carried, used)

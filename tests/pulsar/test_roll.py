@@ -40,7 +40,7 @@ SETTINGS: dict[str, Any] = {
     "state_max_gap": 1000,
     "max_plan_age_seconds": 3600,
     "max_shown_plan_age_seconds": 3600,
-    "unload_timeout_seconds": 90,
+    "move_timeout_seconds": 90,
     # The machine is as busy as it is.
     "overloaded_threshold": 100,
     "roll_wait_minutes": WAIT_MINUTES,

@@ -101,13 +101,13 @@ def computed(cluster: PulsarCluster, admin: Admin, namespace: str, algorithm: Sp
     if algorithm is SplitAlgorithm.FLOW:  # brokers cut by their rates of the moment
         awaited(lambda: flowing(admin, cluster, namespace) == count_of(extensible))
     bundle = f"{namespace}/{WHOLE}"
-    figures: dict[str, Any] = {"topics": TOPICS, "msg_rate_in": 1e6, "broker": admin.owner(bundle)}
+    values: dict[str, Any] = {"topics": TOPICS, "msg_rate_in": 1e6, "broker": admin.owner(bundle)}
     given: dict[str, Any] = {"split_mode": "observe", "max_bundle_msg_rate": LIMIT}
     settings = Settings(**given)
 
     async def act() -> Cut:
         async with PulsarAdmin(AdminConnection(seeds=(cluster.web_url(0),))) as client:
-            sample = table([{"cluster": "c", "bundle": bundle, **figures}], BUNDLES)
+            sample = table([{"cluster": "c", "bundle": bundle, **values}], BUNDLES)
             (candidate,) = (await read_candidates(client, sample, None, settings)).bundles
         topics = candidate.topics or ()
         if algorithm is SplitAlgorithm.POSITIONS:

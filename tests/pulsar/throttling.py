@@ -23,7 +23,7 @@ def throttle(cluster: PulsarCluster, admin: Admin) -> None:
 
 
 def await_host_samples(admin: Admin, count: int) -> None:
-    """Wait until broker 0 has taken further host samples: its CPU figure is new once a minute."""
+    """Wait until broker 0 has taken further host samples: its CPU value is new once a minute."""
     seen: list[float] = []
 
     def enough() -> bool:

@@ -135,15 +135,15 @@ def _steps(document: dict[str, Any], settings: Settings) -> Iterator[Step]:
         tops.update({name: broker["top"] for name, broker in present.items() if "top" in broker})
         active = (active & set(step.get("active", active))) | present.keys()
         bundles = [
-            _bundle(document["id"], broker, bundle, list(map(float, figures[:4])), step, settings)
+            _bundle(document["id"], broker, bundle, list(map(float, values[:4])), step, settings)
             for broker in present
             for bundle in lists.get(broker, ())
-            if (figures := traffic.get(bundle)) is not None
+            if (values := traffic.get(bundle)) is not None
         ]
         for broker in present:
             for rank, (bundle, arriving, leaving) in enumerate(tops.get(broker, ())):
-                figures = [0.0, 0.0, float(arriving), float(leaving)]
-                row = _bundle(document["id"], broker, bundle, figures, step, settings)
+                values = [0.0, 0.0, float(arriving), float(leaving)]
+                row = _bundle(document["id"], broker, bundle, values, step, settings)
                 bundles.append(row | {"top_rank": rank})
         yield Step(
             [_broker(document["id"], name, broker, len(lists.get(name, ()))) for name, broker in present.items()],
@@ -167,9 +167,9 @@ def _removed(step: dict[str, Any], bundles: list[dict[str, Any]]) -> dict[str, s
 
 
 def _bundle(
-    cluster: str, broker: str, bundle: str, figures: list[float], step: dict[str, Any], settings: Settings
+    cluster: str, broker: str, bundle: str, values: list[float], step: dict[str, Any], settings: Settings
 ) -> dict[str, Any]:
-    rate_in, rate_out, throughput_in, throughput_out = figures
+    rate_in, rate_out, throughput_in, throughput_out = values
     namespace = namespace_of(bundle)
     reason = None
     if bundle in step.get("recentlyUnloaded", ()):
@@ -205,5 +205,5 @@ def _broker(cluster: str, name: str, report: dict[str, Any], bundles: int) -> di
     return row | {"report_age_seconds": float(report.get("ageSec", 0))}
 
 
-def _float(figure: float | None) -> float | None:
-    return None if figure is None else float(figure)
+def _float(value: float | None) -> float | None:
+    return None if value is None else float(value)

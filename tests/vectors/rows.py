@@ -21,7 +21,7 @@ from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.tables import DECISIONS, BrokerSample, Measure, broker_samples, table
 from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision, SheddingResult, hits_after
-from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER, KeptState, ShedderState
+from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER, ShedderState, StrategyState
 
 MIB = 1048576
 
@@ -82,10 +82,10 @@ class Finished(NamedTuple):
 
 def decided(given: ClusterSample, hits: Mapping[str, HitCount], policies: Policies | None = None) -> Finished:
     """A run of AvgShedder as it ends: capped, with its counts."""
-    kept, force = KeptState(ShedderState(hits=hits)), given.force_threshold
+    state, force = StrategyState(ShedderState(hits=hits)), given.force_threshold
     tables = given.settings, given.brokers, given.bundles
     more: dict[str, Any] = {"force_threshold": force, "judge": given.judge}
-    found = decided_by(StrategyInput(*tables, given.counting, kept, policies or Policies(), **more))
+    found = decided_by(StrategyInput(*tables, given.counting, state, policies or Policies(), **more))
     decisions = found.completed
     return Finished(decisions, found.moves, hits_after(decisions))
 
@@ -102,9 +102,9 @@ def check(given: ClusterSample, result: SheddingResult) -> None:
     assert [decision_of(row) for row in decisions.to_pylist()] == result.decisions
     moves = move_table("c", result.moves)
     assert [CandidateMove.of_row(row) for row in moves.to_pylist()] == result.moves
-    kept = KeptState(result.kept)
-    broker_hits = {broker: hit for broker, hit in kept.shedder.hits.items() if broker != WHOLE_CLUSTER}
-    assert KeptState.parse(broker_hits, json.loads(json.dumps(kept.document()))) == kept
+    state = StrategyState(result.state)
+    broker_hits = {broker: hit for broker, hit in state.shedder.hits.items() if broker != WHOLE_CLUSTER}
+    assert StrategyState.parse(broker_hits, json.loads(json.dumps(state.document()))) == state
     assert result.sentence
     judged = [decision for decision in completed(result) if decision.pair is not None]
     assert [decision.pair for decision in judged] == list(range(len(judged)))

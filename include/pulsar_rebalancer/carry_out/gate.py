@@ -149,12 +149,12 @@ def _over_cap(moves: Sequence[Move], planned: Settings, present: Settings) -> Ve
         "max_bundles_per_namespace": _most(Counter(namespace_of(move.bundle) for move in moves)),
         "max_bytes_per_run": ("the run", sum(move.msg_throughput for move in moves)),
     }
-    for name, (where, figure) in capped.items():
+    for name, (where, value) in capped.items():
         for settings in (planned, present):
             cap = getattr(settings, name)
             # The last digits of a float sum depend on the order of the moves.
-            if cap is not None and not figure <= cap * (1 + 1e-9):
-                return Verdict(Reason.SETTINGS_CHANGED, f"{figure:.12g} for {where}, {name} is {cap:g}")
+            if cap is not None and not value <= cap * (1 + 1e-9):
+                return Verdict(Reason.SETTINGS_CHANGED, f"{value:.12g} for {where}, {name} is {cap:g}")
     return None
 
 

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Container, Sequence
 
 from pulsar_rebalancer.carry_out.bundle_move import BundleMove
-from pulsar_rebalancer.carry_out.harm_meter import HarmMeter, MoveHarm
+from pulsar_rebalancer.carry_out.client_gap_meter import ClientGapMeter, MoveClientGap
 from pulsar_rebalancer.pulsar import BundleAdmin
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome, not_moved
@@ -43,9 +43,9 @@ class AdaptivePace:
         self._under_way.update(_brokers(move))
         return True
 
-    async def end(self, move: Move, harm: MoveHarm | None) -> None:
-        """Wait until a bundle's clients are back or late, and adapt the limits. `harm`: None if not begun."""
-        in_time = await harm.back_within(self._gap_seconds) if harm else None
+    async def end(self, move: Move, client_gap: MoveClientGap | None) -> None:
+        """Wait until a bundle's clients are back or late, and adapt the limits. `client_gap`: None if not begun."""
+        in_time = await client_gap.back_within(self._gap_seconds) if client_gap else None
         for broker in _brokers(move):
             self._under_way[broker] -= 1
             allowed = self._allowed[broker]
@@ -78,9 +78,9 @@ class MoveQueue:
                 await self._turn.wait()
         return None
 
-    async def ended(self, move: Move, harm: MoveHarm | None) -> None:
+    async def ended(self, move: Move, client_gap: MoveClientGap | None) -> None:
         if self._pace is not None:
-            await self._pace.end(move, harm)
+            await self._pace.end(move, client_gap)
             async with self._turn:
                 # Each of the two brokers may take two more bundles. The worker that calls this takes one itself.
                 if self._waiting:
@@ -114,7 +114,7 @@ async def carry_out_moves(
     stop_reason: Callable[[], Reason | None] = lambda: None,
     skip_reason: Callable[[Move], Reason | None] = lambda _: None,
     begin: Callable[[Move], Awaitable[None]] = _not_recorded,
-    meter: HarmMeter | None = None,
+    meter: ClientGapMeter | None = None,
     pace: AdaptivePace | None = None,
 ) -> list[MoveOutcome]:
     """Carry out the moves of one wave and return their outcomes in order. A failure does not stop the others.
@@ -138,26 +138,26 @@ async def carry_out_moves(
     waiting = MoveQueue(moves, pace)
     outcomes: dict[int, MoveOutcome] = {}
 
-    async def carry_out(move: Move) -> tuple[MoveOutcome, MoveHarm | None]:
+    async def carry_out(move: Move) -> tuple[MoveOutcome, MoveClientGap | None]:
         before = move.bundle in unloaded
         if meter is None:
             return await BundleMove(admin, move, retries, timeout_seconds, before, skip_reason, begin).outcome(), None
-        harm = meter.of(move, again=before)
+        client_gap = meter.of(move, again=before)
 
         async def count_and_begin(move: Move) -> None:
-            await harm.before(begin(move))
+            await client_gap.before(begin(move))
 
         moved = BundleMove(admin, move, retries, timeout_seconds, before, skip_reason, count_and_begin)
-        return harm.ended(await moved.outcome()), harm
+        return client_gap.ended(await moved.outcome()), client_gap
 
     async def work() -> None:
         try:
             while (number := await waiting.next()) is not None:
                 move, left = moves[number], stop_reason()
-                outcome, harm = await carry_out(move) if left is None else (not_moved(move, left), None)
+                outcome, client_gap = await carry_out(move) if left is None else (not_moved(move, left), None)
                 outcomes[number] = outcome if affinity else outcome.model_copy(update={"destination_kept": False})
                 on_outcome(outcomes[number])
-                await waiting.ended(move, harm)
+                await waiting.ended(move, client_gap)
         except BaseException:
             await waiting.clear()
             raise

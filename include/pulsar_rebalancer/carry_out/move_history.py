@@ -15,7 +15,7 @@ from pulsar_rebalancer.names import range_of
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import (
     RETRIED,
-    Harm,
+    ClientGap,
     MoveOutcome,
     Outcome,
     failed_moves,
@@ -132,8 +132,8 @@ class WaveHistory:
         if time.monotonic() - self._written_at >= _SECONDS_BETWEEN_WRITES:
             self.write()
 
-    def measured(self, bundle: str, harm: Harm) -> None:
-        self.outcomes[bundle] = self.outcomes[bundle].model_copy(update={"harm": harm})
+    def measured(self, bundle: str, client_gap: ClientGap) -> None:
+        self.outcomes[bundle] = self.outcomes[bundle].model_copy(update={"client_gap": client_gap})
         if time.monotonic() - self._measured_at >= _SECONDS_BETWEEN_WRITES:
             self._write_details()
             self._measured_at = time.monotonic()
@@ -165,8 +165,12 @@ class WaveHistory:
         def change(stored: MovesState) -> MovesState:
             # The destination of a new unload replaces a kept one.
             replaced = {outcome.bundle for outcome in self.ended if outcome.attempts}
-            kept = {bundle: destination for bundle, destination in stored.kept.items() if bundle not in replaced}
-            changed = {"unloads": stored.unloads | self._unloads, "kept": kept | self._kept()}
+            kept = {
+                bundle: destination
+                for bundle, destination in stored.kept_destinations.items()
+                if bundle not in replaced
+            }
+            changed = {"unloads": stored.unloads | self._unloads, "kept_destinations": kept | self._kept()}
             return stored.model_copy(update=changed)
 
         self._store(change)
@@ -219,7 +223,7 @@ def still_kept(
     """
     kept = {
         bundle: destination
-        for bundle, destination in history.kept.items()
+        for bundle, destination in history.kept_destinations.items()
         if collected_at < destination.at <= now or destination.owner in owners.get(bundle, (destination.owner,))
     }
-    return history.model_copy(update={"kept": kept})
+    return history.model_copy(update={"kept_destinations": kept})

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from pulsar_rebalancer.collect import load_data
 from pulsar_rebalancer.collect.load_data import LOAD, TOP, Published, TopicMessage, receive, require_client
-from pulsar_rebalancer.collect.load_report import BrokerReport, figure, read_report
+from pulsar_rebalancer.collect.load_report import BrokerReport, number, read_report
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError, SettingsError
 from pulsar_rebalancer.names import is_extensible
@@ -71,7 +71,7 @@ async def load_reports(
 
 
 @dataclass(frozen=True, slots=True)
-class _OwnFigures:
+class _OwnReport:
     at: datetime
     metrics: load_data.Metrics
     bundles: dict[str, dict[str, float]]
@@ -101,19 +101,19 @@ class _ExtensibleBrokers:
         if self._settings.listen_seconds:
             require_client()
         asked = dict(zip(self._runtimes, await asyncio.gather(*map(self._ask, self._runtimes)), strict=True))
-        figures = {broker: answer for broker, answer in asked.items() if isinstance(answer, _OwnFigures)}
-        if figures and self._settings.listen_seconds:
-            await self._receive(figures)
+        values = {broker: answer for broker, answer in asked.items() if isinstance(answer, _OwnReport)}
+        if values and self._settings.listen_seconds:
+            await self._receive(values)
         failed = {broker: answer for broker, answer in asked.items() if isinstance(answer, AdminError)}
-        return failed | {broker: self._report(broker, answer) for broker, answer in figures.items()}
+        return failed | {broker: self._report(broker, answer) for broker, answer in values.items()}
 
-    async def _ask(self, broker: str) -> _OwnFigures | AdminError:
+    async def _ask(self, broker: str) -> _OwnReport | AdminError:
         try:
-            return await self._figures(broker)
+            return await self._own_report(broker)
         except AdminError as error:
             return error
 
-    async def _figures(self, broker: str) -> _OwnFigures:
+    async def _own_report(self, broker: str) -> _OwnReport:
         metrics = await self._admin.metrics(broker)
         at = self._clock()
         other = load_data.other_host(metrics, broker)
@@ -128,12 +128,12 @@ class _ExtensibleBrokers:
             raise AdminError(
                 Reason.WRONG_BROKER, f"{broker} answered with topics of bundles it does not own", broker=broker
             )
-        return _OwnFigures(at, load_data.read_metrics(metrics), bundles, await self._admin.version(broker))
+        return _OwnReport(at, load_data.read_metrics(metrics), bundles, await self._admin.version(broker))
 
-    async def _receive(self, figures: Mapping[str, _OwnFigures]) -> None:
+    async def _receive(self, values: Mapping[str, _OwnReport]) -> None:
         self._published.keep_only(self._runtimes)
         # Brokers publish top bundles regularly, but load data only after changes.
-        missing = {LOAD: {b for b in figures if not self._is_current(b, figures[b])}, TOP: set(figures)}
+        missing = {LOAD: {b for b in values if not self._is_current(b, values[b])}, TOP: set(values)}
 
         def take(topic: str, message: TopicMessage) -> bool:
             if message.broker in self._runtimes and self._take(topic, message):
@@ -166,7 +166,7 @@ class _ExtensibleBrokers:
             )
         return url
 
-    def _report(self, broker: str, own: _OwnFigures) -> BrokerReport | None:
+    def _report(self, broker: str, own: _OwnReport) -> BrokerReport | None:
         runtime, published = self._runtimes[broker], self._published.load.get(broker, {})
         load = load_data.load_now(own.metrics, published)
         if load is None and not published:
@@ -187,18 +187,18 @@ class _ExtensibleBrokers:
         host_interval_s = self._settings.host_usage_interval_minutes * 60
         return read_report(broker, report, collected_at=own.at, host_interval_s=host_interval_s)
 
-    def _is_current(self, broker: str, own: _OwnFigures) -> bool:
+    def _is_current(self, broker: str, own: _OwnReport) -> bool:
         if broker in self._received_now:
             return True
         published = self._published.load.get(broker, {})
-        updated = figure(published.get("updatedAt"))
+        updated = number(published.get("updatedAt"))
         oldest = self._settings.report_max_interval_minutes * 60 + _SLACK_S
         if updated is None or own.at.timestamp() * 1000 - updated > oldest * 1000:
             return False
         threshold = _number(self._runtimes[broker], "loadBalancerReportUpdateThresholdPercentage", 10)
         return load_data.is_current(published, own.bundles, threshold)
 
-    def _top(self, broker: str, own: _OwnFigures) -> Sequence[str]:
+    def _top(self, broker: str, own: _OwnReport) -> Sequence[str]:
         """Return the last top bundles received from a broker; empty if they are known to be outdated.
 
         Brokers publish them with their rates (TopBundleLoadDataReporter) and withdraw them when they load or

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from pulsar_rebalancer.collect.load_report import count, figure
+from pulsar_rebalancer.collect.load_report import count, number
 from pulsar_rebalancer.errors import AdminError, SnapshotError
 from pulsar_rebalancer.pulsar.connection import AdminConnection
 from pulsar_rebalancer.pulsar.tokens import Tokens
@@ -58,7 +58,7 @@ def _sum(topics: Sequence[Mapping[str, JsonValue]]) -> dict[str, float]:
     }
     for topic in topics:
         for name in RATES:
-            rate = figure(topic.get(name))
+            rate = number(topic.get(name))
             total[name] += math.nan if rate is None else rate
         # Brokers with `exposePublisherStats=false` count producers without listing them (PersistentTopic.updateRates).
         total["producerCount"] += max(_length(topic.get("publishers")), count(topic.get("producerCount")) or 0)
@@ -85,9 +85,9 @@ def read_metrics(metrics: Sequence[Mapping[str, JsonValue]]) -> Metrics:
     percents = _group(metrics, "brk_lb_cpu_usage")
     average = _group(metrics, "brk_lb_resource_usage", feature="max_ema") or {}
     return Metrics(
-        None if percents is None else {field: figure(percents.get(name)) for field, name in _USAGE.items()},
-        figure(average.get("brk_lb_resource_usage")),
-        figure((_group(metrics, "jvm_start_time") or {}).get("jvm_start_time")),
+        None if percents is None else {field: number(percents.get(name)) for field, name in _USAGE.items()},
+        number(average.get("brk_lb_resource_usage")),
+        number((_group(metrics, "jvm_start_time") or {}).get("jvm_start_time")),
     )
 
 
@@ -130,15 +130,15 @@ def are_of_another(stats: Collection[str], owned: Collection[str]) -> bool:
 
 def _group(metrics: Sequence[Mapping[str, JsonValue]], name: str, **dimensions: str) -> Mapping[str, JsonValue] | None:
     for group in metrics:
-        figures, labels = _mapping(group.get("metrics")), _mapping(group.get("dimensions"))
-        if name in figures and dimensions.items() <= labels.items():
-            return figures
+        values, labels = _mapping(group.get("metrics")), _mapping(group.get("dimensions"))
+        if name in values and dimensions.items() <= labels.items():
+            return values
     return None
 
 
 def _usage(share: float | None, published: object) -> dict[str, JsonValue]:
     pair = _mapping(published)
-    limit = figure(pair.get("limit"))
+    limit = number(pair.get("limit"))
     if limit is None:
         return {"usage": share, "limit": 100.0}
     # Without a limit there is no percentage; Pulsar marks a resource that is not measured with -1 of -1.
@@ -147,12 +147,12 @@ def _usage(share: float | None, published: object) -> dict[str, JsonValue]:
 
 def kept(published: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Return the BrokerLoadData values to store for the next run."""
-    figures = {name: figure(published.get(name)) for name in _PUBLISHED}
+    values = {name: number(published.get(name)) for name in _PUBLISHED}
     pairs = {field: _mapping(published[field]) for field in _USAGE if field in published}
     usage: dict[str, JsonValue] = {
-        field: {part: figure(pair.get(part)) for part in ("usage", "limit")} for field, pair in pairs.items()
+        field: {part: number(pair.get(part)) for part in ("usage", "limit")} for field, pair in pairs.items()
     }
-    return {**usage, **figures}
+    return {**usage, **values}
 
 
 def is_current(
@@ -164,7 +164,7 @@ def is_current(
     loadBalancerReportUpdateThresholdPercentage (BrokerLoadDataReporter.needBrokerDataUpdate).
     """
     for names in (RATES[:2], RATES[2:]):
-        then = sum(figure(published.get(name)) or 0.0 for name in names)
+        then = sum(number(published.get(name)) or 0.0 for name in names)
         now = sum(bundle[name] for bundle in stats.values() for name in names)
         if then != now and not abs(now - then) * 100 <= threshold_percent * then:
             return False

@@ -84,7 +84,7 @@ def _broker_columns(report: Mapping[str, JsonValue], collected_at: datetime, hos
     minutes ago. Pulsar reports -1 as `usage` and `limit` of resources that it does not measure.
     """
     now_ms = collected_at.timestamp() * 1000
-    updated, started = figure(report.get("lastUpdate")), figure(report.get("startTimestamp"))
+    updated, started = number(report.get("lastUpdate")), number(report.get("startTimestamp"))
     version = report.get("brokerVersionString")
     columns: dict[str, Cell] = {
         "last_update": _time(updated),
@@ -96,9 +96,9 @@ def _broker_columns(report: Mapping[str, JsonValue], collected_at: datetime, hos
     for column, name in _RESOURCE_FIELDS.items():
         resource = report.get(name)
         usage = resource if isinstance(resource, dict) else {}
-        columns[f"{column}_usage"] = figure(usage.get("usage"))
-        columns[f"{column}_limit"] = figure(usage.get("limit"))
-    columns |= {column: figure(report.get(name)) for column, name in (_TRAFFIC_FIELDS | _AVERAGES).items()}
+        columns[f"{column}_usage"] = number(usage.get("usage"))
+        columns[f"{column}_limit"] = number(usage.get("limit"))
+    columns |= {column: number(report.get(name)) for column, name in (_TRAFFIC_FIELDS | _AVERAGES).items()}
     columns |= {column: count(report.get(name)) for column, name in _BROKER_COUNTS.items()}
     return columns
 
@@ -106,7 +106,7 @@ def _broker_columns(report: Mapping[str, JsonValue], collected_at: datetime, hos
 def _bundle_columns(broker: str, stats: Mapping[str, JsonValue]) -> pa.Table:
     entries = [entry if isinstance(entry, dict) else {} for entry in stats.values()]
     columns: dict[str, list[Any]] = {"broker": [broker] * len(entries), "bundle": list(stats)}
-    columns |= {c: [figure(entry.get(name)) for entry in entries] for c, name in _TRAFFIC_FIELDS.items()}
+    columns |= {c: [number(entry.get(name)) for entry in entries] for c, name in _TRAFFIC_FIELDS.items()}
     columns |= {c: [count(entry.get(name)) for entry in entries] for c, name in _BUNDLE_COUNTS.items()}
     return pa.Table.from_pydict(columns, schema=_BUNDLE_SCHEMA)
 
@@ -117,7 +117,7 @@ def _names(report: Mapping[str, JsonValue]) -> tuple[str, ...]:
     return tuple(name for name in names if isinstance(name, str) and name)
 
 
-def figure(value: object) -> float | None:
+def number(value: object) -> float | None:
     """Return a number as a float, including NaN and infinities; None for any other value, such as text or booleans."""
     if type(value) is float:
         return value

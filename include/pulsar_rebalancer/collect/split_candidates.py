@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import JsonValue
 
-from pulsar_rebalancer.collect.load_report import figure
+from pulsar_rebalancer.collect.load_report import number
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.pulsar_settings import MIB
 from pulsar_rebalancer.config.settings import Settings
@@ -55,12 +55,12 @@ class _Bounds(NamedTuple):
 
     def exceeded(self) -> pc.Expression:
         too_large = (
-            (_figure("topics") > self.topics)
-            | (_figure("msg_rate_in") + _figure("msg_rate_out") > self.msg_rate)
-            | (_figure("msg_throughput_in") + _figure("msg_throughput_out") > self.msg_throughput)
+            (_column("topics") > self.topics)
+            | (_column("msg_rate_in") + _column("msg_rate_out") > self.msg_rate)
+            | (_column("msg_throughput_in") + _column("msg_throughput_out") > self.msg_throughput)
         )
         if self.sessions > 0:
-            too_large |= _figure("producers") + _figure("consumers") > self.sessions
+            too_large |= _column("producers") + _column("consumers") > self.sessions
         return too_large
 
     def excess(self, row: Mapping[str, float | None]) -> float:
@@ -74,7 +74,7 @@ class _Bounds(NamedTuple):
     def excess_of_means(self, means: pa.Table | None) -> dict[str, float]:
         if means is None:
             return {}
-        rate, throughput = _figure("long_term_msg_rate"), _figure("long_term_msg_throughput")
+        rate, throughput = _column("long_term_msg_rate"), _column("long_term_msg_throughput")
         return {
             row["bundle"]: max(
                 _times(row["long_term_msg_rate"], self.msg_rate),
@@ -98,7 +98,7 @@ def choose(
     of_means = bounds.excess_of_means(means)
     large = bounds.exceeded() | pc.field("bundle").isin(pa.array(of_means, pa.string()))
     possible = reduce(and_, map(_possible, (*TRAFFIC, "topics", "producers", "consumers")))
-    rows = bundles.filter(possible).filter(large & (_figure("topics") >= FEWEST_TOPICS)).to_pylist()
+    rows = bundles.filter(possible).filter(large & (_column("topics") >= FEWEST_TOPICS)).to_pylist()
     chosen = [
         LargeBundle(name, row["broker"], max(bounds.excess(row), of_means.get(name, 0.0)))
         for row in rows
@@ -113,21 +113,21 @@ def choose(
     return list(once.values())[:MOST_BUNDLES]
 
 
-def _times(figure: float | None, bound: float) -> float:
-    return (figure or 0.0) / bound if bound > 0 else 0.0
+def _times(value: float | None, bound: float) -> float:
+    return (value or 0.0) / bound if bound > 0 else 0.0
 
 
 def _sum(row: Mapping[str, float | None], *names: str) -> float:
     return sum(row[name] or 0.0 for name in names)
 
 
-def _figure(name: str) -> pc.Expression:
+def _column(name: str) -> pc.Expression:
     return pc.coalesce(pc.field(name), pc.scalar(0))  # type: ignore[type-var]
 
 
 def _possible(name: str) -> pc.Expression:
     # Integers are compared with integers: Arrow refuses those that a float cannot represent.
-    return (_figure(name) >= 0) & (_figure(name) <= int(LARGEST[name]))
+    return (_column(name) >= 0) & (_column(name) <= int(LARGEST[name]))
 
 
 MOST_TOPICS = 100_000
@@ -217,5 +217,5 @@ async def _topics(
 
 
 def carried(load: JsonValue, kind: Literal["msgRate", "msgThroughput"]) -> float:
-    figures = [figure(load.get(f"{kind}{way}")) for way in ("In", "Out")] if isinstance(load, dict) else []
-    return sum(rate for rate in figures if rate is not None and 0 <= rate <= _LARGEST[kind])
+    values = [number(load.get(f"{kind}{way}")) for way in ("In", "Out")] if isinstance(load, dict) else []
+    return sum(rate for rate in values if rate is not None and 0 <= rate <= _LARGEST[kind])

@@ -103,8 +103,8 @@ def _topics(broker: str, stats: Mapping[str, object]) -> Iterator[Topic]:
         for hash_range, domains in ranges.items() if isinstance(ranges, dict) else ():
             for topics in domains.values() if isinstance(domains, dict) else ():
                 for name, load in topics.items() if isinstance(topics, dict) else ():
-                    figures = carried(load, "msgRate"), carried(load, "msgThroughput")
-                    yield Topic(one_line(name, 300), f"{namespace}/{hash_range}", broker, *figures)
+                    values = carried(load, "msgRate"), carried(load, "msgThroughput")
+                    yield Topic(one_line(name, 300), f"{namespace}/{hash_range}", broker, *values)
 
 
 async def findings(admin: PulsarAdmin, runtimes: Runtimes, topics: Topics, runs: Sequence[StoragePath]) -> list[Advice]:

@@ -70,8 +70,8 @@ def line(cluster: str, measured: Ages, limit: float) -> str:
     text = (
         f"last outcome {_old(measured.outcome)}, last committed decision {_old(measured.decision)}, limit {limit:g} s"
     )
-    figures = {"outcome_age": measured.outcome, "decision_age": measured.decision}
-    data = " ".join(f"{name}={age:.0f}s;;{limit:g}" for name, age in figures.items() if age is not None)
+    values = {"outcome_age": measured.outcome, "decision_age": measured.decision}
+    data = " ".join(f"{name}={age:.0f}s;;{limit:g}" for name, age in values.items() if age is not None)
     return f"{_NAMES[judge_ages(measured, limit)]} - cluster {cluster}: {text} | {data}".removesuffix(" | ")
 
 

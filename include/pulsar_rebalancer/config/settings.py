@@ -154,7 +154,7 @@ class Settings(PulsarSettings):
         0.5, gt=0, le=15, description="seconds within which clients must reconnect; only if unload_concurrency is auto"
     )
     unload_retries: int = Field(2, ge=0, le=10, description="retries for a bundle that landed on another broker")
-    unload_timeout_seconds: float = Field(
+    move_timeout_seconds: float = Field(
         30, gt=0, description="time-out in seconds: first for the unload request, then for the new owner"
     )
     fill_new_brokers: bool = Field(False, description="automatically fill a new healthy broker up to the mean score")

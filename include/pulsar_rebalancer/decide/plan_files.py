@@ -18,7 +18,7 @@ from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.stays import RULES
 from pulsar_rebalancer.reasons import Reason, counted
-from pulsar_rebalancer.run.outcome import Harm, last_time
+from pulsar_rebalancer.run.outcome import ClientGap, last_time
 from pulsar_rebalancer.run.plan import (
     Forced,
     Summary,
@@ -151,7 +151,7 @@ def _state(run: RunInput, plan: Plan) -> DecisionState:
         counted_at=now if counts else before.counted_at,
         strategy=run.settings.strategy,
         hits=hits_after(plan.decisions),
-        kept=(plan.kept or run.kept).document(),
+        strategy_state=(plan.strategy_state or run.strategy_state).document(),
         samples=samples_after(before, run.counting, used if counts else {}, now),
         restarts={} if counts else taken_at(used, now),
         means=run.new_means.name if counts else before.means,
@@ -200,7 +200,7 @@ def _row(cluster: str, decision: Decision) -> dict[str, Cell]:
 
 def scores_fields(before: Mapping[str, float], after: Mapping[str, float], apart: Container[str]) -> dict[str, Any]:
     """Return the summary's score fields, in percent; brokers in `apart` are not compared and are left out."""
-    before, after = ({name: figure for name, figure in side.items() if name not in apart} for side in (before, after))
+    before, after = ({name: value for name, value in side.items() if name not in apart} for side in (before, after))
     return {
         "brokers": len(before),
         "score_min": min(before.values(), default=None),
@@ -214,7 +214,7 @@ def scores_fields(before: Mapping[str, float], after: Mapping[str, float], apart
 LISTED = 20
 
 
-def document(summary: Summary, run: StoragePath, last: Mapping[str, Harm]) -> dict[str, JsonValue]:
+def document(summary: Summary, run: StoragePath, last: Mapping[str, ClientGap]) -> dict[str, JsonValue]:
     """Return the plan as JSON, with its first moves. `last` is the known cost of each bundle's last move."""
     hand, moves = summary.by_hand, read_moves(run)[:LISTED]
     return {
@@ -233,14 +233,14 @@ def document(summary: Summary, run: StoragePath, last: Mapping[str, Harm]) -> di
     }
 
 
-def text(summary: Summary, run: StoragePath, dag_id: str, last: Mapping[str, Harm]) -> str:
+def text(summary: Summary, run: StoragePath, dag_id: str, last: Mapping[str, ClientGap]) -> str:
     """Return the plan as a few lines of text, with the command that carries it out."""
     hand, moves = summary.by_hand, read_moves(run)
     lines = [f"{summary.sentence} (plan only: nothing was moved)"]
     lines += [f"No effect: {why_no_effect(summary, run)}"] if not summary.has_effect else []
     for move in moves[:LISTED]:
-        harm = f"; last time, {last[move.bundle].text}" if move.bundle in last else ""
-        lines.append(f"  {move.bundle}: {move.source} -> {move.destination}{harm}")
+        client_gap = f"; last time, {last[move.bundle].text}" if move.bundle in last else ""
+        lines.append(f"  {move.bundle}: {move.source} -> {move.destination}{client_gap}")
     if summary.bundles_taken > LISTED:
         lines.append(f"  and {summary.bundles_taken - LISTED} more: {run.uri}/plan/moves.parquet")
     lines += [

@@ -21,7 +21,7 @@ from pulsar_rebalancer.run.request import DrainProgress
 from pulsar_rebalancer.run.tables import BrokerSample, Measure
 from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, gap_and_hits, moving
-from pulsar_rebalancer.strategies.strategy_state import KeptState
+from pulsar_rebalancer.strategies.strategy_state import StrategyState
 
 CAPPED, KEPT_IN_PLACE = Reason.having(Trait.CAP), Reason.having(Trait.KEPT_IN_PLACE)
 HELD_BACK = CAPPED | KEPT_IN_PLACE
@@ -112,14 +112,14 @@ class Plan:
     Attributes:
         decisions: one for each pair or broker that was judged; `completed` adds the bundles that move.
         moves: all candidates with destinations and waves, each taken or with the reason why it stays.
-        kept: state of the strategy and of its placement, for the next run; None if no strategy was asked.
+        strategy_state: state of the strategy and of its placement, for the next run; None if no strategy was asked.
         traffic: current traffic of the sources, in the measure of their moves (msg/s or bytes/s).
         samples: brokers' values that caused moves or a cluster-wide hit; AvgShedder's are in the decisions.
     """
 
     decisions: list[Decision]
     moves: list[CandidateMove]
-    kept: KeptState | None = None
+    strategy_state: StrategyState | None = None
     sentence: str = ""
     traffic: Mapping[str, float] = field(default_factory=dict)
     samples: Mapping[str, float] = field(default_factory=dict)
@@ -167,7 +167,7 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
     reports = [drains.report(leaving), strategy.report(chosen)]
     if sources.rolling:
         reports[1] = reports[1]._replace(sentence=f"{reports[1].sentence}. {sources.rolling}")
-    made = replace(_joined(reports, [*leaving, *chosen]), kept=strategy.kept)
+    made = replace(_joined(reports, [*leaving, *chosen]), strategy_state=strategy.state)
     if not made.taken and (other := sources.otherwise()):
         (moves,) = within_caps(other)
         moves = other.regrouped(moves) if other.regrouped else moves
@@ -192,8 +192,8 @@ def _joined(reports: Sequence[SourceReport], moves: list[CandidateMove]) -> Plan
         decisions=[decision for each in reports for decision in each.decisions],
         moves=moves,
         sentence=". ".join(each.sentence for each in reversed(reports) if each.sentence),
-        traffic={broker: figure for each in reversed(reports) for broker, figure in each.traffic.items()},
-        samples={broker: figure for each in reports for broker, figure in each.samples.items()},
+        traffic={broker: value for each in reversed(reports) for broker, value in each.traffic.items()},
+        samples={broker: value for each in reports for broker, value in each.samples.items()},
         drains={broker: progress for each in reports for broker, progress in each.drains.items()},
     )
 
@@ -205,4 +205,6 @@ def _with_other(made: Plan, report: SourceReport, moves: list[CandidateMove]) ->
     ends = {end for move in moves if move.taken for end in (move.source, move.destination)}
     decisions = [decision.with_hits_reset(ends) for decision in made.decisions]
     joined = _joined([report, SourceReport(decisions, made.sentence, made.traffic, made.samples, made.drains)], moves)
-    return replace(joined, moves=[*moves, *made.moves], kept=made.kept, traffic=report.traffic or made.traffic)
+    return replace(
+        joined, moves=[*moves, *made.moves], strategy_state=made.strategy_state, traffic=report.traffic or made.traffic
+    )

@@ -79,7 +79,7 @@ _HOST_SAMPLES = 2
 """Number of host samples for which validation leaves out a broker that has just started."""
 
 
-class Turn(NamedTuple):
+class BrokerRestart(NamedTuple):
     """The predicted turn of one broker.
 
     Score is in percent, traffic in bytes/s; the bundles move away and back in `minutes`, without the restart
@@ -113,7 +113,7 @@ def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> S
     return ShownRoll(id=identity, order=order, at=snapshot.request.collected_at, by=by, reason=reason)
 
 
-def turns(snapshot: Snapshot, order: Sequence[str]) -> list[Turn]:
+def restarts(snapshot: Snapshot, order: Sequence[str]) -> list[BrokerRestart]:
     settings = snapshot.settings
     ways = (settings.max_bundles_off_broker, settings.max_bundles_onto_broker)
     known = {broker.broker: broker for broker in snapshot.brokers_without({})}
@@ -131,7 +131,7 @@ def turns(snapshot: Snapshot, order: Sequence[str]) -> list[Turn]:
         broker, silent = known[name], name in snapshot.silent
         load = 0.0 if silent else score(broker, settings)
         why_not = why_not or ("" if broker.started_at else "it does not report its start time")
-        result.append(Turn(name, load, broker.traffic(Measure.THROUGHPUT), bundles, minutes, why_not))
+        result.append(BrokerRestart(name, load, broker.traffic(Measure.THROUGHPUT), bundles, minutes, why_not))
     return result
 
 
@@ -146,7 +146,7 @@ def awaited(snapshot: Snapshot) -> str:
     return why_none((), snapshot.started, snapshot.unwell, ())
 
 
-def document(roll: ShownRoll, planned: Sequence[Turn], refused: str, waits: str) -> dict[str, Any]:
+def document(roll: ShownRoll, planned: Sequence[BrokerRestart], refused: str, waits: str) -> dict[str, Any]:
     """Return a shown roll as a document: `plan` (the id for carrying it out), its turns, and their totals.
 
     `refused` and `waits` say why it would be refused now, and what it would wait for; empty if nothing.
@@ -155,13 +155,13 @@ def document(roll: ShownRoll, planned: Sequence[Turn], refused: str, waits: str)
         "plan": roll.id,
         "refused": refused,
         "waits": waits,
-        "turns": [turn._asdict() for turn in planned],
+        "restarts": [turn._asdict() for turn in planned],
         "minutes": sum(turn.minutes for turn in planned),
         "moves_twice": sum(turn.bundles for turn in planned),
     }
 
 
-def text(roll: ShownRoll, planned: Sequence[Turn], refused: str, waits: str, dag_id: str) -> str:
+def text(roll: ShownRoll, planned: Sequence[BrokerRestart], refused: str, waits: str, dag_id: str) -> str:
     """Return a shown roll as human-readable text; for the arguments, see `document`."""
     lines = [
         f"{number} {turn.broker}: score {turn.score:.1f} %, {turn.traffic / 1e6:.1f} MB/s, "

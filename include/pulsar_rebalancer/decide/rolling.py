@@ -199,7 +199,7 @@ def _restart(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
     if facts.restart == "failed":
         return _stopped(roll, facts, Reason.RESTART_FAILED, f"{_dag_of(roll, facts)} failed")
     if at is None or not _is_new(roll, seen):
-        # People and the DAG take a while, in which the broker is down.
+        # Operators and the DAG take a while, in which the broker is down.
         why = unsafe(roll, seen, may_be_down=facts.restart != "")
         known = {} if seen.left is None else {"left": seen.left}
         return _waiting(roll, why or _restart_of(roll, facts)).model_copy(update={"may_restart": not why, **known})

@@ -17,7 +17,7 @@ from pulsar_rebalancer.decide import split_planning, stays
 from pulsar_rebalancer.decide.split_planning import SplitPlan
 from pulsar_rebalancer.names import SYSTEM_NAMESPACE
 from pulsar_rebalancer.reasons import Trait
-from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, filled, in_order, served
+from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, bundle_counts, filled, in_order
 from pulsar_rebalancer.run.plan import parts_by_bundle
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, NO_COSTS, TRAFFIC, BrokerSample, Cell, known_file
@@ -26,7 +26,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.scoring import continued
 from pulsar_rebalancer.strategies.shedders.registry import counts_same_hits, left_out_of, profile_of
-from pulsar_rebalancer.strategies.strategy_state import KeptState, ShedderState
+from pulsar_rebalancer.strategies.strategy_state import ShedderState, StrategyState
 
 _log = logging.getLogger(__name__)
 
@@ -87,19 +87,19 @@ class RunInput(Snapshot):
         }
 
     @property
-    def kept(self) -> KeptState:
+    def strategy_state(self) -> StrategyState:
         """Return the strategy's state after the last counted run; another strategy's hits only if counted alike."""
         before, strategy = self.before.decision, self.settings.strategy
         if before.strategy in ("", strategy):
-            return KeptState.parse(before.hits, before.kept)
+            return StrategyState.parse(before.hits, before.strategy_state)
         # Nothing else that another strategy keeps is of use to this strategy.
-        return KeptState(ShedderState(hits=before.hits if counts_same_hits(before.strategy, strategy) else {}))
+        return StrategyState(ShedderState(hits=before.hits if counts_same_hits(before.strategy, strategy) else {}))
 
     @cached_property
     def learned(self) -> Learned | None:
         if not profile_of(self.settings).learns:
             return None
-        learned = self.kept.shedder.learned
+        learned = self.strategy_state.shedder.learned
         if learned.samples and self.known_costs is None:
             # What brokers' scores leave unexplained was learned together with these costs.
             _log.warning("%s: no costs of bundles: learning starts again with this sample", self.cluster)
@@ -173,11 +173,11 @@ class RunBundles(Bundles):
         """Set the brokers whose bundles will be requested; bundles on other brokers are not loaded."""
         self._announced = pa.array(list(brokers), pa.string())
 
-    def served(self, namespaces: Collection[str] | None = None) -> dict[str, Counter[str]]:
+    def bundle_counts(self, namespaces: Collection[str] | None = None) -> dict[str, Counter[str]]:
         """Return the number of reported bundles for each namespace and broker; `namespaces` None counts all."""
         if namespaces is not None:
-            return served(self._reported.counted, namespaces)
-        return served(_concatenated(self._batches(_NAMES), _NAMES), None)
+            return bundle_counts(self._reported.counted, namespaces)
+        return bundle_counts(_concatenated(self._batches(_NAMES), _NAMES), None)
 
     @cached_property
     def _table(self) -> pa.Table:
@@ -186,7 +186,7 @@ class RunBundles(Bundles):
             "reason", stays.of_bundles(reported["bundle"], stays.BundleFacts.of(run, run.settings))
         )
         bundles = with_loads(bundles, self._costs)
-        # A bundle that validation left out may have no means. Its figures are then 0, and it has a reason to stay.
+        # A bundle that validation left out may have no means. Its values are then 0, and it has a reason to stay.
         means = self._means().read_table(OF_MEANS)
         return filled(with_means(bundles, run.cluster, means))
 

@@ -69,7 +69,7 @@ def lesson_of(run: RunInput) -> RunLesson:
         after = after.corrected(change, *_by_bundle(brokers, lesson.corrections))
     columns = [pa.array(column.astype(np.float32), from_pandas=True) for column in after]
     costs = pa.table([names, *columns], schema=BUNDLE_COSTS)
-    # A new bundle whose figures were refused remains unknown.
+    # A new bundle whose values were refused remains unknown.
     costs = costs.filter(pc.is_valid(costs["quick_rate"]))
     if run.silent:
         unreported = stored.filter(pc.invert(pc.is_in(stored["bundle"], names)))
@@ -86,17 +86,17 @@ def _minutes(run: RunInput) -> float:
 
 def _sums(brokers: pa.ChunkedArray[Any], summands: Iterable[Floats]) -> dict[str, Sums]:
     """Return each broker's sums of whole numbers, so that the order of bundles does not affect the plan's hash."""
-    figures = {name: np.nan_to_num(figure) for name, figure in zip(Sums._fields, summands, strict=True)}
-    units = {name: _unit(figure) for name, figure in figures.items()}
-    whole: Any = [np.rint(figure / units[name]).astype(np.int64) for name, figure in figures.items()]
-    added = pa.table([brokers, *whole], names=["broker", *figures]).group_by("broker")
-    rows = added.aggregate([(name, "sum") for name in figures]).to_pylist()
-    return {row["broker"]: Sums(*(row[f"{name}_sum"] * units[name] for name in figures)) for row in rows}
+    values = {name: np.nan_to_num(value) for name, value in zip(Sums._fields, summands, strict=True)}
+    units = {name: _unit(value) for name, value in values.items()}
+    whole: Any = [np.rint(value / units[name]).astype(np.int64) for name, value in values.items()]
+    added = pa.table([brokers, *whole], names=["broker", *values]).group_by("broker")
+    rows = added.aggregate([(name, "sum") for name in values]).to_pylist()
+    return {row["broker"]: Sums(*(row[f"{name}_sum"] * units[name] for name in values)) for row in rows}
 
 
-def _unit(figures: Floats) -> float:
-    """Return a power of 2 of which each figure is at most 2^40, so that a million of them add up in 64 bits."""
-    return math.ldexp(1.0, math.frexp(float(np.abs(figures).max(initial=0.0)))[1] - 40)
+def _unit(values: Floats) -> float:
+    """Return a power of 2 of which each value is at most 2^40, so that a million of them add up in 64 bits."""
+    return math.ldexp(1.0, math.frexp(float(np.abs(values).max(initial=0.0)))[1] - 40)
 
 
 def _by_bundle(brokers: pa.ChunkedArray[Any], corrections: Mapping[str, Correction]) -> Floats:
@@ -106,8 +106,8 @@ def _by_bundle(brokers: pa.ChunkedArray[Any], corrections: Mapping[str, Correcti
     return of_bundles.T
 
 
-def _reported(run: RunInput, figures: tuple[str, str]) -> pa.Table:
-    columns = ["broker", "bundle", *figures]
+def _reported(run: RunInput, values: tuple[str, str]) -> pa.Table:
+    columns = ["broker", "bundle", *values]
     parts = [pa.schema([BUNDLES.field(name) for name in (*columns, "owners")]).empty_table()]
     for rows in run.batches("bundles", ["cluster", *columns, "owners"]):
         parts.append(rows.filter(pc.equal(rows["cluster"], pa.scalar(run.cluster))).select(parts[0].column_names))
@@ -115,9 +115,9 @@ def _reported(run: RunInput, figures: tuple[str, str]) -> pa.Table:
     if not run.shares_bundles:
         return reported
     shared = pa.array(reported["owners"].to_numpy() > 1)
-    chosen: Any = [("broker", "min"), *((name, "max") for name in figures)]
+    chosen: Any = [("broker", "min"), *((name, "max") for name in values)]
     several = reported.filter(shared).group_by("bundle").aggregate(chosen)
-    several = several.select(["broker_min", "bundle", *(f"{name}_max" for name in figures)]).rename_columns(columns)
+    several = several.select(["broker_min", "bundle", *(f"{name}_max" for name in values)]).rename_columns(columns)
     return pa.concat_tables([reported.filter(pc.invert(shared)).select(columns), several])
 
 

@@ -112,7 +112,7 @@ def shares_of(hash_range: HashRange, positions: Sequence[int], topics: Sequence[
     """Return each part's share of the message rate, or of throughput without any; equal shares if none is known."""
     carried = _carried(hash_range, positions, topics)
     whole = one_by_one(carried)
-    return tuple(figure / whole for figure in carried) if whole > 0 else (1 / len(carried),) * len(carried)
+    return tuple(value / whole for value in carried) if whole > 0 else (1 / len(carried),) * len(carried)
 
 
 def most_even(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> int:

@@ -46,7 +46,10 @@ class BundleFacts:
         """Return the facts of a run. A planned move without an outcome counts as a recent one."""
         moves = run.before.moves
         recent = moves.recent(run.request.collected_at, run.settings.grace_period_minutes) if grace else ()
-        moved = {name: Reason.DESTINATION_KEPT if name in moves.kept else Reason.RECENTLY_UNLOADED for name in recent}
+        moved = {
+            name: Reason.DESTINATION_KEPT if name in moves.kept_destinations else Reason.RECENTLY_UNLOADED
+            for name in recent
+        }
         return cls(settings, moved, run.to_be_split, run.validation.quarantined)
 
 
@@ -177,5 +180,5 @@ def _problem(move: CandidateMove, reported: Mapping[tuple[str, str], Reason | No
         return f"is not a bundle of {move.source!r:.200}"
     if move.bundle in seen:
         return "is moved twice"
-    figures = (move.traffic, move.msg_rate, move.msg_throughput)
-    return "" if all(math.isfinite(each) and each >= 0 for each in figures) else f"has the values {figures}"
+    values = (move.traffic, move.msg_rate, move.msg_throughput)
+    return "" if all(math.isfinite(each) and each >= 0 for each in values) else f"has the values {values}"

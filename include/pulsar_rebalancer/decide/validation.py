@@ -92,7 +92,7 @@ def parameters(settings: Settings) -> dict[str, float]:
     loadBalancerReportUpdateMaxIntervalMinutes (ModularLoadManagerImpl.needBrokerDataUpdate), and check this
     every few seconds. `largest_<column>` is the largest plausible value for any machine.
     """
-    largest = {f"largest_{column}": figure for column, figure in LARGEST.items()}
+    largest = {f"largest_{column}": value for column, value in LARGEST.items()}
     age = settings.report_max_interval_minutes * 60 + SLACK_SECONDS
     return largest | {"report_age_limit_seconds": age, "enough_samples": ENOUGH_SAMPLES}
 
@@ -177,7 +177,7 @@ def _carried(bundles: pa.Table) -> dict[str, Row]:
 
 def _unaccounted_percent(broker: Row, carried: Row) -> float | None:
     own = {name: broker[name] for name in TRAFFIC}
-    if not carried.get("sound_all", True) or not all(figure is not None and figure >= 0 for figure in own.values()):
+    if not carried.get("sound_all", True) or not all(value is not None and value >= 0 for value in own.values()):
         return None
     sums = {name: carried.get(f"{name}_sum") or 0.0 for name in TRAFFIC}
     apart = {name: abs(own[name] - sums[name]) for name in TRAFFIC}
@@ -197,8 +197,8 @@ def shares_of(bundles: Collection[str], tables: Mapping[str, pa.Table]) -> dict[
     named = pc.is_in(table["bundle"], pa.array(list(bundles), pa.string()))
     for measure in ("msg_rate", "msg_throughput"):
         ways = [f"{measure}_in", f"{measure}_out"]
-        figures: Any = pc.add(*(pc.abs(table[way]) for way in ways))
-        parts = pa.table([table["broker"], named, figures, pc.is_null(figures)], names=["broker", "named", "of", "gap"])
+        values: Any = pc.add(*(pc.abs(table[way]) for way in ways))
+        parts = pa.table([table["broker"], named, values, pc.is_null(values)], names=["broker", "named", "of", "gap"])
         grouped = parts.group_by(["broker", "named"]).aggregate([("of", "sum"), ("gap", "any")]).to_pylist()
         kept = {row["broker"]: row["of_sum"] or 0.0 for row in grouped if not row["named"]}
         for row in (row for row in grouped if row["named"]):
@@ -302,7 +302,7 @@ def _judged(table: pa.Table, key: str, suite: Mapping[str, Any], values: Mapping
 
 class _Miss(NamedTuple):
     finding: Finding
-    excess: float = 0.0  # distance of the figure from the allowed range
+    excess: float = 0.0  # distance of the value from the allowed range
 
 
 def findings_of(table: str, results: Iterable[Result]) -> list[Finding]:

@@ -20,7 +20,14 @@ from pulsar_rebalancer.maintenance.compaction import Day, RunFolder, compact, da
 from pulsar_rebalancer.run.compacted_tables import KINDS, complete_runs
 from pulsar_rebalancer.run.plan import read_state
 from pulsar_rebalancer.state.state_documents import DecisionState
-from pulsar_rebalancer.storage.documents import BUNDLE_HARM, LOAD_DATA, ClusterStorage, day_of, last_committed, time_of
+from pulsar_rebalancer.storage.documents import (
+    BUNDLE_CLIENT_GAPS,
+    LOAD_DATA,
+    ClusterStorage,
+    day_of,
+    last_committed,
+    time_of,
+)
 from pulsar_rebalancer.storage.path import Entry, Kind, StoragePath, below, entries, remove, walk
 
 _REFERRED_TO = re.compile(r"(?:means|costs)-\d{1,18}-[0-9a-f]{8}\.parquet")
@@ -105,7 +112,7 @@ def _kind(entry: Entry) -> str | None:
         return None
     if is_draft(entry):
         return "drafts"
-    if entry.path in (LOAD_DATA, BUNDLE_HARM):
+    if entry.path in (LOAD_DATA, BUNDLE_CLIENT_GAPS):
         return "kept"
     named = {"exports": _EXPORT, "changes": _CHANGE}
     return next((kind for kind, pattern in named.items() if pattern.fullmatch(entry.path)), None)

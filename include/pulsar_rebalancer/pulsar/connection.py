@@ -230,7 +230,7 @@ class AdminConnection:
 
 
 EXTRAS = frozenset(
-    {"ca_file", "client_cert", "client_key", "read_only", "timeout_seconds"}
+    {"ca_file", "client_cert", "client_key", "read_only", "answer_timeout_seconds"}
     | {"address_map", "address_template", "service_url"}
     | {"token_file", "credentials_file", "issuer_url", "audience", "scope"}
 )
@@ -238,10 +238,10 @@ EXTRAS = frozenset(
 
 
 def connection_of(seeds: tuple[str, ...], token: str, extra: Mapping[str, object]) -> AdminConnection:
-    """Return a connection from values as people write them. Raises SettingsError: `wrong_setting`, `contradiction`."""
+    """Return a connection from values as written by hand. Raises SettingsError: `wrong_setting`, `contradiction`."""
     given: dict[str, Any] = {}
-    if "timeout_seconds" in extra:
-        given["read_timeout_s"] = _seconds(extra["timeout_seconds"])
+    if "answer_timeout_seconds" in extra:
+        given["read_timeout_s"] = _seconds(extra["answer_timeout_seconds"])
     return AdminConnection(
         seeds=seeds,
         token=SecretStr(token) if token else None,
@@ -294,7 +294,7 @@ def _seconds(value: object) -> float:
     try:
         return float(str(value))
     except ValueError:
-        raise SettingsError(Reason.WRONG_SETTING, f"timeout_seconds: {value!r} is not a number") from None
+        raise SettingsError(Reason.WRONG_SETTING, f"answer_timeout_seconds: {value!r} is not a number") from None
 
 
 def _mapping(value: object) -> dict[str, str]:

@@ -14,7 +14,7 @@ from pulsar_rebalancer.decide.planning import Plan, Sources, plan
 from pulsar_rebalancer.decide.sources import strategy
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.columns import FIGURES, NOBODY, ColumnBundles, Flags, LearnedColumns, MeanColumns, Roster
+from pulsar_rebalancer.replay.columns import LOADS, NOBODY, ColumnBundles, Flags, LearnedColumns, MeanColumns, Roster
 from pulsar_rebalancer.replay.minute import NO_POLICIES, Minute, broker_samples
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import BrokerSample
@@ -25,7 +25,7 @@ from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.placement.selector import Selector, choose, overloaded
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, RecentMove, used_samples
 from pulsar_rebalancer.strategies.shedders.registry import left_out, profile_of
-from pulsar_rebalancer.strategies.strategy_state import KeptState
+from pulsar_rebalancer.strategies.strategy_state import StrategyState
 
 
 @dataclass
@@ -33,14 +33,14 @@ class Placing:
     """Places bundles between two load reports (ModularLoadManagerImpl.selectBroker)."""
 
     sample: ClusterSample
-    kept: KeptState
+    state: StrategyState
     seed: str
     policies: Policies = NO_POLICIES
     used: bool = False
 
     @cached_property
     def chooser(self) -> Selector:
-        return selector(self.sample, self.kept.placement)
+        return selector(self.sample, self.state.placement)
 
     @cached_property
     def _filter(self) -> PolicyFilter:
@@ -102,7 +102,7 @@ class Balancer:
         self._roster = roster
         self._settings = settings
         self._seed = seed
-        self._kept = KeptState()
+        self._state = StrategyState()
         self._means = means or MeanColumns(len(roster.bundles))
         self._keeps_means = means is None
         self._stays = dict(stays or {})
@@ -113,7 +113,7 @@ class Balancer:
         self._unloaded_brokers: dict[str, int] = {}
         self._policies = NO_POLICIES
         self._kind: Callable[[str], str | None] = NO_POLICIES.kind
-        self._placing = Placing(self._empty(), self._kept, f"{seed}/start")
+        self._placing = Placing(self._empty(), self._state, f"{seed}/start")
 
     def decide(self, minute: Minute) -> list[IndexedMove]:
         self._keep_placement()
@@ -128,7 +128,7 @@ class Balancer:
         counting, recent, lesson = self._counting(minute), self._recent_moves(minute), Lesson()
         if self._learned is not None:
             lesson = self._learned.lesson(
-                self._kept.shedder.learned,
+                self._state.shedder.learned,
                 np.where(seen, minute.owner, NOBODY),
                 minute.bundles,
                 brokers=brokers,
@@ -147,7 +147,7 @@ class Balancer:
         decision = self._shed(minute, sample)
         moves = [move for move in decision.moves if move.taken]
         takes = {pair.pair: pair.destination for pair in decision.decisions}
-        self._placing = Placing(sample, self._kept, self._seed_of(minute), minute.policies)
+        self._placing = Placing(sample, self._state, self._seed_of(minute), minute.policies)
         indexed = [
             IndexedMove(
                 self._roster.bundle_at[move.bundle],
@@ -175,7 +175,7 @@ class Balancer:
             sample.brokers,
             sample.bundles,
             counting,
-            self._kept,
+            self._state,
             policies=minute.policies,
             lesson=sample.lesson,
             unloaded_brokers={name: self._since(minute, at) for name, at in self._unloaded_brokers.items()},
@@ -183,10 +183,10 @@ class Balancer:
         )
         sources = Sources(strategy=lambda arriving: strategy.wanted(given, arriving))
         decision = plan(sources, self._settings, minute.policies, sample.brokers)
-        self._kept = decision.kept or self._kept
+        self._state = decision.strategy_state or self._state
         if self._repeats:
             used = {**decision.samples, **used_samples(decision.decisions, counting)}
-            # The figures that gave a hit.
+            # The values that gave a hit.
             after = samples_after(self._hits, counting, used, minute.time)
             self._hits = self._hits.model_copy(update={"samples": after})
         return decision
@@ -226,7 +226,7 @@ class Balancer:
 
     def _keep_placement(self) -> None:
         if self._placing.used:
-            self._kept = replace(self._kept, placement=self._placing.chooser.kept())
+            self._state = replace(self._state, placement=self._placing.chooser.state())
 
     def _columns(self, minute: Minute, seen: Flags) -> ColumnBundles:
         reasons = dict.fromkeys(self._moved, Reason.RECENTLY_UNLOADED) | self._stays | dict(minute.stays)
@@ -238,7 +238,7 @@ class Balancer:
 
     def _empty(self) -> ClusterSample:
         """Return a newly elected leader's sample: the names of the brokers, but no values."""
-        nothing = np.zeros((len(FIGURES), len(self._roster.bundles)))
+        nothing = np.zeros((len(LOADS), len(self._roster.bundles)))
         owner = np.full(len(self._roster.bundles), NOBODY)
         self._topics = nothing[-1]
         bundles = ColumnBundles(self._roster, owner, nothing, self._means, {}, self._kind)

@@ -22,7 +22,7 @@ from pulsar_rebalancer.decide import stays
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.balancer import MINUTE, Balancer
 from pulsar_rebalancer.replay.columns import NOBODY, Flags, Floats, Ints, MeanColumns, Roster
-from pulsar_rebalancer.replay.minute import BrokerFigures, Minute
+from pulsar_rebalancer.replay.minute import BrokerLoads, Minute
 from pulsar_rebalancer.replay.samples import CARRIED, RecordedSample, Recording
 from pulsar_rebalancer.replay.variant_outcome import Failure, RecordedCluster, VariantOutcome
 from pulsar_rebalancer.replay.variants import Variant
@@ -36,7 +36,7 @@ from pulsar_rebalancer.texts import error_line
 _PROGRESS_REPORTS = 20
 
 _THROUGHPUT = slice(2, 4)
-"""Rows of `FIGURES` that hold bytes in and bytes out."""
+"""Rows of `LOADS` that hold bytes in and bytes out."""
 
 AFTER_A_GAP = Counting(counts=True, reason=Reason.GAP, clear=True)
 
@@ -176,7 +176,7 @@ class _Averages:
         self._settings = settings
         self._offset: Floats | float = 0.0
 
-    def follow(self, sample: RecordedSample, changed: BrokerFigures) -> BrokerFigures:
+    def follow(self, sample: RecordedSample, changed: BrokerLoads) -> BrokerLoads:
         recorded = sample.brokers
         if recorded.averages is None:
             return changed
@@ -185,7 +185,7 @@ class _Averages:
         self._offset = (self._offset * history + (1 - history) * change) * (recorded.registered & ~sample.restarted)
         return replace(changed, averages=np.maximum(recorded.averages + self._offset, 0))
 
-    def _present(self, brokers: BrokerFigures) -> Floats:
+    def _present(self, brokers: BrokerLoads) -> Floats:
         usage = weighted_usages(brokers.percents, RESOURCES, self._settings, RESOURCES)
         return np.stack([usage, brokers.traffic[_THROUGHPUT].sum(axis=0)])
 
@@ -197,7 +197,7 @@ def _compared(sample: RecordedSample, judged_by: Settings, roster: Roster) -> Fl
     return np.asarray(compared)
 
 
-def _scores(brokers: BrokerFigures, compared: Flags, judged_by: Settings) -> Floats:
+def _scores(brokers: BrokerLoads, compared: Flags, judged_by: Settings) -> Floats:
     """Return the scores of the compared brokers, in percent."""
     return np.asarray(100 * weighted_usages(brokers.percents, RESOURCES, judged_by)[compared])
 

@@ -27,7 +27,7 @@ Flags = npt.NDArray[np.bool_]
 NOBODY = -1
 """Owner of a bundle that no broker reports."""
 
-FIGURES = (*TRAFFIC, "topics")
+LOADS = (*TRAFFIC, "topics")
 """The load values that move with a bundle from broker to broker; `run.tables` has the units."""
 
 UNKNOWN_RATE = 50.0
@@ -83,7 +83,7 @@ class ColumnBundles(Bundles):
 
     Args:
         owner: position of the broker that reports each bundle; `NOBODY` if no broker reports it.
-        present: the bundles' current load, a row for each of `FIGURES`.
+        present: the bundles' current load, a row for each of `LOADS`.
         reasons: why a bundle must stay, by position.
         kind: returns the kind of policy for a namespace; None if there is none.
         loads: the bundles' `load_now` and `load_later`; None if costs are not learned.
@@ -134,7 +134,7 @@ class ColumnBundles(Bundles):
             if owner != NOBODY
         }
 
-    def served(self, namespaces: Collection[str] | None = None) -> dict[str, Counter[str]]:
+    def bundle_counts(self, namespaces: Collection[str] | None = None) -> dict[str, Counter[str]]:
         names, owned = self._roster, self._owner != NOBODY
         if namespaces is not None:
             wanted = [names.namespace_at[name] for name in namespaces if name in names.namespace_at]

@@ -23,7 +23,7 @@ NO_POLICIES = Policies()
 
 
 @dataclass(frozen=True)
-class BrokerFigures:
+class BrokerLoads:
     """The values for all brokers at one time, a column per broker.
 
     Attributes:
@@ -31,7 +31,7 @@ class BrokerFigures:
         reported: brokers with a valid load report.
         age: age of each broker's load report in seconds.
         usage, limits: a row for each resource, in `run.tables`' unit; NaN where nothing was measured.
-        traffic: a row for each of `columns.FIGURES`.
+        traffic: a row for each of `columns.LOADS`.
         averages: a row for each of `run.tables.AVERAGES`, NaN if missing; None if no broker has any.
     """
 
@@ -57,7 +57,7 @@ class Minute:
     Attributes:
         number: the minute's number; for a recorded minute, the minutes since 1970.
         owner: position of each bundle's broker; `NOBODY` if no broker reports the bundle.
-        bundles: a row for each of `columns.FIGURES`, a column per bundle.
+        bundles: a row for each of `columns.LOADS`, a column per bundle.
         resources: names of the rows in `brokers.usage`.
         reserved: the isolation policy that reserves a broker, by broker position.
         counting: rules for the hit counters; `Balancer` adds the values that count as repeated.
@@ -65,7 +65,7 @@ class Minute:
     """
 
     number: int
-    brokers: BrokerFigures
+    brokers: BrokerLoads
     owner: Ints
     bundles: Floats
     resources: tuple[str, ...]
@@ -117,12 +117,12 @@ def broker_samples(
     ]
 
 
-def _averages(figures: Floats | None, count: int) -> list[dict[str, Any]]:
-    if figures is None:
+def _averages(values: Floats | None, count: int) -> list[dict[str, Any]]:
+    if values is None:
         return [{}] * count
     return [
-        {name: figure for name, figure in zip(AVERAGES, of_broker, strict=True) if figure == figure}
-        for of_broker in figures.T.tolist()
+        {name: value for name, value in zip(AVERAGES, of_broker, strict=True) if value == value}
+        for of_broker in values.T.tolist()
     ]
 
 

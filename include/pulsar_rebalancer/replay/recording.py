@@ -33,7 +33,7 @@ class KeptSample(NamedTuple):
 
     Attributes:
         usage, limits: a row for each of `RESOURCES`, NaN where nothing was measured.
-        traffic, carried: the brokers' and the bundles' load, a row for each of `FIGURES`.
+        traffic, carried: the brokers' and the bundles' load, a row for each of `LOADS`.
         averages: brokers' moving averages of load (1 is 100 %) and throughput (bytes/s); NaN if missing.
         versions: the number of each broker's version in `Index`; an unknown version is an empty string.
         age: age of each load report in seconds.
@@ -122,7 +122,7 @@ class Coverage(BaseModel):
         if self.unreadable_count:
             words.append(f"{self.unreadable_count} could not be read")
         if self.minutes < MINUTES_OF_A_DAY:
-            words.append(f"figures a day are extrapolated from {self.minutes / 60:.1f} hours")
+            words.append(f"values a day are extrapolated from {self.minutes / 60:.1f} hours")
         return ", ".join(words)
 
     @property

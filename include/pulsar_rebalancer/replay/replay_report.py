@@ -13,7 +13,7 @@ import numpy as np
 
 from pulsar_rebalancer.replay.columns import Floats, Ints
 from pulsar_rebalancer.replay.replay_request import FailedVariant, ReplayRequest, ReplayResult
-from pulsar_rebalancer.replay.variant_outcome import RECORDING, Figures, VariantOutcome, figures
+from pulsar_rebalancer.replay.variant_outcome import RECORDING, Metrics, VariantOutcome, metrics
 from pulsar_rebalancer.replay.variants import CURRENT, Variant
 from pulsar_rebalancer.texts import number_of
 
@@ -52,14 +52,14 @@ def html(
     request: ReplayRequest,
     answer: ReplayResult,
     variants: Sequence[Variant],
-    compared: Sequence[Figures],
+    compared: Sequence[Metrics],
     outcomes: Mapping[str, VariantOutcome],
     failed: Sequence[FailedVariant] = (),
 ) -> str:
     """Return the report as a page; `outcomes` are by variant, including the recording's."""
     ordered = sorted(compared, key=lambda variant: (variant.unloads_per_day, variant.range_mean))
     coverage = answer.coverage
-    recorded = figures(outcomes[RECORDING], coverage.minutes)
+    recorded = metrics(outcomes[RECORDING], coverage.minutes)
     notes = [*coverage.notes, *coverage.unreadable, *(f"left out: {why}" for why in answer.left_out)]
     more = answer.left_out_count - len(answer.left_out)
     notes += [f"left out: {more} more"] if more else []
@@ -93,7 +93,7 @@ def html(
     return f"{head}<body><main>{''.join(parts)}</main></body></html>\n"
 
 
-def _table(ordered: Sequence[Figures], answer: ReplayResult, variants: Mapping[str, Variant]) -> str:
+def _table(ordered: Sequence[Metrics], answer: ReplayResult, variants: Mapping[str, Variant]) -> str:
     rows = []
     for number, row in enumerate(ordered, start=1):
         kind = "current" if row.variant == CURRENT else "picked" if row.variant == answer.picked else ""
@@ -120,10 +120,10 @@ def _failed(failed: Sequence[FailedVariant]) -> str:
     if not failed:
         return ""
     rows = "".join(f"<li>{escape(failure.sentence)}</li>" for failure in failed)
-    return f"<p>Failed variants: {len(failed)}. They have no figures, and are never picked.</p><ul>{rows}</ul>"
+    return f"<p>Failed variants: {len(failed)}. They have no metrics, and are never picked.</p><ul>{rows}</ul>"
 
 
-def _cells(row: Figures) -> list[str]:
+def _cells(row: Metrics) -> list[str]:
     return [
         f"{row.moved:,}",
         f"{row.events:,}",
@@ -136,24 +136,24 @@ def _cells(row: Figures) -> list[str]:
     ]
 
 
-def _agreement(answer: ReplayResult, recorded: Figures, current: VariantOutcome) -> str:
+def _agreement(answer: ReplayResult, recorded: Metrics, current: VariantOutcome) -> str:
     rows = {"as recorded": recorded}
     if answer.agreement is not None:
-        rows["current settings, replayed"] = figures(current, answer.coverage.minutes)
+        rows["current settings, replayed"] = metrics(current, answer.coverage.minutes)
     lines = "".join(
         f"<tr><td class=name>{name}</td>{''.join(f'<td>{cell}</td>' for cell in _cells(row))}</tr>"
         for name, row in rows.items()
     )
     found = "The current settings failed." if answer.agreement is None else f"{answer.agreement.sentence}."
     return (
-        f"<p>{found}</p>{_wide('Recording and replay', ('figures', *_HEADS), lines)}"
+        f"<p>{found}</p>{_wide('Recording and replay', ('values', *_HEADS), lines)}"
         "<p class=quiet>As recorded: bundles on a different broker from the previous sample, no matter who moved them; "
         "lost are those whose broker was gone, had restarted or did not report. The two can agree only if the recorded "
         "cluster was balanced with the current settings.</p>"
     )
 
 
-def _scatter(ordered: Sequence[Figures], answer: ReplayResult, recorded: Figures) -> str:
+def _scatter(ordered: Sequence[Metrics], answer: ReplayResult, recorded: Metrics) -> str:
     figure, field = _field()
     field.set_xscale("symlog", linthresh=1)
     # The formatter of this scale writes mathematical markup, which is not parsed.

@@ -36,9 +36,9 @@ from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.variant_outcome import (
     RECORDING,
     Agreement,
-    Figures,
+    Metrics,
     VariantOutcome,
-    figures,
+    metrics,
     pareto_front,
     preferred,
 )
@@ -197,7 +197,7 @@ def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds
     for failure in failed[:_SHOWN]:
         say(f"{request.cluster}: {failure.sentence}")
     names = {failure.variant for failure in failed}
-    compared = [figures(outcomes[v.name], coverage.minutes) for v in variants.variants if v.name not in names]
+    compared = [metrics(outcomes[v.name], coverage.minutes) for v in variants.variants if v.name not in names]
     if not compared:
         raise RebalancerError(Reason.SPARK_FAILED, f"every variant failed: {failed[0].sentence}")
     current, recorded = outcomes[CURRENT], outcomes[RECORDING]
@@ -233,13 +233,13 @@ def _failed(variants: Sequence[Variant], outcomes: Mapping[str, VariantOutcome])
 
 
 def _table(
-    compared: Sequence[Figures], answer: ReplayResult, variants: Sequence[Variant], failed: Sequence[FailedVariant]
+    compared: Sequence[Metrics], answer: ReplayResult, variants: Sequence[Variant], failed: Sequence[FailedVariant]
 ) -> pa.Table:
     """Return a row per variant, in the variants' order; a failed variant has no values."""
     row_of, failure_of = {row.variant: row for row in compared}, {failure.variant: failure for failure in failed}
     rows = [row_of.get(variant.name) for variant in variants]
     failures = [failure_of.get(variant.name) for variant in variants]
-    columns: dict[str, Any] = {name: [getattr(row, name, None) for row in rows] for name in Figures._fields}
+    columns: dict[str, Any] = {name: [getattr(row, name, None) for row in rows] for name in Metrics._fields}
     columns |= {
         "variant": [variant.name for variant in variants],
         "failed_at": pa.array([failure and failure.at for failure in failures], TIME),
@@ -250,6 +250,6 @@ def _table(
         "on_front": [variant.name in answer.front for variant in variants],
         "picked": [variant.name == answer.picked for variant in variants],
     }
-    # Repeat the coverage in every row, next to the figures that depend on it.
+    # Repeat the coverage in every row, next to the values that depend on it.
     covered = {name: [getattr(answer.coverage, name)] * len(variants) for name in _COVERED}
     return pa.table(columns | covered)

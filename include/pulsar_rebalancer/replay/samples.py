@@ -16,8 +16,8 @@ from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.names import range_of
 from pulsar_rebalancer.reasons import Effect, Reason
-from pulsar_rebalancer.replay.columns import FIGURES, NOBODY, Flags, Floats, Ints, Roster
-from pulsar_rebalancer.replay.minute import BrokerFigures
+from pulsar_rebalancer.replay.columns import LOADS, NOBODY, Flags, Floats, Ints, Roster
+from pulsar_rebalancer.replay.minute import BrokerLoads
 from pulsar_rebalancer.replay.recording import Coverage, Index, KeptSample, Writer
 from pulsar_rebalancer.run.compacted_tables import coded_batches, read_day, read_run
 from pulsar_rebalancer.run.request import Validation
@@ -33,7 +33,7 @@ CARRIED = tuple(map(RESOURCES.index, ("cpu", "bandwidth_in", "bandwidth_out")))
 """Resources whose usage moves with a bundle; memory does not move."""
 
 _SHARED_BY = ((0, 1), (2,), (3,))
-"""For each of `CARRIED`, the rows of `FIGURES` whose sum determines a bundle's share: messages, bytes in, bytes out."""
+"""For each of `CARRIED`, the rows of `LOADS` whose sum determines a bundle's share: messages, bytes in, bytes out."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class RecordedSample:
     Attributes:
         minute: minutes since 1970.
         restarted: brokers whose process restarted since their previous report.
-        owner, carried: each bundle's broker, and its load by `FIGURES`; `NOBODY` and 0 if not reported.
+        owner, carried: each bundle's broker, and its load by `LOADS`; `NOBODY` and 0 if not reported.
         born, parents: bundles in no earlier sample, and the bundle each was split from (`NOBODY` if
             none).
     """
 
     minute: int
-    brokers: BrokerFigures
+    brokers: BrokerLoads
     restarted: Flags
     owner: Ints
     carried: Floats
@@ -69,17 +69,17 @@ class RecordedSample:
 
     @cached_property
     def flows(self) -> Floats:
-        """Return the load that each bundle carries: a row for each of `CARRIED`, then one for each of `FIGURES`.
+        """Return the load that each bundle carries: a row for each of `CARRIED`, then one for each of `LOADS`.
 
         A broker's bundles share its CPU in proportion to their messages, and its bandwidth in proportion to
         their bytes. Without messages or bytes, nothing is shared.
         """
         owned = np.flatnonzero(self.present)
         brokers = self.owner[owned]
-        flows = np.zeros((len(CARRIED) + len(FIGURES), len(self.owner)))
+        flows = np.zeros((len(CARRIED) + len(LOADS), len(self.owner)))
         flows[len(CARRIED) :] = self.carried
-        for row, (resource, figures) in enumerate(zip(CARRIED, _SHARED_BY, strict=True)):
-            weight = self.carried[list(figures)].sum(axis=0)[owned]
+        for row, (resource, values) in enumerate(zip(CARRIED, _SHARED_BY, strict=True)):
+            weight = self.carried[list(values)].sum(axis=0)[owned]
             whole = np.bincount(brokers, weights=weight, minlength=len(self.brokers.registered))
             used = np.nan_to_num(self.brokers.usage[resource])
             per_unit = np.divide(used, whole, out=np.zeros_like(whole), where=whole > 0)
@@ -138,13 +138,13 @@ class _Assembler:
         self._said = {
             "usage": np.full((len(RESOURCES), brokers), np.nan),
             "limits": np.full((len(RESOURCES), brokers), np.nan),
-            "traffic": np.zeros((len(FIGURES), brokers)),
+            "traffic": np.zeros((len(LOADS), brokers)),
             "averages": np.full((len(AVERAGES), brokers), np.nan),
             "versions": np.full(brokers, NOBODY),
         }
         self._started = np.full(brokers, np.nan)
         self._owner = np.full(bundles, NOBODY)
-        self._carried = np.zeros((len(FIGURES), bundles))
+        self._carried = np.zeros((len(LOADS), bundles))
         self._seen = np.zeros(bundles, dtype=bool)
         self._ranges: dict[int, tuple[Ints, Ints, Ints]] = {}
 
@@ -170,7 +170,7 @@ class _Assembler:
         self._started[at] = started
         return restarted
 
-    def _brokers(self, snapshot: KeptSample) -> BrokerFigures:
+    def _brokers(self, snapshot: KeptSample) -> BrokerLoads:
         listed = self._broker_at[snapshot.brokers]
         registered = np.zeros(len(self._broker_at), dtype=bool)
         registered[listed] = True
@@ -186,7 +186,7 @@ class _Assembler:
         # The last entry, None, is for a broker that has not reported yet.
         names = (*self._recording.index.versions, None)
         of_brokers = tuple(names[number] or None for number in versions.tolist())
-        return BrokerFigures(registered, reported, age, usage, limits, traffic, known, of_brokers)
+        return BrokerLoads(registered, reported, age, usage, limits, traffic, known, of_brokers)
 
     def _bundles_of(self, snapshot: KeptSample, silent: Flags) -> tuple[Ints, Floats, Ints]:
         """Return each bundle's owner and load, and the bundles whose broker has no report; these keep their load."""
@@ -283,12 +283,12 @@ _BROKER_COLUMNS = (
     "error",
     "report_age_seconds",
     *(f"{name}_{part}" for name in RESOURCES for part in ("usage", "limit")),
-    *FIGURES,
+    *LOADS,
     *AVERAGES,
     "version",
     "started_at",
 )
-_BUNDLE_COLUMNS = ("broker", "bundle", *FIGURES)
+_BUNDLE_COLUMNS = ("broker", "bundle", *LOADS)
 
 
 @dataclass
@@ -351,10 +351,10 @@ def started(brokers: pa.Table) -> Floats:
 
 
 def carried(table: pa.Table) -> Floats:
-    """Return the load, a row for each of `FIGURES`; 0 if missing, negative, NaN or implausibly large."""
-    return np.array([_figures(table[name]) for name in FIGURES])
+    """Return the load, a row for each of `LOADS`; 0 if missing, negative, NaN or implausibly large."""
+    return np.array([_values(table[name]) for name in LOADS])
 
 
-def _figures(column: pa.ChunkedArray[Any]) -> Floats:
-    figures = np.nan_to_num(floats(column, 0.0), posinf=0.0, neginf=0.0)
-    return np.where((figures < 0) | (figures > LARGEST["msg_throughput_out"]), 0.0, figures)
+def _values(column: pa.ChunkedArray[Any]) -> Floats:
+    values = np.nan_to_num(floats(column, 0.0), posinf=0.0, neginf=0.0)
+    return np.where((values < 0) | (values > LARGEST["msg_throughput_out"]), 0.0, values)

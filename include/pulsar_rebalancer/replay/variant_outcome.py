@@ -79,7 +79,7 @@ class VariantOutcome:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-class Figures(NamedTuple):
+class Metrics(NamedTuple):
     """The values by which variants are compared; ranges and deviation are in points.
 
     Attributes:
@@ -103,10 +103,10 @@ class Figures(NamedTuple):
     lost: int
 
 
-def figures(outcome: VariantOutcome, minutes: float) -> Figures:
+def metrics(outcome: VariantOutcome, minutes: float) -> Metrics:
     """Return an outcome's values; `minutes` is the time that its samples cover."""
     days, ranges = minutes / MINUTES_OF_A_DAY, np.array(outcome.ranges or [0.0])
-    return Figures(
+    return Metrics(
         outcome.variant,
         outcome.moved,
         outcome.events,
@@ -130,7 +130,7 @@ def merged(outcomes: Iterable[VariantOutcome]) -> dict[str, VariantOutcome]:
     return by_name
 
 
-def pareto_front(compared: Sequence[Figures]) -> set[str]:
+def pareto_front(compared: Sequence[Metrics]) -> set[str]:
     """Return the variants that no other variant beats in both unloads and range."""
     front: set[str] = set()
     least, edge = float("inf"), (-1.0, -1.0)
@@ -142,10 +142,10 @@ def pareto_front(compared: Sequence[Figures]) -> set[str]:
     return front
 
 
-def preferred(compared: Sequence[Figures], worth: float) -> str:
+def preferred(compared: Sequence[Metrics], worth: float) -> str:
     """Return the variant with the lowest cost: unloads per day plus `worth` per point of mean range."""
 
-    def cost(row: Figures) -> tuple[float, float, str]:
+    def cost(row: Metrics) -> tuple[float, float, str]:
         return row.unloads_per_day + worth * row.range_mean, row.range_mean, row.variant
 
     return min(compared, key=cost).variant

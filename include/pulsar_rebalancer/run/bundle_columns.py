@@ -22,7 +22,7 @@ COLUMNS = pa.schema(
 )
 """Columns for strategies: the bundles table, the bundle's moving averages, and why it must stay (`BundleSample`)."""
 
-_FIGURES = (*TRAFFIC, "topics", "producers", "consumers", "cache_size", "msg_rate", "msg_throughput")
+_VALUES = (*TRAFFIC, "topics", "producers", "consumers", "cache_size", "msg_rate", "msg_throughput")
 
 
 class BundleSample(NamedTuple):
@@ -82,9 +82,9 @@ class BundleSample(NamedTuple):
 def filled(table: pa.Table) -> pa.Table:
     """Return the bundles with only the columns in `COLUMNS`; missing values become 0."""
     bundles = table.select(COLUMNS.names).cast(COLUMNS)
-    for name in _FIGURES:
-        figures = pc.coalesce(bundles[name], pa.scalar(0, bundles[name].type))
-        bundles = bundles.set_column(bundles.schema.get_field_index(name), name, figures)
+    for name in _VALUES:
+        values = pc.coalesce(bundles[name], pa.scalar(0, bundles[name].type))
+        bundles = bundles.set_column(bundles.schema.get_field_index(name), name, values)
     return bundles
 
 
@@ -100,7 +100,7 @@ def namespaces_of(bundles: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
     return pc.replace_substring_regex(bundles, "/[^/]*$", "")
 
 
-def served(table: pa.Table, namespaces: Collection[str] | None) -> dict[str, Counter[str]]:
+def bundle_counts(table: pa.Table, namespaces: Collection[str] | None) -> dict[str, Counter[str]]:
     """Return each namespace's number of reported bundles, by broker; `namespaces` None means all."""
     named = table.select(["broker"]).append_column("namespace", namespaces_of(table["bundle"]))
     if namespaces is not None:
@@ -178,18 +178,18 @@ class Bundles:
         """Return each bundle's broker; if several report it, the one whose name sorts last."""
         return dict(zip(*(self._table[name].to_pylist() for name in ("bundle", "broker")), strict=True))
 
-    def served(self, namespaces: Collection[str] | None = None) -> Mapping[str, Counter[str]]:
+    def bundle_counts(self, namespaces: Collection[str] | None = None) -> Mapping[str, Counter[str]]:
         """Return each namespace's number of reported bundles, by broker; `namespaces` None means all.
 
         The result is shared: do not change it.
         """
         key = None if namespaces is None else frozenset(namespaces)
-        if key not in self._served:
-            self._served[key] = served(self._table, namespaces)
-        return self._served[key]
+        if key not in self._bundle_counts:
+            self._bundle_counts[key] = bundle_counts(self._table, namespaces)
+        return self._bundle_counts[key]
 
     @cached_property
-    def _served(self) -> dict[frozenset[str] | None, Mapping[str, Counter[str]]]:
+    def _bundle_counts(self) -> dict[frozenset[str] | None, Mapping[str, Counter[str]]]:
         return {}
 
     def long_term_msg_rates(self) -> Mapping[str, float]:

@@ -15,7 +15,7 @@ from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.plan import Move, Split, SplitOutcome, not_split, read_moves, read_outcomes, read_splits
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.state.state_documents import BundleSplit, Unload
-from pulsar_rebalancer.storage.documents import BUNDLE_HARM, VersionedDocument, load
+from pulsar_rebalancer.storage.documents import BUNDLE_CLIENT_GAPS, VersionedDocument, load
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import number_of
 
@@ -23,7 +23,7 @@ KEPT = 2000
 """Maximum number of bundles whose last values are stored: half a megabyte, read by every manual plan."""
 
 
-class Harm(BaseModel):
+class ClientGap(BaseModel):
     """The cost of one move for its clients. A value that the brokers did not report is None, not 0.
 
     Clients are the producers and consumers of a sample of the bundle's topics. Seconds run from the
@@ -54,9 +54,9 @@ class Harm(BaseModel):
     @property
     def text(self) -> str:
         if self.unknown:
-            return f"harm unknown: {self.unknown}"
+            return f"client gap unknown: {self.unknown}"
         if not self.clients_before:
-            return "no client was connected" if self.clients_before == 0 else "harm unknown"
+            return "no client was connected" if self.clients_before == 0 else "client gap unknown"
         if self.clients_seconds is not None:
             said = f"clients were away for {self.clients_seconds:.1f} s"
         else:
@@ -67,11 +67,11 @@ class Harm(BaseModel):
         return said + (f"; {number_of(self.errors, 'topic')} returned an error" if self.errors else "")
 
 
-class HarmSummary(BaseModel):
+class ClientGapSummary(BaseModel):
     """The cost of several moves for their clients; `moves` counts those that unloaded their bundle.
 
     `unknown`: clients could not be counted; `not_back`: some were missing at the last count. Seconds are
-    of `Harm.clients_seconds`; None if no client was connected before, or none reconnected.
+    of `ClientGap.clients_seconds`; None if no client was connected before, or none reconnected.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -85,23 +85,21 @@ class HarmSummary(BaseModel):
     errors: int
 
     @classmethod
-    def of(cls, harms: Iterable[Harm | None]) -> Self | None:
-        """Return a summary; None in `harms` is a move that was not measured. None if there are no moves."""
-        moves = list(harms)
-        known = [harm for harm in moves if harm is not None and not harm.unknown]
-        seconds = sorted(
-            harm.clients_seconds for harm in known if harm.clients_before and harm.clients_seconds is not None
-        )
+    def of(cls, gaps: Iterable[ClientGap | None]) -> Self | None:
+        """Return a summary; None in `gaps` is a move that was not measured. None if there are no moves."""
+        moves = list(gaps)
+        known = [gap for gap in moves if gap is not None and not gap.unknown]
+        seconds = sorted(gap.clients_seconds for gap in known if gap.clients_before and gap.clients_seconds is not None)
         if not moves:
             return None
         return cls(
             moves=len(moves),
             unknown=len(moves) - len(known),
-            not_back=sum(bool(harm.clients_before) and harm.clients_seconds is None for harm in known),
+            not_back=sum(bool(gap.clients_before) and gap.clients_seconds is None for gap in known),
             median_seconds=round(statistics.median(seconds), 3) if seconds else None,
             p95_seconds=seconds[math.ceil(0.95 * len(seconds)) - 1] if seconds else None,
             longest_seconds=seconds[-1] if seconds else None,
-            errors=sum(harm.errors or 0 for harm in known),
+            errors=sum(gap.errors or 0 for gap in known),
         )
 
     @property
@@ -119,44 +117,46 @@ class HarmSummary(BaseModel):
         return "; ".join(parts) or "no client was connected"
 
 
-def last_time(harms: Collection[Harm], moves: int) -> str:
+def last_time(gaps: Collection[ClientGap], moves: int) -> str:
     """Return a sentence, without a full stop, on the known costs of the last moves of a plan's bundles."""
-    summary = HarmSummary.of(harms)
+    summary = ClientGapSummary.of(gaps)
     if summary is None:
         return "not known: no move of these bundles was measured"
     return f"{summary.sentence}" + (
-        f" (known of {len(harms)} of {number_of(moves, 'bundle')})" if len(harms) < moves else ""
+        f" (known of {len(gaps)} of {number_of(moves, 'bundle')})" if len(gaps) < moves else ""
     )
 
 
-class LastHarm(BaseModel):
+class LastClientGap(BaseModel):
     """The cost of a bundle's last measured move, and the time at which the move's run ended."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     at: AwareDatetime
-    harm: Harm
+    client_gap: ClientGap
 
 
-class BundleHarm(VersionedDocument):
-    """`state/bundle-harm.json`: the cost of each bundle's last measured move. Only the *report* task writes it."""
+class BundleClientGaps(VersionedDocument):
+    """`state/bundle-client-gaps.json`: the cost of each bundle's last measured move, written by *report*."""
 
-    FILE: ClassVar[str] = BUNDLE_HARM
+    FILE: ClassVar[str] = BUNDLE_CLIENT_GAPS
 
-    bundles: dict[str, LastHarm] = {}
+    bundles: dict[str, LastClientGap] = {}
 
-    def added(self, harms: Mapping[str, Harm | None], now: datetime) -> Self:
+    def added(self, gaps: Mapping[str, ClientGap | None], now: datetime) -> Self:
         """Return a copy with the cost of further moves. Unknown values are ignored, the oldest are dropped."""
-        known = {b: LastHarm(at=now, harm=harm) for b, harm in harms.items() if harm is not None and not harm.unknown}
+        known = {
+            b: LastClientGap(at=now, client_gap=gap) for b, gap in gaps.items() if gap is not None and not gap.unknown
+        }
         every = self.bundles | known
         latest = sorted(every, key=lambda bundle: (every[bundle].at, bundle))[-KEPT:]
         return self.model_copy(update={"bundles": {bundle: every[bundle] for bundle in sorted(latest)}})
 
     @classmethod
-    def last(cls, folder: StoragePath, bundles: Iterable[str]) -> dict[str, Harm]:
+    def last(cls, folder: StoragePath, bundles: Iterable[str]) -> dict[str, ClientGap]:
         """Return the known cost of these bundles' last moves."""
         known = cls.known(folder) or cls()
-        return {bundle: known.bundles[bundle].harm for bundle in bundles if bundle in known.bundles}
+        return {bundle: known.bundles[bundle].client_gap for bundle in bundles if bundle in known.bundles}
 
 
 class MoveOutcome(BaseModel):
@@ -168,7 +168,7 @@ class MoveOutcome(BaseModel):
         seconds: from the first request to the outcome.
         error: the error message that caused the outcome, if any; it contains no secrets.
         destination_kept: True if the leader might remember the destination, although the unload failed.
-        harm: cost of the move for the bundle's clients; None if unknown or not unloaded.
+        client_gap: cost of the move for the bundle's clients; None if unknown or not unloaded.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -182,7 +182,7 @@ class MoveOutcome(BaseModel):
     seconds: float = 0.0
     error: str = ""
     destination_kept: bool = False
-    harm: Harm | None = None
+    client_gap: ClientGap | None = None
 
     @property
     def ok(self) -> bool:
@@ -235,7 +235,7 @@ class Outcome(VersionedDocument):
         destinations_kept: destinations of this or an earlier run that the leader might remember, by
             bundle.
         in_force: the orders in force at the time of writing (such as a drain), and who gave them.
-        harm: cost of the moves for their clients; None if no bundle was unloaded.
+        client_gap: cost of the moves for their clients; None if no bundle was unloaded.
     """
 
     FILE: ClassVar[str] = "outcome.json"
@@ -249,7 +249,7 @@ class Outcome(VersionedDocument):
     destinations_kept: dict[str, str] = {}
     splits: tuple[SplitOutcome, ...] = ()
     in_force: str = ""
-    harm: HarmSummary | None = None
+    client_gap: ClientGapSummary | None = None
 
     @property
     def counts(self) -> dict[Reason, int]:
@@ -290,12 +290,12 @@ def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping
         moves=moves,
         destinations_kept=dict(kept or {}),
         splits=_latest(read_splits(run), not_split, split, read_outcomes(run)) if opened else (),
-        harm=harm_of(moves),
+        client_gap=client_gap_of(moves),
     )
 
 
-def harm_of(moves: Iterable[MoveOutcome]) -> HarmSummary | None:
-    return HarmSummary.of(move.harm for move in moves if move.attempts)
+def client_gap_of(moves: Iterable[MoveOutcome]) -> ClientGapSummary | None:
+    return ClientGapSummary.of(move.client_gap for move in moves if move.attempts)
 
 
 def _blocked(run: StoragePath) -> bool:

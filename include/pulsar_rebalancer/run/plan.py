@@ -73,8 +73,8 @@ class Split(BaseModel):
 def excess(condition: str, value: float, bound: float) -> str:
     """Return text such as "300 msg/s, more than 200", in the unit of the setting."""
     scale, digits = (MIB, 1) if condition == "bandwidth" else (1, 0)
-    figure, most = (f"{amount / scale:,.{digits}f}" for amount in (value, bound))
-    return f"{figure} {_UNITS[condition]}, more than {most}"
+    shown, most = (f"{amount / scale:,.{digits}f}" for amount in (value, bound))
+    return f"{shown} {_UNITS[condition]}, more than {most}"
 
 
 def at_positions(positions: Iterable[int]) -> str:

@@ -176,7 +176,7 @@ DECISIONS = _schema(
     ("destination_low", _I),
     ("high_hits", _I),  # the higher of the two brokers' counts when the pair was judged, before a reset
     ("low_hits", _I),
-    ("value", _F),  # the figure that the strategy compared, in its own unit; null where the columns above are enough
+    ("value", _F),  # the value that the strategy compared, in its own unit; null where the columns above are enough
     ("bound", _F),  # the bound that the value was compared with
     ("fired", _B),
     ("reason", _S),
@@ -211,7 +211,7 @@ SPLITS = _schema(
     ("bundle", _S),
     ("rank", _I),  # 0 is split first
     ("condition", _S),  # "topics", "sessions", "msg_rate" or "bandwidth"; null for a split made by hand
-    ("value", _F),  # the figure that was compared, in the unit of the condition's setting
+    ("value", _F),  # the value that was compared, in the unit of the condition's setting
     ("bound", _F),  # the bound that the value was compared with
     ("hits", _I),  # consecutive samples that met a condition, including this one; null where they are not counted
     ("algorithm", _S),  # Pulsar's name
@@ -348,10 +348,10 @@ def version_of(schema: pa.Schema) -> str:
     return (schema.metadata or {}).get(b"version", b"").decode(errors="replace")
 
 
-def one_by_one(figures: Iterable[float]) -> float:
+def one_by_one(values: Iterable[float]) -> float:
     """Return the sum of the values, added one after the other, as in Java.
 
     Since Python 3.12, `sum` compensates for rounding errors. The last digit of a sum can decide between
     equal candidates, so the plan would depend on the Python version.
     """
-    return reduce(add, figures, 0.0)
+    return reduce(add, values, 0.0)

@@ -144,7 +144,7 @@ class AlertMessage:
     kind: Literal["failure", "success"]
 
 
-def compose(cluster: str, pending: PendingMessage, figures: Sequence[str], link: str) -> AlertMessage:
+def compose(cluster: str, pending: PendingMessage, values: Sequence[str], link: str) -> AlertMessage:
     """Return the message for a condition that has started or ended; `link` leads to the run in Airflow's UI."""
     condition, incident = pending.condition, pending.incident
     detail = f" ({incident.detail})" if incident.detail else ""
@@ -158,7 +158,7 @@ def compose(cluster: str, pending: PendingMessage, figures: Sequence[str], link:
     else:
         lines.append(f"What: {condition.meaning}{detail}")
     lines += ["Reasons:", *_reasons(incident.reasons, actions=not pending.over)]
-    lines += ["Figures:", *(f"  {line}" for line in figures or ["none: the run ended too early"])]
+    lines += ["Values:", *(f"  {line}" for line in values or ["none: the run ended too early"])]
     lines.append(f"What to do: {'nothing, it is over.' if pending.over else condition.action}")
     lines.append(f"Run: {link}")
     title = f"Pulsar {cluster}: {'over: ' if pending.over else ''}{condition.label}"
@@ -178,7 +178,7 @@ def _reasons(reasons: Mapping[Reason, int], *, actions: bool = False) -> list[st
     return lines + ([f"  and {len(ordered) - LISTED} more"] if len(ordered) > LISTED else [])
 
 
-def figures_of(run: EndedRun) -> list[str]:
+def values_of(run: EndedRun) -> list[str]:
     lines, summary = [], run.summary
     if summary is not None:
         if summary.score_min is not None and summary.score_max is not None:

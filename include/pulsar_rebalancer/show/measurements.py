@@ -49,7 +49,7 @@ class Scores(NamedTuple):
     def deviation(self) -> float | None:
         if self.mean is None:
             return None
-        return math.sqrt(math.fsum((figure - self.mean) ** 2 for figure in self.compared) / len(self.compared))
+        return math.sqrt(math.fsum((value - self.mean) ** 2 for value in self.compared) / len(self.compared))
 
 
 def scores_of(run: Snapshot) -> Scores:
@@ -57,7 +57,7 @@ def scores_of(run: Snapshot) -> Scores:
     unknown, left_out = {*run.silent, *run.validation.quarantined}, left_out_of(run)
     samples = run.brokers_without({})
     scores = {sample.broker: score(sample, run.settings) for sample in samples if sample.broker not in unknown}
-    return Scores(scores, tuple(figure for broker, figure in scores.items() if broker not in left_out))
+    return Scores(scores, tuple(value for broker, value in scores.items() if broker not in left_out))
 
 
 PREFIX = "pulsar_rebalancer."
@@ -133,10 +133,10 @@ def _sample(cluster: str, run: Snapshot) -> Iterable[Measurement]:
     scores = scores_of(run)
     for broker, value in scores.by_broker.items():
         yield Measurement.of("score", value, cluster=cluster, broker=broker)
-    figures = {"score_mean": scores.mean, "score_stddev": scores.deviation, "score_range": scores.spread}
-    for name, figure in figures.items():
-        if figure is not None:
-            yield Measurement.of(name, figure, cluster=cluster)
+    values = {"score_mean": scores.mean, "score_stddev": scores.deviation, "score_range": scores.spread}
+    for name, statistic in values.items():
+        if statistic is not None:
+            yield Measurement.of(name, statistic, cluster=cluster)
     yield Measurement.of("brokers", len(scores.compared), cluster=cluster)
 
 
@@ -158,14 +158,14 @@ def _outcome(cluster: str, outcome: Outcome) -> Iterable[Measurement]:
         for (reason, result), count in Counter((ended.reason, _result(ended)) for ended in outcomes).items():
             labels = {"cluster": cluster, "reason": str(reason), "result": result}
             yield Measurement.of(name, count, counter=True, **labels)
-    harm = outcome.harm
-    if harm is None:
+    gaps = outcome.client_gap
+    if gaps is None:
         return
-    counts = {"moves_unmeasured": harm.unknown, "moves_clients_not_back": harm.not_back, "topic_errors": harm.errors}
+    counts = {"moves_unmeasured": gaps.unknown, "moves_clients_not_back": gaps.not_back, "topic_errors": gaps.errors}
     for name, count in counts.items():
         yield Measurement.of(name, count, counter=True, cluster=cluster)
-    if harm.longest_seconds is not None:  # unknown is not 0
-        yield Measurement.of("clients_away_longest_seconds", harm.longest_seconds, cluster=cluster)
+    if gaps.longest_seconds is not None:  # unknown is not 0
+        yield Measurement.of("clients_away_longest_seconds", gaps.longest_seconds, cluster=cluster)
 
 
 def _result(ended: MoveOutcome | SplitOutcome) -> str:
@@ -195,9 +195,9 @@ def describe(outcome: Outcome, run: StoragePath) -> str:
         lines.append(
             f"  moves:   {verified} of {len(outcome.moves)} on their planned broker: {counted(outcome.counts)}"
         )
-    lines += [f"  harm:    {outcome.harm.sentence}"] if outcome.harm else []
+    lines += [f"  clients: {outcome.client_gap.sentence}"] if outcome.client_gap else []
     for move in outcome.moves[:LISTED]:
-        said = "; ".join(filter(None, (move.error, move.harm.text if move.harm else "")))
+        said = "; ".join(filter(None, (move.error, move.client_gap.text if move.client_gap else "")))
         lines.append(f"    {move.bundle}: {move.source} -> {move.destination}: {move.reason} {said}".rstrip())
     if len(outcome.moves) > LISTED:
         lines.append(f"    and {len(outcome.moves) - LISTED} more: {run.uri}/outcome.json")

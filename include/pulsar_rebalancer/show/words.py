@@ -1,4 +1,4 @@
-"""Sentences for people about what they asked for, with those that counts and reasons share with other packages."""
+"""Sentences for operators about what they asked for, with those that counts and reasons share with other packages."""
 
 from __future__ import annotations
 

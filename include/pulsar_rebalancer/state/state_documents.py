@@ -28,10 +28,10 @@ class HitCount(NamedTuple):
 class CountedSample(NamedTuple):
     """The last sample in which a broker caused a hit.
 
-    `figure` is AvgShedder's score in percent, or TransferShedder's load (1 is 100 percent).
+    `value` is AvgShedder's score in percent, or TransferShedder's load (1 is 100 percent).
     """
 
-    figure: float
+    value: float
     at: AwareDatetime
 
 
@@ -50,7 +50,7 @@ class DecisionState(StateDocument):
         plan_hash: the plan's hash when recorded, to detect later changes to its files.
         counted_at: time of the last sample that counted.
         hits: AvgShedder's hit counts, by broker, without zero counts.
-        kept: state of any other strategy and of the placement, each in its own format.
+        strategy_state: state of any other strategy and of the placement, each in its own format.
         samples: samples that caused a hit within the last host interval, by broker.
         restarts: brokers whose hits are reset once the plan is carried out, with the plan's samples.
         means: file with the bundles' moving averages, in the state folder; empty if there is none.
@@ -65,7 +65,7 @@ class DecisionState(StateDocument):
     plan_hash: str = ""
     strategy: str = ""
     hits: dict[str, HitCount] = {}
-    kept: dict[str, Any] = {}
+    strategy_state: dict[str, Any] = {}
     samples: dict[str, CountedSample] = {}
     restarts: dict[str, CountedSample] = {}
     means: str = ""
@@ -86,9 +86,9 @@ class DecisionState(StateDocument):
             return self
         changed = {
             "hits": {broker: hit for broker, hit in self.hits.items() if broker not in self.restarts},
-            "kept": {
-                part: {name: value for name, value in figures.items() if name != "hits"}
-                for part, figures in self.kept.items()
+            "strategy_state": {
+                part: {name: value for name, value in values.items() if name != "hits"}
+                for part, values in self.strategy_state.items()
             },
             "samples": dict(sorted((self.samples | self.restarts).items())),
             "restarts": {},
@@ -166,7 +166,7 @@ class MovesState(StateDocument):
     KEY: ClassVar[str] = "moves"
 
     unloads: dict[str, Unload] = {}
-    kept: dict[str, KeptDestination] = {}
+    kept_destinations: dict[str, KeptDestination] = {}
     splits: dict[str, BundleSplit] = {}
 
     def recent(self, now: datetime, grace_minutes: float) -> dict[str, Unload]:
@@ -268,9 +268,9 @@ class Counting:
     def judges(self) -> bool:
         return self.counts or self.reason == Reason.OTHER_THRESHOLDS
 
-    def is_repeated(self, figures: Mapping[str, float]) -> bool:
+    def is_repeated(self, values: Mapping[str, float]) -> bool:
         """Return whether the values equal those of recent hits, ignoring brokers without a recent hit."""
-        known = [self.samples[broker] == figure for broker, figure in figures.items() if broker in self.samples]
+        known = [self.samples[broker] == value for broker, value in values.items() if broker in self.samples]
         return bool(known) and all(known)
 
 
@@ -293,7 +293,7 @@ def decide_counting(
     longest = settings.state_max_gap * settings.interval_seconds
     # A sample from the future comes from a clock that ran ahead; waiting for that time would freeze the counters.
     apart = since is not None and not 0 <= since <= longest
-    gap = apart and bool(state.hits or state.split_hits or state.kept.get("shedder", {}).get("hits"))
+    gap = apart and bool(state.hits or state.split_hits or state.strategy_state.get("shedder", {}).get("hits"))
     if forced:
         reason = Reason.FORCED
     elif since is not None and 0 <= since < settings.interval_seconds / 2:
@@ -314,7 +314,7 @@ def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, 
     """Return the values that caused a hit less than a host interval ago, by broker."""
     interval = settings.host_usage_interval_minutes * 60 * PUNCTUALITY
     return {
-        broker: sample.figure
+        broker: sample.value
         for broker, sample in state.samples.items()
         if 0 <= (now - sample.at).total_seconds() < interval
     }
@@ -328,8 +328,8 @@ def samples_after(
     return dict(sorted((before | taken_at(used, now)).items()))
 
 
-def taken_at(figures: Mapping[str, float], now: datetime) -> dict[str, CountedSample]:
-    return {broker: CountedSample(figure, now) for broker, figure in sorted(figures.items())}
+def taken_at(values: Mapping[str, float], now: datetime) -> dict[str, CountedSample]:
+    return {broker: CountedSample(value, now) for broker, value in sorted(values.items())}
 
 
 def commit(stored: DecisionState, plan_state: DecisionState) -> DecisionState | None:

@@ -122,7 +122,7 @@ SKEW = timedelta(minutes=1)
 LOAD_DATA = "load-data.json"
 """File in the state folder with the load data of brokers that use the extensible load manager."""
 
-BUNDLE_HARM = "bundle-harm.json"
+BUNDLE_CLIENT_GAPS = "bundle-client-gaps.json"
 """File in the state folder with the client cost of each bundle's last measured move."""
 
 _DAY = re.compile(r"date=([0-9]{4}-[0-9]{2}-[0-9]{2})")

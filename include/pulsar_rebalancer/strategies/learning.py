@@ -37,7 +37,7 @@ _AVERAGES = (1 - 2 ** (-1 / 60), 0.25, 0.045)  # steps per minute, in the order 
 _POINTS, _RESIDUAL, _VARIANCE, _SCORE = 0.01, 0.05, 0.02, 0.045  # further steps, per minute
 _IDLE = 0.002  # step per minute back to the start value: a process that starts may report 0
 _FULL = 97.0  # percent; above it, a score no longer grows with the load
-_FRESH = 2  # host intervals after which a broker's figure is not of this sample
+_FRESH = 2  # host intervals after which a broker's value is not of this sample
 
 
 class Sums(NamedTuple):
@@ -162,7 +162,7 @@ _DRIFT = 2e-6  # by which a cost's variance grows with every sample
 
 
 class BundleCosts(NamedTuple):
-    """A column for each of `run.tables.COSTS`, with a figure for each bundle; rates are NaN if nothing is known.
+    """A column for each of `run.tables.COSTS`, with a value for each bundle; rates are NaN if nothing is known.
 
     Attributes:
         hour, quick, quarter: moving averages of the rate, msg/s, or of the throughput, kB/s.

@@ -47,7 +47,7 @@ class JudgedPair(NamedTuple):
         source, destination: the hotter and the colder broker; the middle one of an odd number is both.
         source_high, …: hits after the sample, if it counts; those of pairs that fire are not reset yet.
         high_hits, low_hits: the larger of both brokers' counts.
-        repeated: whether the same figures have already caused a hit.
+        repeated: whether the same values have already caused a hit.
     """
 
     pair: int
@@ -245,7 +245,7 @@ class SheddingResult(NamedTuple):
 
     decisions: list[Decision]
     moves: list[CandidateMove]
-    kept: ShedderState
+    state: ShedderState
     sentence: str
     outermost: tuple[str, ...] = ()
 
@@ -290,8 +290,8 @@ def hits_after(decisions: Iterable[Decision]) -> dict[str, HitCount]:
     return {broker: hit for broker, hit in sorted(counts.items()) if hit != HitCount()}
 
 
-def amount(measure: Measure, figure: float) -> str:
-    return f"{figure:,.0f} msg/s" if measure is Measure.RATE else f"{figure / MIB:,.2f} MiB/s"
+def amount(measure: Measure, value: float) -> str:
+    return f"{value:,.0f} msg/s" if measure is Measure.RATE else f"{value / MIB:,.2f} MiB/s"
 
 
 def gap_and_hits(pair: Decision) -> str:
@@ -309,8 +309,8 @@ def moving(moves: Sequence[CandidateMove]) -> str:
 class Shedder(Protocol):
     """A function that makes a strategy's decisions for one run of one cluster."""
 
-    def __call__(self, sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-        """Make the shedding decisions for one run; `kept` is the state after the last counted run."""
+    def __call__(self, sample: ClusterSample, state: ShedderState) -> SheddingResult:
+        """Make the shedding decisions for one run; `state` is the state after the last counted run."""
 
 
 class Threshold(NamedTuple):
@@ -362,7 +362,7 @@ class Profile:
         swaps: True if the grace period does not hold a bundle that goes back in exchange (TransferShedder).
         learns: True if the shedder needs the results of `strategies.learning`.
         cluster_hits: hits for the whole cluster at which the shedder sheds; None if it counts none.
-        figure: returns a broker's value. A sample with the same value is a repeat and causes no hit.
+        value: returns a broker's value. A sample with the same value is a repeat and causes no hit.
         resources: resources that the shedder considers (`run.tables.RESOURCES`).
         placement: default placement, for shedders that do not choose destinations.
         own_settings: model for `Settings.strategy_settings`.
@@ -379,7 +379,7 @@ class Profile:
     swaps: bool = False
     learns: bool = False
     cluster_hits: Callable[[Settings], int | None] = lambda settings: None
-    figure: Callable[[BrokerSample, Settings], float] = score
+    value: Callable[[BrokerSample, Settings], float] = score
     resources: tuple[str, ...] = SCORED
     placement: Placement = Placement.LEAST_USAGE
     own_settings: type[BaseModel] = NoSettings

@@ -48,17 +48,17 @@ def percents(usage: npt.NDArray[np.float64], limit: npt.NDArray[np.float64]) -> 
     return _floats32(ratio * 100)
 
 
-def _floats32(figures: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return np.clip(figures, -LARGEST_FLOAT32, LARGEST_FLOAT32).astype(np.float32).astype(np.float64)
+def _floats32(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.clip(values, -LARGEST_FLOAT32, LARGEST_FLOAT32).astype(np.float32).astype(np.float64)
 
 
-def _float32(figure: float) -> float:
+def _float32(value: float) -> float:
     """Return the nearest finite 32-bit float, so that scores are always finite.
 
     A quotient or product of two such floats, computed in double precision and rounded, equals 32-bit
     arithmetic.
     """
-    return float(np.float32(min(max(figure, -LARGEST_FLOAT32), LARGEST_FLOAT32)))
+    return float(np.float32(min(max(value, -LARGEST_FLOAT32), LARGEST_FLOAT32)))
 
 
 def weighted_usage(broker: BrokerSample, settings: Settings, resources: Sequence[str] = SCORED) -> float:
@@ -99,8 +99,8 @@ def scores_of(brokers: Sequence[BrokerSample], settings: Settings) -> npt.NDArra
     """Return the result of `score` for many brokers at once, identical to the last digit."""
     if all(SCORED in broker.weighted for broker in brokers):
         return np.array([broker.weighted[SCORED] for broker in brokers]) * 100
-    figures = [[broker.resources.get(name, ResourceUsage()) for name in SCORED] for broker in brokers]
-    usage, limit = np.array(figures, dtype=np.float64).reshape(-1, len(SCORED), 2).T
+    values = [[broker.resources.get(name, ResourceUsage()) for name in SCORED] for broker in brokers]
+    usage, limit = np.array(values, dtype=np.float64).reshape(-1, len(SCORED), 2).T
     return weighted_usages(percents(usage, limit), SCORED, settings) * 100
 
 
@@ -130,7 +130,7 @@ def scores_after(
             carried.setdefault(move.source, {}).setdefault(move.destination, []).append(move.traffic)
     after = dict(scores)
     for source in sorted(carried):
-        flows = {destination: math.fsum(figures) for destination, figures in sorted(carried[source].items())}
+        flows = {destination: math.fsum(values) for destination, values in sorted(carried[source].items())}
         # The sum of the bundles' means may exceed the traffic that the broker reports now.
         whole = max(source_traffic[source], math.fsum(flows.values()))
         for destination, traffic in flows.items():

@@ -26,7 +26,7 @@ class ShedderState:
         hits: number of consecutive hits, by broker or for `WHOLE_CLUSTER`; zero counts are left out.
         loads: moving average of each broker's load; 1 is 100 percent.
         throughputs: moving average of each broker's throughput in bytes/s.
-        learned: figures learned about the brokers.
+        learned: values learned about the brokers.
     """
 
     hits: Mapping[str, HitCount] = field(default_factory=dict)
@@ -73,14 +73,14 @@ class _StoredPlacement(BaseModel, extra="forbid"):
 
 
 class _Stored(BaseModel, extra="forbid"):
-    """The format of `DecisionState.kept`."""
+    """The format of `DecisionState.strategy_state`."""
 
     shedder: _StoredShedder = _StoredShedder()
     placement: _StoredPlacement = _StoredPlacement()
 
 
 @dataclass(frozen=True, slots=True)
-class KeptState:
+class StrategyState:
     """The state of a strategy and of its placement between runs."""
 
     shedder: ShedderState = field(default_factory=ShedderState)
@@ -88,15 +88,15 @@ class KeptState:
 
     @classmethod
     def parse(cls, hits: Mapping[str, HitCount], document: Mapping[str, Any]) -> Self:
-        """Return the state from the stored hits of brokers and the stored `DecisionState.kept`.
+        """Return the state from the stored hits of brokers and the stored `DecisionState.strategy_state`.
 
-        If `kept` is damaged, all that it holds starts again.
+        If `document` is damaged, all that it holds starts again.
         """
         try:
             stored = _Stored.model_validate(document)
         except ValidationError as error:
             found = error.errors()[0]
-            where = ".".join(map(str, ("kept", *found["loc"])))
+            where = ".".join(map(str, ("strategy_state", *found["loc"])))
             _log.warning("the stored document 'decision' is damaged, and starts again: %s: %s", where, found["msg"])
             stored = _Stored()
         shedder, placement = stored.shedder, stored.placement
@@ -107,7 +107,7 @@ class KeptState:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return the document to store as `DecisionState.kept`.
+        """Return the document to store as `DecisionState.strategy_state`.
 
         It does not include brokers' hits, which have their own field.
         """
@@ -125,8 +125,8 @@ class KeptState:
                 "averages": dict(sorted(placement.averages.items())),
             },
         }
-        kept = {part: {name: value for name, value in fields.items() if value} for part, fields in parts.items()}
-        return {part: fields for part, fields in kept.items() if fields}
+        filled = {part: {name: value for name, value in fields.items() if value} for part, fields in parts.items()}
+        return {part: fields for part, fields in filled.items() if fields}
 
 
 MAX_SAMPLES = 10
@@ -139,8 +139,8 @@ LONG_TERM_SAMPLES = 1000
 def update(bundles: Iterable[Row], previous: Iterable[Row]) -> list[Row]:
     """Add a sample to the moving averages, and return the updated averages (TimeAverageMessageData.update).
 
-    The means of a new bundle start with its figures in this sample. While a bundle moves, two brokers can report it;
-    the larger figure is used, because the old owner reports only part of the traffic. Bundles that are not in the
+    The means of a new bundle start with its values in this sample. While a bundle moves, two brokers can report it;
+    the larger value is used, because the old owner reports only part of the traffic. Bundles that are not in the
     sample are dropped: Pulsar unloads idle bundles, and their old traffic is meaningless when they are loaded again. A
     run keeps them while a broker has no report, because its bundles are still loaded.
 
@@ -184,9 +184,9 @@ def with_parts(previous: Iterable[Row], parts: Mapping[str, Mapping[str, float]]
     return rows
 
 
-def with_sample(mean: Any, figure: Any, samples: Any) -> Any:
-    """Return a mean with one more figure, after which it is the mean of `samples`: numbers, arrays or Spark columns."""
-    return ((samples - 1) * mean + figure) / samples
+def with_sample(mean: Any, value: Any, samples: Any) -> Any:
+    """Return a mean with one more value, after which it is the mean of `samples`: numbers, arrays or Spark columns."""
+    return ((samples - 1) * mean + value) / samples
 
 
 def _mean(sample: Row, old: Row | None) -> Row:
@@ -202,5 +202,5 @@ def _mean(sample: Row, old: Row | None) -> Row:
         **sample,
         "samples": samples,
         **{name: with_sample(old[name], sample[name], short) for name in TRAFFIC},
-        **{name: with_sample(old[name], figure, samples) for name, figure in now.items()},
+        **{name: with_sample(old[name], value, samples) for name, value in now.items()},
     }

@@ -1,1 +1,1 @@
-"""A cluster simulated minute by minute, with figures in numpy columns: a month takes seconds (docs/simulation.md)."""
+"""A cluster simulated minute by minute, with values in numpy columns: a month takes seconds (docs/simulation.md)."""

@@ -1,4 +1,4 @@
-"""The brokers' load reports for each minute. CPU figures are noisy; reports can be late or missing."""
+"""The brokers' load reports for each minute. CPU values are noisy; reports can be late or missing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Report:
         registered: brokers that the cluster lists.
         reported: brokers whose report arrived.
         age: age of each report in seconds.
-        brokers: figures of the brokers that reported, CPU as sampled; the entries for other brokers are meaningless.
+        brokers: values of the brokers that reported, CPU as sampled; the entries for other brokers are meaningless.
         owner: position of each bundle's broker.
         rates: msg/s and bytes/s per bundle, from the report of its broker.
     """
@@ -101,7 +101,7 @@ class Reports:
 def _of_before(
     before: tuple[Demand, Rates], now: tuple[Demand, Rates], late: Flags, owner: Ints
 ) -> tuple[Demand, Rates]:
-    """Return current figures, but earlier figures for brokers whose report is late and for their bundles."""
+    """Return current values, but earlier values for brokers whose report is late and for their bundles."""
     old_brokers, old_rates = before
     brokers, rates = now
     of_late = (owner != NOBODY) & late[owner]

@@ -40,7 +40,7 @@ class CpuSpike(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules that govern the cluster's behaviour; docs/simulation.md gives the source of each figure.
+    """The rules that govern the cluster's behaviour; docs/simulation.md gives the source of each value.
 
     Attributes:
         direct: True if a bundle is assigned a new broker as soon as it is unloaded or loses its broker (extensible load

@@ -62,7 +62,7 @@ def apply_dag(entry: ClusterEntry, root: str) -> DAG:
         entry,
         "approval",
         description=f"Asks a person to approve a plan of cluster {entry.name}, and starts the approved plan",
-        # Each run asks about one plan. Airflow requires that people can start runs as well; such runs ask
+        # Each run asks about one plan. Airflow requires that operators can start runs as well; such runs ask
         # nothing. No question waits behind another, because a newer question ends the older one.
         allowed_run_types=("manual", "operator_triggered"),
         max_active_runs=8,

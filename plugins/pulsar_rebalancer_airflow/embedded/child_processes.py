@@ -145,7 +145,7 @@ def start(
     ready, token, log = folder / "ready.json", folder / "token", folder / "simulation.log"
     ready.unlink(missing_ok=True)
     options = {"token-file": token, "ready-file": ready, "brokers": brokers, "bundles": bundles, "hot-score": hot_score}
-    # New figures every second: otherwise a run would not see the moves of the run just before, and move too much.
+    # New values every second: otherwise a run would not see the moves of the run just before, and move too much.
     options |= {"stats-period": 1, "host-check-period": 1}
     command = [sys.executable, "-m", "pulsar_simulator", *(f"--{name}={value}" for name, value in options.items())]
     processes.start("the simulated cluster", command, os.environ, log)

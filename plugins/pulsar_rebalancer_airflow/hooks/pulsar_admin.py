@@ -76,7 +76,7 @@ class PulsarAdminHook(BaseHook):
         async with self.get_conn() as admin:
             reports = await admin.load_reports(await admin.brokers(), lambda _broker, _report: True)
             for broker, report in reports.items():
-                # The extensible load manager publishes its figures as metrics, and only for superusers too.
+                # The extensible load manager publishes its values as metrics, and only for superusers too.
                 if isinstance(report, AdminError) and report.reason == Reason.NO_LOAD_REPORT:
                     reports[broker] = await _asked_for_metrics(admin, broker)
         failed = {

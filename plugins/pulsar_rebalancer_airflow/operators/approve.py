@@ -166,7 +166,7 @@ class CarryOutApprovedOperator(HandOverOperator):
         """
         with final_unless_passing(context):
             store, asked_by = StateStore.of(context, self.entry.name), context["dag_run"].run_id
-            # Do not use the asking task's XCom, which others may write, or its state, which people may set.
+            # Do not use the asking task's XCom, which others may write, or its state, which operators may set.
             answers = store.get(Answers).plans.values()
             noted = (known for known in answers if known.question.run_id == asked_by and known.carried_out_by)
             answer = next(noted, None)

@@ -32,7 +32,7 @@ from pulsar_rebalancer.orders.manual_plans import (
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.outcome import BundleHarm, Outcome, read_waves
+from pulsar_rebalancer.run.outcome import BundleClientGaps, Outcome, read_waves
 from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary, read_moves, read_outcomes
 from pulsar_rebalancer.run.request import HandRequest, RunRequest, parse_form
 from pulsar_rebalancer.run.snapshot import Candidates, Snapshot, StateBefore
@@ -131,7 +131,7 @@ class PlanByHandOperator(BaseOperator):
                 store, now = StateStore.of(context, self.cluster), datetime.now(UTC)
                 entry = ShownPlan(plan_id=run.name, action=request.action, at=summary.collected_at, by=by)
                 store.put(store.get(ShownPlans).added(summary.hash, entry, now, kept))
-            last = BundleHarm.last(storage.state, (move.bundle for move in read_moves(run)))
+            last = BundleClientGaps.last(storage.state, (move.bundle for move in read_moves(run)))
             self.log.info("%s", text(summary, run, context["dag_run"].dag_id, last))
         return document(summary, run, last)
 

@@ -83,8 +83,8 @@ class WatchOperator(BaseOperator):
         )
         if self.settings.mode is Mode.OFF:
             seen = Observation(False, unwatched=Reason.MODE_OFF)
-        figures = [f"seconds without the end of a run: {seconds:.0f}, limit {limit:.0f}"]
-        tell(context, self.cluster, self.settings, WatchState, {Condition.NO_RUN: seen}, figures, now)
+        values = [f"seconds without the end of a run: {seconds:.0f}, limit {limit:.0f}"]
+        tell(context, self.cluster, self.settings, WatchState, {Condition.NO_RUN: seen}, values, now)
         return seconds
 
 

@@ -15,7 +15,7 @@ from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.orders.breaker import Breaker, Round, advance
 from pulsar_rebalancer.orders.control_document import Control
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.outcome import TRIES, BundleHarm, Outcome, conclude, failed_moves
+from pulsar_rebalancer.run.outcome import TRIES, BundleClientGaps, Outcome, conclude, failed_moves
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot
@@ -73,9 +73,9 @@ class ReportOperator(RunOperator):
     def _report(self, context: Context, run: StoragePath) -> Outcome:
         now, store = datetime.now(UTC), self._store(context)
         request, earlier, stored = RunRequest.read(run), Outcome.find(run), store.get(MovesState)
-        history = still_kept(stored, Snapshot(run).owners(stored.kept), request.collected_at, now)
+        history = still_kept(stored, Snapshot(run).owners(stored.kept_destinations), request.collected_at, now)
         gate = Reason.get(str(current_xcom(context, self.gate, "reason") or ""))
-        kept = {bundle: record.destination for bundle, record in history.kept.items()}
+        kept = {bundle: record.destination for bundle, record in history.kept_destinations.items()}
         outcome = conclude(run, gate, now, kept)
         outcome = outcome.model_copy(update={"in_force": self._in_force(context, store, request.resolved)})
         settings = request.resolved.settings
@@ -89,7 +89,7 @@ class ReportOperator(RunOperator):
         if history != stored:
             store.put(history)
         self.log.info("%s", describe(outcome, run))
-        self._keep_harm(outcome, earlier)
+        self._keep_client_gaps(outcome, earlier)
         # One event per plan. Airflow drops the events of an attempt that fails, so a retry adds it again.
         if _changed(outcome) and (is_retry(context, self) or not (earlier and _changed(earlier))):
             extra: dict[str, JsonValue] = {
@@ -116,25 +116,25 @@ class ReportOperator(RunOperator):
         outcome.write(run)
         return outcome
 
-    def _keep_harm(self, outcome: Outcome, earlier: Outcome | None) -> None:
+    def _keep_client_gaps(self, outcome: Outcome, earlier: Outcome | None) -> None:
         """Store how the moves affected clients, for later manual plans that move the same bundles; only log errors."""
         fresh = set(outcome.moves).difference(earlier.moves if earlier else ())
-        harms = {move.bundle: move.harm for move in fresh if move.attempts}
+        gaps = {move.bundle: move.client_gap for move in fresh if move.attempts}
         folder = storage_of(self.cluster).state
         try:
-            if harms:
-                self._kept_harm(folder).added(harms, outcome.ended_at).write(folder)
+            if gaps:
+                self._last_client_gaps(folder).added(gaps, outcome.ended_at).write(folder)
         except SnapshotError as error:
             self.log.warning("What the moves cost is not kept for manual plans: %s", error)
 
-    def _kept_harm(self, folder: StoragePath) -> BundleHarm:
+    def _last_client_gaps(self, folder: StoragePath) -> BundleClientGaps:
         try:
-            return BundleHarm.find(folder) or BundleHarm()
+            return BundleClientGaps.find(folder) or BundleClientGaps()
         except SnapshotError as error:
             if error.reason is not Reason.FILE_DAMAGED:
                 raise
             self.log.warning("What earlier moves cost is lost: %s", error)
-            return BundleHarm()
+            return BundleClientGaps()
 
     def _in_force(self, context: Context, store: StateStore, resolved: Resolved) -> str:
         settings = resolved.settings

@@ -95,7 +95,7 @@ class RollOperator(BaseSensorOperator):
         by = requester(context)
         shown = roll_plan.shown(sample, form.brokers, by, form.reason)
         try:
-            planned = roll_plan.turns(sample, shown.order)
+            planned = roll_plan.restarts(sample, shown.order)
         except AirflowTaskTimeout as error:
             # A retry would take as long, and an active roll could take no step meanwhile.
             raise AirflowFailException("the dry run took too long: name fewer brokers") from error

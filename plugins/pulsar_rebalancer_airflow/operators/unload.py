@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from pulsar_rebalancer.carry_out.client_gap_meter import ClientGapMeter
 from pulsar_rebalancer.carry_out.gate import Verdict
-from pulsar_rebalancer.carry_out.harm_meter import HarmMeter
 from pulsar_rebalancer.carry_out.move_executor import AdaptivePace, carry_out_moves
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.carry_out.split_executor import SplitHistory, carry_out_splits
@@ -145,7 +145,7 @@ class UnloadWaveOperator(PlanPartOperator):
     If a bundle has changed owner, has no topic or was placed on another broker, the outcome records this; it is not a
     failure. The task fails and is retried if brokers did not answer. It fails without a retry if brokers refused a
     request. The XCom `progress` holds the number of moves that have ended. The effect of each move on clients is
-    measured (`HarmMeter`); after the last move, the task waits a few seconds for clients that have not reconnected yet.
+    measured (`ClientGapMeter`); after the last move, the task waits a few seconds for clients that are not yet back.
 
     If a person stops the run or another hold applies (`Holds`), no further move starts. A stop fails the task. After a
     pause, a lower mode or the end of a window, the task succeeds and reports the remaining bundles, or is skipped if no
@@ -237,14 +237,14 @@ class UnloadWaveOperator(PlanPartOperator):
                 moves,
                 concurrency=min(limits, default=MOST_MOVES),
                 retries=settings.unload_retries,
-                timeout_seconds=settings.unload_timeout_seconds,
+                timeout_seconds=settings.move_timeout_seconds,
                 on_outcome=ended,
                 stop_reason=holds.reason,
                 skip_reason=holds.skip_reason,
                 begin=history.begin,
                 unloaded=history.unloaded,
                 affinity=not is_extensible(runtime.get("loadManagerClassName", "")),
-                meter=HarmMeter(admin, moves, history.measured),
+                meter=ClientGapMeter(admin, moves, history.measured),
                 pace=pace,
             )
 
@@ -315,7 +315,7 @@ class SplitOperator(PlanPartOperator):
                     admin.bundles,
                     remaining,
                     most_bundles=resolved.settings.max_namespace_bundles,
-                    timeout_seconds=resolved.settings.unload_timeout_seconds,
+                    timeout_seconds=resolved.settings.move_timeout_seconds,
                     on_outcome=lambda outcome: history.add(outcome, datetime.now(UTC)),
                     stop_reason=holds.reason,
                     skip_reason=lambda split: builtin or holds.skip_reason(split),

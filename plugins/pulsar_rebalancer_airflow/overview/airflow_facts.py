@@ -176,7 +176,7 @@ def failures_since(session: Session, dag_id: str, begin: datetime) -> list[Event
 
 
 def orders_since(session: Session, storage: ClusterStorage, begin: datetime) -> list[Event]:
-    """Return what people have ordered: actions of the control DAG, plans that they carried out, and answers."""
+    """Return what operators have ordered: actions of the control DAG, plans that they carried out, and answers."""
     started = select(DagRun).where(
         DagRun.dag_id.in_([f"{prefix}{storage.cluster}" for prefix in (CONTROL_DAG, BY_HAND_DAG, ROLL_DAG)]),
         DagRun.queued_at >= begin,

@@ -106,7 +106,7 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
     try:
         view = overview.present(storage, entry, facts, _now())
     except RebalancerError as error:
-        # People can still give orders.
+        # Operators can still give orders.
         view = overview.without_run(overview.unreadable(entry, facts, error, _now()), facts, _now())
     return airflow_facts.with_links(view.model_copy(update={"acts": acts}), balances, storage, facts.failed)
 

@@ -25,7 +25,7 @@ from pulsar_rebalancer.state.state_documents import DecisionState, Learned, Move
 from pulsar_rebalancer.strategies import scoring
 from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.scoring import UNIT
-from pulsar_rebalancer.strategies.strategy_state import KeptState
+from pulsar_rebalancer.strategies.strategy_state import StrategyState
 from pulsar_rebalancer_spark import rebalance
 from pulsar_rebalancer_spark.rebalance import decide
 
@@ -84,7 +84,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
             decide(lambda: spark, given)
             after = plan.read_state(folder)
             if params is FORCED:
-                assert after.kept == state.kept
+                assert after.strategy_state == state.strategy_state
                 assert after.means == state.means
         state = after
         lesson = columns.lesson(
@@ -102,12 +102,12 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
         assert known.bottleneck == ("bandwidth_out" if network else "cpu")
         assert known.samples == (number - SATURATED if network else number + 1)
         corrected += any(any(correction) for correction in lesson.corrections.values())
-        stored = KeptState.parse({}, state.kept).shedder.learned
+        stored = StrategyState.parse({}, state.strategy_state).shedder.learned
         assert stored.points == pytest.approx(known.points, rel=1e-4)
         assert (stored.samples, stored.quiet) == (known.samples, known.quiet)
-        for name, figures in known.brokers.items():
-            assert stored.brokers[name][:-1] == pytest.approx(figures[:-1], rel=1e-3, abs=1e-3)
-            assert stored.brokers[name].started == figures.started
+        for name, values in known.brokers.items():
+            assert stored.brokers[name][:-1] == pytest.approx(values[:-1], rel=1e-3, abs=1e-3)
+            assert stored.brokers[name].started == values.started
         rows = {row["bundle"]: row for row in (given.state_folder / state.costs).read_table().to_pylist()}
         for bundle, on, of_bundle in zip(roster.bundles, owner.tolist(), zip(*columns.costs, strict=True), strict=True):
             if on == NOBODY:
@@ -118,7 +118,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     assert np.nanmax(np.abs(columns.costs.cost - 1)) > 0.02
     assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty()
 
-    # Figures that validation refused change nothing, whatever they are.
+    # Values that validation refused change nothing, whatever they are.
     refused = seen[-1]["bundle"]
     seen[-1] |= dict.fromkeys(("msg_rate_in", "msg_rate_out"), float("nan"))
     finding = Finding(reason=Reason.BAD_VALUE, subject=refused)
@@ -131,7 +131,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     folder = runs.make(tmp_path, content, state=state, at=at, validation=validation, strategy="GainShedder")
     given = RunInput.read(folder.uri)
     summary = decide(lambda: spark, given)
-    last = KeptState.parse({}, plan.read_state(folder).kept).shedder.learned
+    last = StrategyState.parse({}, plan.read_state(folder).strategy_state).shedder.learned
     rate[-1] = columns.costs.quick[-1] * UNIT[Measure.THROUGHPUT] / size[-1] / 2
     last_sample: Any = {"brokers": given.brokers, "moved": [], "settings": given.settings, "minute": minute + 1}
     expected_points = columns.lesson(known, owner, carried(2 * rate, size), **last_sample, counts=True).learned.points
@@ -180,7 +180,7 @@ def test_hits_and_means_go_on_from_avg_shedder_and_back_and_nothing_else(spark, 
         assert set(means["samples"].to_pylist()) == {number + 1}
         assert means.column_names == MEANS.names
         assert (given.state_folder / state.costs).exists() is (strategy is Strategy.GAIN)
-        learned = KeptState.parse({}, state.kept).shedder.learned
+        learned = StrategyState.parse({}, state.strategy_state).shedder.learned
         assert learned.samples == (number if strategy is Strategy.GAIN else 0)
         if strategy is Strategy.AVG and number == 0:
             as_avg_shedder(spark, tmp_path, state)
@@ -209,4 +209,4 @@ def as_avg_shedder(spark: SparkSession, root: Path, state: DecisionState) -> Non
         plans.append((folder / "plan" / "moves.parquet").read_table().to_pylist())
     assert plans[0] == plans[1]
     assert any(move["taken"] for move in plans[0])
-    assert KeptState.parse({}, plan.read_state(folder).kept).shedder.learned.bottleneck == "direct_memory"
+    assert StrategyState.parse({}, plan.read_state(folder).strategy_state).shedder.learned.bottleneck == "direct_memory"

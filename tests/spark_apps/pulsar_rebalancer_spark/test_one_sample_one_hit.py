@@ -18,7 +18,7 @@ from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.state.state_documents import DecisionState, HitCount
-from pulsar_rebalancer.strategies.strategy_state import KeptState
+from pulsar_rebalancer.strategies.strategy_state import StrategyState
 from pulsar_rebalancer_spark.rebalance import decide
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Cluster:
     @property
     def transfer_hits(self) -> int:
         """Hits of TransferShedder."""
-        return KeptState.parse({}, self.state.kept).shedder.cluster_hits
+        return StrategyState.parse({}, self.state.strategy_state).shedder.cluster_hits
 
     @property
     def low_hits(self) -> list[int]:

@@ -13,7 +13,7 @@ from pulsar_rebalancer.replay.replay_request import ANSWER, REPORT, REQUEST, TAB
 from pulsar_rebalancer.replay.replay_run import prepare
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.snapshots import record
-from pulsar_rebalancer.replay.variant_outcome import Agreement, figures
+from pulsar_rebalancer.replay.variant_outcome import Agreement, metrics
 from pulsar_rebalancer.replay.variants import CURRENT
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -61,7 +61,7 @@ def test_clusters_variants_and_days_side_by_side(
     record(ClusterStorage(str(tmp_path), "whole"), asked.settings, asked.start, asked.end, target)
     variants = asked.variants.variants
     *outcomes, recording = replay(Recording.read(target), variants, asked.settings)
-    here = [figures(outcome, 16) for outcome in outcomes]
+    here = [metrics(outcome, 16) for outcome in outcomes]
     table = (whole / TABLE).read_table().to_pylist()
     assert [{name: row[name] for name in here[0]._fields} for row in table] == [each._asdict() for each in here]
     assert [row["variant"] for row in table if row["current"]] == [CURRENT]

@@ -19,7 +19,7 @@ from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.balancer import Balancer, IndexedMove
 from pulsar_rebalancer.replay.closed_loop import replay
-from pulsar_rebalancer.replay.columns import FIGURES, NOBODY
+from pulsar_rebalancer.replay.columns import LOADS, NOBODY
 from pulsar_rebalancer.replay.minute import Minute
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.snapshots import record
@@ -56,17 +56,17 @@ def content(number: int, version: str, *, averages: bool) -> dict[str, pa.Table]
     rate = np.random.default_rng(7).integers(40, 400, len(NAMES)) * np.where(hot, 4, 1) + random.integers(
         0, 9, len(NAMES)
     )
-    figures = np.array([rate, rate // 2, rate * 512, rate * 256, np.ones(len(NAMES))], dtype=float)
-    carried = np.array([np.bincount(owner, weights=row) for row in figures])
+    values = np.array([rate, rate // 2, rate * 512, rate * 256, np.ones(len(NAMES))], dtype=float)
+    carried = np.array([np.bincount(owner, weights=row) for row in values])
     own = {"load_average": random.uniform(0.1, 0.9, 6), "throughput_average": carried[2] * 1.1} if averages else {}
     brokers = [
         {"broker": name, "cpu_usage": carried[0, i] / 200, "cpu_limit": 400.0, "version": version}
-        | dict(zip(FIGURES, carried[:, i].tolist(), strict=True))
+        | dict(zip(LOADS, carried[:, i].tolist(), strict=True))
         | {column: values[i] for column, values in own.items()}
         for i, name in enumerate(BROKERIDS)
     ]
     bundles = [
-        {"broker": BROKERIDS[owner[i]], "bundle": name} | dict(zip(FIGURES, figures[:, i].tolist(), strict=True))
+        {"broker": BROKERIDS[owner[i]], "bundle": name} | dict(zip(LOADS, values[:, i].tolist(), strict=True))
         for i, name in enumerate(NAMES)
     ]
     return tables(brokers, bundles)
@@ -91,7 +91,7 @@ def of_minute(minute: Minute) -> dict[str, pa.Table]:
         {"broker": name, "version": of.versions[i]}
         | {f"{what}_usage": _number(of.usage[row, i]) for row, what in enumerate(RESOURCES)}
         | {f"{what}_limit": _number(of.limits[row, i]) for row, what in enumerate(RESOURCES)}
-        | dict(zip(FIGURES, of.traffic[:, i].tolist(), strict=True))
+        | dict(zip(LOADS, of.traffic[:, i].tolist(), strict=True))
         | ({} if of.averages is None else dict(zip(AVERAGES, of.averages[:, i].tolist(), strict=True)))
         for i, name in enumerate(BROKERIDS)
     ]
@@ -104,8 +104,8 @@ def of_minute(minute: Minute) -> dict[str, pa.Table]:
     return tables(brokers, bundles)
 
 
-def _number(figure: float) -> float | None:
-    return None if np.isnan(figure) else float(figure)
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
 
 
 @pytest.mark.parametrize(

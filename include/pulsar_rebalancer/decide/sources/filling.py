@@ -39,7 +39,7 @@ def fill_new(snapshot: Snapshot) -> Wanted | None:
     healthy = [name for name in brokers if name not in sample.left_out]
     if not healthy:
         return None
-    mean = fmean(figure for name, figure in sample.scores.items() if name not in sample.left_out)
+    mean = fmean(value for name, value in sample.scores.items() if name not in sample.left_out)
     empty = [name for name in healthy if sample.scores[name] < mean - _BELOW]
     requested = fill(sample, empty) if empty else []
     moves = placed(sample, candidates_of(sample, requested, -len(requested)))
@@ -57,7 +57,7 @@ def fill(sample: PlanningSample, brokers: Sequence[str]) -> list[RequestedMove]:
     for broker in brokers:
         check_broker(sample, broker)
     scores, policies = dict(sample.scores), sample.policy_filter()
-    mean = fmean(figure for name, figure in scores.items() if name not in sample.left_out)
+    mean = fmean(value for name, value in scores.items() if name not in sample.left_out)
     pools = {
         source: sorted(
             (

@@ -21,7 +21,7 @@ from pulsar_rebalancer.strategies.placement import assignment
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision, Judge, SheddingResult
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
-from pulsar_rebalancer.strategies.strategy_state import KeptState
+from pulsar_rebalancer.strategies.strategy_state import StrategyState
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class StrategyInput:
 
     Attributes:
         brokers: all brokers that the cluster lists.
-        kept: the strategy's state after the last counted run.
+        state: the strategy's state after the last counted run.
         policies: isolation policies, anti-affinity groups and failure domains.
         forced: True if the run moves bundles without waiting for hits.
         force_threshold: smallest gap, in score points, at which a forced run moves bundles.
@@ -44,7 +44,7 @@ class StrategyInput:
     brokers: Sequence[BrokerSample]
     bundles: Bundles
     counting: Counting
-    kept: KeptState = field(default_factory=KeptState)
+    state: StrategyState = field(default_factory=StrategyState)
     policies: Policies = field(default_factory=Policies)
     forced: bool = False
     force_threshold: float | None = None
@@ -62,8 +62,8 @@ def wanted(given: StrategyInput, arriving: Mapping[str, Mapping[Measure, float]]
         # Made only when needed: in most samples nothing moves.
         return PolicyFilter(given.policies, given.brokers, given.bundles, given.settings)
 
-    kept = given.kept
-    before = replace(kept, shedder=kept.shedder.without_hits()) if given.counting.clear else kept
+    state = given.state
+    before = replace(state, shedder=state.shedder.without_hits()) if given.counting.clear else state
     sample = ClusterSample(
         given.brokers,
         given.bundles,
@@ -81,7 +81,7 @@ def wanted(given: StrategyInput, arriving: Mapping[str, Mapping[Measure, float]]
     shed = profile.shed(sample, before.shedder)
     shed = shed._replace(moves=stays.checked(sample, shed.moves))
     if profile.judges_pairs:
-        return Wanted(shed.moves, lambda moves: _report(sample, shed, moves), replace(before, shedder=shed.kept))
+        return Wanted(shed.moves, lambda moves: _report(sample, shed, moves), replace(before, shedder=shed.state))
     return _placed(given, sample, shed, policies, before)
 
 
@@ -90,7 +90,7 @@ def _placed(
     sample: ClusterSample,
     shed: SheddingResult,
     policies: Callable[[], PolicyFilter],
-    before: KeptState,
+    before: StrategyState,
 ) -> Wanted:
     """Return what a shedder wants for which samples and policies are handled here.
 
@@ -104,14 +104,14 @@ def _placed(
         decisions = [_too_soon(decision) for decision in shed.decisions]
         return Wanted([], lambda _: SourceReport(decisions, "too soon after the last sample: nothing is shed"), before)
     moves, placement = assignment.place(sample, shed.moves, policies(), before.placement, given.seed)
-    counted = any(move.taken for move in shed.moves) or shed.kept.cluster_hits > before.shedder.cluster_hits
+    counted = any(move.taken for move in shed.moves) or shed.state.cluster_hits > before.shedder.cluster_hits
 
     def report(capped: Sequence[CandidateMove]) -> SourceReport:
         used = counted if counting.counts else any(move.taken for move in capped)
         sentence = _with_moves(shed.sentence, capped)
         return _report(sample, shed, capped)._replace(sentence=sentence, samples=samples if used else {})
 
-    return Wanted(moves, report, KeptState(shed.kept, placement) if counting.counts else before)
+    return Wanted(moves, report, StrategyState(shed.state, placement) if counting.counts else before)
 
 
 def _report(sample: ClusterSample, shed: SheddingResult, moves: Sequence[CandidateMove]) -> SourceReport:
@@ -124,8 +124,8 @@ def _report(sample: ClusterSample, shed: SheddingResult, moves: Sequence[Candida
 def _samples(sample: ClusterSample, shed: SheddingResult) -> dict[str, float]:
     if not shed.outermost:
         return {}
-    figure = profile_of(sample.settings).figure
-    return {broker.broker: figure(broker, sample.settings) for broker in sample.taking_part}
+    value = profile_of(sample.settings).value
+    return {broker.broker: value(broker, sample.settings) for broker in sample.taking_part}
 
 
 def _too_soon(decision: Decision) -> Decision:

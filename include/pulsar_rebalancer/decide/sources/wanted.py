@@ -15,7 +15,7 @@ from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.strategies.caps import CapacityCheck
 from pulsar_rebalancer.strategies.placement import assignment
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
-from pulsar_rebalancer.strategies.strategy_state import KeptState, PlacementState
+from pulsar_rebalancer.strategies.strategy_state import PlacementState, StrategyState
 from pulsar_rebalancer.texts import one_line
 
 MEASURE = Measure.THROUGHPUT
@@ -56,14 +56,14 @@ class Wanted:
     Attributes:
         moves: candidates with destinations, before the caps, each taken or with the reason why it stays.
         report: returns what the source says of its moves after the caps.
-        kept: the strategy's state for the next run; None if the source does not change it.
+        state: the strategy's state for the next run; None if the source does not change it.
         room: returns a new check against moves that would overload a broker; None for no check.
         regrouped: gives the moves their pairs if the caps needed another order; None if the pairs stay.
     """
 
     moves: list[CandidateMove]
     report: Callable[[Sequence[CandidateMove]], SourceReport]
-    kept: KeptState | None = None
+    state: StrategyState | None = None
     room: Callable[[], CapacityCheck] | None = None
     regrouped: Callable[[Sequence[CandidateMove]], list[CandidateMove]] | None = None
 

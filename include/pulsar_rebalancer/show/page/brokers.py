@@ -22,7 +22,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import Threshold
 from pulsar_rebalancer.strategies.scoring import SCORED, percent, score
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
-from pulsar_rebalancer.strategies.strategy_state import KeptState, ShedderState
+from pulsar_rebalancer.strategies.strategy_state import ShedderState, StrategyState
 
 OF_LATE = timedelta(minutes=30)
 """The period before a sample for which each broker's lowest and highest score are shown."""
@@ -81,12 +81,12 @@ def drained(drain: Drain) -> str:
 def _load(sample: BrokerSample, settings: Settings, before: Collection[float], *, reported: bool) -> dict[str, Any]:
     weights = {name: getattr(settings, f"{name}_weight") for name in SCORED}
     shares = {name: percent(*sample.resources[name][:2]) * weight for name, weight in weights.items() if weight}
-    # A broker that reports NaN is quarantined, and shown without that figure.
+    # A broker that reports NaN is quarantined, and shown without that value.
     used = {name: round(share, 2) for name, share in shares.items() if _is_percent(share)} if reported else {}
-    figure = score(sample, settings) if reported else math.nan
-    recent = [value for value in (*before, figure) if _is_percent(value)]
+    value = score(sample, settings) if reported else math.nan
+    recent = [value for value in (*before, value) if _is_percent(value)]
     return {
-        "score": round(figure, 2) if _is_percent(figure) else None,
+        "score": round(value, 2) if _is_percent(value) else None,
         "resources": used,
         "deciding": max(used, key=lambda name: used[name], default=""),
         "lowest": rounded(min(recent, default=None)),
@@ -94,8 +94,8 @@ def _load(sample: BrokerSample, settings: Settings, before: Collection[float], *
     }
 
 
-def _is_percent(figure: float) -> bool:
-    return abs(figure) <= _MOST_PERCENT  # False for NaN
+def _is_percent(value: float) -> bool:
+    return abs(value) <= _MOST_PERCENT  # False for NaN
 
 
 def _of_late(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float, float]]:
@@ -107,9 +107,9 @@ def _of_late(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float,
     for folder in recent.values():
         if time.monotonic() > end and not scores_are_known(folder):
             continue
-        for broker, figure in known_scores(folder).by_broker.items():
-            lowest, highest = ranges.get(broker, (figure, figure))
-            ranges[broker] = (min(lowest, figure), max(highest, figure))
+        for broker, value in known_scores(folder).by_broker.items():
+            lowest, highest = ranges.get(broker, (value, value))
+            ranges[broker] = (min(lowest, value), max(highest, value))
     return ranges
 
 
@@ -204,12 +204,12 @@ def _seconds_to_fire(hits: Mapping[str, HitsView], band: str, sample: float) -> 
     return round(min(missing) * sample, 1)
 
 
-def kept_by(run: Run) -> ShedderState:
+def shedder_state_of(run: Run) -> ShedderState:
     try:
         state = read_state(run.folder)
         if run.opened or (run.outcome and run.outcome.verdict is Reason.OPEN):
             state = state.carried_out()
-        return KeptState.parse(state.hits, state.kept).shedder
+        return StrategyState.parse(state.hits, state.strategy_state).shedder
     except RebalancerError:
         return ShedderState()
 

@@ -9,7 +9,14 @@ from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.run.findings import explain
 from pulsar_rebalancer.show.measurements import Scores
-from pulsar_rebalancer.show.page.brokers import broker_views, cluster_hits, judged, kept_by, pair_views, worth_listing
+from pulsar_rebalancer.show.page.brokers import (
+    broker_views,
+    cluster_hits,
+    judged,
+    pair_views,
+    shedder_state_of,
+    worth_listing,
+)
 from pulsar_rebalancer.show.page.bundles import drain_views
 from pulsar_rebalancer.show.page.facts import AirflowContext
 from pulsar_rebalancer.show.page.page_model import Overview, PlanView, RollView, State, Status, Tone
@@ -146,7 +153,7 @@ def _of(
 ) -> Overview:
     mean, settings = known_scores(run.folder).mean, run.request.resolved.settings
     pairs = judged(pair_views(run), facts.drains)
-    shown, kept = worth_listing(pairs), kept_by(run)
+    shown, kept = worth_listing(pairs), shedder_state_of(run)
     return Overview(
         run_id=run.request.airflow_run_id,
         folder=run.folder.name,

@@ -80,13 +80,13 @@ class BundleView(View):
 class MoveView(BundleView):
     """One bundle that the plan moves; its traffic is in the unit of `PlanView.measure`.
 
-    `harm` is the cost of the move for clients; for a manual plan, of the bundle's last move.
+    `client_gap` is the cost of the move for clients; for a manual plan, of the bundle's last move.
     """
 
     source: str
     destination: str
     traffic: float
-    harm: str = ""
+    client_gap: str = ""
 
 
 class SplitView(BundleView):
@@ -185,7 +185,7 @@ class PlanView(View):
         unknown: names in a manual request that match no bundle.
         stay: number of considered bundles that are not moved, by reason.
         done, failed: moves and splits with an outcome, and those that did not end as planned.
-        harm: cost of the moves for clients; for a manual plan, of its bundles' last moves.
+        client_gap: cost of the moves for clients; for a manual plan, of its bundles' last moves.
     """
 
     folder: str
@@ -217,7 +217,7 @@ class PlanView(View):
     stay: tuple[Count, ...] = ()
     done: int = 0
     failed: int = 0
-    harm: str = ""
+    client_gap: str = ""
 
 
 class Attention(View):

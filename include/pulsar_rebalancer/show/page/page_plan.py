@@ -8,7 +8,7 @@ from typing import Any
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.outcome import BundleHarm, Harm, MoveOutcome, harm_of, last_time
+from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap, MoveOutcome, client_gap_of, last_time
 from pulsar_rebalancer.run.plan import (
     Actions,
     Move,
@@ -49,7 +49,7 @@ def predicted(run: Run) -> dict[str, float]:
     except (SnapshotError, KeyError, ValueError):
         return {}
     ends = {end for move in moves for end in (move.source, move.destination)}
-    return {name: figure for name, figure in after.items() if name in ends}
+    return {name: value for name, value in after.items() if name in ends}
 
 
 def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
@@ -65,7 +65,7 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
     verdict = run.outcome.verdict if run.outcome else Reason.OPEN if run.under_way else None
     ended_at = run.outcome.ended_at if run.outcome else None
     disturbed = _disturbed(run, actions)
-    last = BundleHarm.last(storage.state, (move.bundle for move in moves)) if run.request.dry_run else None
+    last = BundleClientGaps.last(storage.state, (move.bundle for move in moves)) if run.request.dry_run else None
     rows = _moves(run, summary, moves, disturbed, last or {})
     splits = tuple(_split(summary, split, run.cuts.get(split.bundle), disturbed) for split in actions.splits)
     ended: list[MoveOutcome | SplitOutcome] = [
@@ -104,16 +104,16 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
         stay=_stay(summary.bundle_skip_reasons),
         done=len(outcomes),
         failed=sum(not outcome.ok for outcome in outcomes),
-        harm=_harm(run, len(moves), last),
+        client_gap=_client_gap(run, len(moves), last),
     )
 
 
-def _harm(run: Run, moves: int, last: Mapping[str, Harm] | None) -> str:
+def _client_gap(run: Run, moves: int, last: Mapping[str, ClientGap] | None) -> str:
     """Return the cost of the moves for clients; for a plan that is only shown, of its bundles' last moves."""
     if last is not None:
         return f"The last time: {last_time(last.values(), moves)}." if moves else ""
-    harm = harm_of(run.outcome.moves) if run.outcome else None
-    return f"{capitalized(harm.sentence)}." if harm else ""
+    client_gap = client_gap_of(run.outcome.moves) if run.outcome else None
+    return f"{capitalized(client_gap.sentence)}." if client_gap else ""
 
 
 def _disturbed(run: Run, actions: Actions) -> dict[str, dict[str, int]]:
@@ -136,7 +136,7 @@ def _moves(
     summary: Summary,
     moves: Sequence[Move],
     disturbed: Mapping[str, Mapping[str, int]],
-    last: Mapping[str, Harm],
+    last: Mapping[str, ClientGap],
 ) -> list[MoveView]:
     fired = [pair for pair in pair_views(run) if pair.fired]
     # In a swap, bundles also leave the colder broker.
@@ -185,16 +185,18 @@ def _move(
     outcome: MoveOutcome | None,
     disturbed: Mapping[str, Mapping[str, int]],
     why: str,
-    last: Harm | None,
+    last: ClientGap | None,
 ) -> MoveView:
-    harm = outcome.harm.text if outcome and outcome.harm else f"last time, {last.text}" if last else ""
+    client_gap = (
+        outcome.client_gap.text if outcome and outcome.client_gap else f"last time, {last.text}" if last else ""
+    )
     return MoveView(
         bundle=move.bundle,
         source=move.source,
         destination=move.destination,
         traffic=round(move.traffic, 1),
         why=why,
-        harm=harm,
+        client_gap=client_gap,
         **_clients(disturbed.get(move.bundle, {})),
         **_result(outcome),
     )

@@ -219,9 +219,9 @@ def known_scores(folder: StoragePath) -> Scores:
     return _scores.put(folder.uri, scores._replace(by_broker=kept), len(kept) + 1)
 
 
-def rounded(figure: float | None, factor: float = 1) -> float | None:
+def rounded(value: float | None, factor: float = 1) -> float | None:
     """Multiply a value by a factor, and round to two decimals; None if it is missing or not finite."""
-    return None if figure is None or not math.isfinite(figure) else round(figure * factor, 2)
+    return None if value is None or not math.isfinite(value) else round(value * factor, 2)
 
 
 _LOOKED_BACK = 240

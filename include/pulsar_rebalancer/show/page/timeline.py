@@ -85,7 +85,7 @@ def timeline(
     """Return the timeline of the hour before `now`.
 
     Args:
-        orders, failures: people's orders and failed runs, which Airflow knows.
+        orders, failures: operators's orders and failed runs, which Airflow knows.
         reading: time limit for reading files, in seconds. The latest files are read first.
 
     Raises:

@@ -26,22 +26,22 @@ class AvgPlacement(Stateless):
         return candidates
 
 
-def selector(sample: ClusterSample, kept: PlacementState) -> Selector:
+def selector(sample: ClusterSample, state: PlacementState) -> Selector:
     """Return the placement for bundles to which the shedder assigns no destination."""
     name = placement_of(sample.settings)
     if name is Placement.ROUND_ROBIN:
-        return RoundRobin(kept)
+        return RoundRobin(state)
     if name is Placement.AVG:
         return AvgPlacement()
     if name is Placement.LEAST_RATE:
         return LeastLongTermMessageRate(sample.bundles.long_term_msg_rates(), overloaded(sample))
     if any(broker.load_average is not None for broker in sample.taking_part):
         return ExtensibleLeastResourceUsageWithWeight(sample)
-    return LeastResourceUsageWithWeight(sample, kept)
+    return LeastResourceUsageWithWeight(sample, state)
 
 
 def place(
-    sample: ClusterSample, moves: Iterable[CandidateMove], policies: PolicyFilter, kept: PlacementState, seed: str
+    sample: ClusterSample, moves: Iterable[CandidateMove], policies: PolicyFilter, state: PlacementState, seed: str
 ) -> tuple[list[CandidateMove], PlacementState]:
     """Choose destinations for moves without a destination, and check those that the shedder planned.
 
@@ -54,7 +54,7 @@ def place(
     ModularLoadManagerImpl.doLoadShedding and selectBroker, but Pulsar does not check planned destinations.
     The same `seed` gives the same plan.
     """
-    chooser = selector(sample, kept)
+    chooser = selector(sample, state)
     hot = overloaded(sample)
     taken, placed = units(moves)
     for unit in taken:
@@ -68,7 +68,7 @@ def place(
             bundle = sample.bundles.find(move.source, move.bundle)
             chooser.placed(bundle, destination)
             policies.placed(bundle, destination)
-    return in_order(placed), chooser.kept()
+    return in_order(placed), chooser.state()
 
 
 def _destination(

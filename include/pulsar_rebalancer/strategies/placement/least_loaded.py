@@ -50,7 +50,7 @@ class LeastLongTermMessageRate:
         for queue in self._queues:
             queue.changed(broker)
 
-    def kept(self) -> PlacementState:
+    def state(self) -> PlacementState:
         """Return an empty state: brokers will report the placed bundles before the next run."""
         return PlacementState()
 
@@ -99,7 +99,7 @@ class _Queue:
 class LeastResourceUsageWithWeight:
     """The modular load manager's version (impl.LeastResourceUsageWithWeight): it computes averages itself."""
 
-    def __init__(self, sample: ClusterSample, kept: PlacementState) -> None:
+    def __init__(self, sample: ClusterSample, state: PlacementState) -> None:
         usage = usages(sample)
         self._row_of = {broker: row for row, broker in enumerate(usage)}
         self._usage = np.fromiter(usage.values(), float)
@@ -107,10 +107,10 @@ class LeastResourceUsageWithWeight:
         self._difference = sample.settings.usage_difference / 100
         # An idle broker's past is meaningless: each of its samples counts in full.
         self._in_full = np.array([_is_idle(broker) for broker in sample.taking_part], bool)
-        self._averages = np.array([kept.averages.get(broker, np.nan) for broker in usage], float)
+        self._averages = np.array([state.averages.get(broker, np.nan) for broker in usage], float)
         listed = {broker.broker for broker in sample.brokers}
         # Drop averages of brokers that are gone, as Pulsar does when the list of active brokers changes.
-        self._others = {b: average for b, average in kept.averages.items() if b in listed and b not in usage}
+        self._others = {b: average for b, average in state.averages.items() if b in listed and b not in usage}
         self._rows = PerCandidates(lambda brokers: np.array([self._row_of[broker] for broker in brokers], int))
         self._eligible = PerCandidates(self._of)
 
@@ -139,7 +139,7 @@ class LeastResourceUsageWithWeight:
     def placed(self, bundle: BundleSample, broker: str) -> None:
         """Do nothing, because only load reports change the usage."""
 
-    def kept(self) -> PlacementState:
+    def state(self) -> PlacementState:
         averages = {broker: float(self._averages[row]) for broker, row in self._row_of.items()}
         known = {broker: average for broker, average in averages.items() if not isnan(average)}
         return PlacementState(averages=dict(sorted((self._others | known).items())))
@@ -180,7 +180,7 @@ def below_average(candidates: Sequence[str], usage: Floats, difference: float) -
     Usage 1 is 100 percent; NaN is unknown and not in the average.
     """
     known = usage[~np.isnan(usage)]
-    # Figures are added one by one, which `np.sum` does not do.
+    # Values are added one by one, which `np.sum` does not do.
     average = np.cumsum(known)[-1] / len(known) if len(known) else np.nan
     is_below = usage + difference <= average
     if isinstance(candidates, Others):

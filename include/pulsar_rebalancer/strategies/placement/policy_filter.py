@@ -27,8 +27,8 @@ def latest(candidates: Sequence[str], versions: Mapping[str, str | None]) -> lis
     parsed = {broker: _version(versions.get(broker)) for broker in candidates}
     if not parsed or None in parsed.values():
         return []
-    newest = max(version for version in parsed.values() if version is not None)
-    return [broker for broker in candidates if parsed[broker] == newest]
+    latest = max(version for version in parsed.values() if version is not None)
+    return [broker for broker in candidates if parsed[broker] == latest]
 
 
 class _Release(NamedTuple):
@@ -147,7 +147,7 @@ class PolicyFilter:
         self._rulings: dict[str, str | None] = {}
         counted = None if settings.even_distribution else {SYSTEM_NAMESPACE, *policies.groups}
         # A dry run of a roll makes two filters per broker, so counts are copied only once they change.
-        self._serving = dict(bundles.served(counted))
+        self._serving = dict(bundles.bundle_counts(counted))
         self._changed: set[str] = set()
         for namespace, group in policies.groups.items():
             self._spread[group].update(self._serving.get(namespace, {}).keys())
@@ -182,7 +182,7 @@ class PolicyFilter:
         if self._settings.even_distribution or namespace == SYSTEM_NAMESPACE:
             remaining = self._fewest(remaining, self._serving.get(namespace, {}))
         if self._settings.prefer_later_versions:
-            remaining = self._newest(remaining)
+            remaining = self._of_latest_version(remaining)
         return remaining or allowed
 
     def _fewest(self, candidates: Sequence[str], counts: Mapping[str, int]) -> Sequence[str]:
@@ -194,16 +194,16 @@ class PolicyFilter:
             return fewest(candidates, counts)
         return Others(brokers, position, serving) if serving else candidates
 
-    def _newest(self, candidates: Sequence[str]) -> Sequence[str]:
+    def _of_latest_version(self, candidates: Sequence[str]) -> Sequence[str]:
         brokers, without = split(candidates)
-        newest = self._latest.of(brokers)
+        chosen = self._latest.of(brokers)
         if not without:
-            return newest
-        position = self._positions.of(newest)
+            return chosen
+        position = self._positions.of(chosen)
         missing = without & position.keys()
-        if len(missing) == len(newest):
+        if len(missing) == len(chosen):
             return latest(candidates, self._versions)
-        return Others(newest, position, missing) if missing else newest
+        return Others(chosen, position, missing) if missing else chosen
 
     def holds(self, bundle: str, source: str) -> Reason | None:
         """Return why a bundle must stay (`policy_unknown`, `policy_forbids`, `anti_affinity`), or None.

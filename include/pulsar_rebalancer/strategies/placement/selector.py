@@ -28,7 +28,7 @@ class Selector(Protocol):
     def placed(self, bundle: BundleSample, broker: str) -> None:
         """Record that a bundle was placed on a broker."""
 
-    def kept(self) -> PlacementState:
+    def state(self) -> PlacementState:
         """Return the state for the next run."""
 
 
@@ -38,7 +38,7 @@ class Stateless:
     def placed(self, bundle: BundleSample, broker: str) -> None:
         """Do nothing, because this placement does not depend on earlier placements."""
 
-    def kept(self) -> PlacementState:
+    def state(self) -> PlacementState:
         return PlacementState()
 
 
@@ -51,19 +51,19 @@ class PerCandidates(Generic[T]):
 
     def __init__(self, make: Callable[[Sequence[str]], T]) -> None:
         self._make = make
-        self._kept: list[tuple[Sequence[str], T]] = []
+        self._state: list[tuple[Sequence[str], T]] = []
 
     def of(self, candidates: Sequence[str]) -> T:
-        cached = next((entry for entry in self._kept if entry[0] is candidates), None)
+        cached = next((entry for entry in self._state if entry[0] is candidates), None)
         if cached is None:
             cached = candidates, self._make(candidates)
-            self._kept = [*self._kept[:1], cached]
-        elif cached is not self._kept[0]:
-            self._kept.reverse()
+            self._state = [*self._state[:1], cached]
+        elif cached is not self._state[0]:
+            self._state.reverse()
         return cached[1]
 
     def __iter__(self) -> Iterator[T]:
-        return (made for _, made in self._kept)
+        return (made for _, made in self._state)
 
 
 def choose(seed: str, bundle: str, eligible: Sequence[str]) -> str | None:
@@ -144,9 +144,9 @@ class RoundRobin:
     If the stored list of brokers does not match the candidates, they replace it.
     """
 
-    def __init__(self, kept: PlacementState) -> None:
-        self._count = kept.count
-        self._brokers: Sequence[str] = kept.brokers
+    def __init__(self, state: PlacementState) -> None:
+        self._count = state.count
+        self._brokers: Sequence[str] = state.brokers
         self._members = PerCandidates(frozenset)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> list[str]:
@@ -162,5 +162,5 @@ class RoundRobin:
     def placed(self, bundle: BundleSample, broker: str) -> None:
         """Do nothing, because `eligible` has advanced the counter."""
 
-    def kept(self) -> PlacementState:
+    def state(self) -> PlacementState:
         return PlacementState(count=self._count, brokers=tuple(self._brokers))

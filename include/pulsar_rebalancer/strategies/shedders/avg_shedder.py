@@ -164,18 +164,18 @@ def _fit(carried: float, remaining: float, least: float) -> Reason:
     return Reason.OVER_REMAINING if carried > remaining else Reason.TAKEN
 
 
-def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     """Make the shedding decisions for one run.
 
     Args:
         sample: the cluster. The hits of brokers left out do not change.
-        kept: state after the last counted run; only `hits` is used.
+        state: state after the last counted run; only `hits` is used.
 
     Returns:
         The result. Hits of brokers that have left the cluster are dropped; Pulsar keeps them until no pair is above the
         low threshold.
     """
-    before = {} if sample.counting.clear else kept.hits
+    before = {} if sample.counting.clear else state.hits
     decisions = [_with_amount(decision, sample) for decision in judged(sample, before)]
     sample.bundles.announce([decision.source for decision in decisions if decision.target is not None])
     moves: list[CandidateMove] = []

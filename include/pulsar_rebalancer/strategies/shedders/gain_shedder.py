@@ -103,15 +103,15 @@ class _Broker:
         return self.heights[0] + sign * now / self.cores, self.heights[1] + sign * later / self.cores
 
 
-def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    """Make the shedding decisions for one run, based on the figures learned in `sample.lesson`."""
+def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
+    """Make the shedding decisions for one run, based on the values learned in `sample.lesson`."""
     own = GainSettings.model_validate(sample.settings.strategy_settings)
-    before = {} if sample.counting.clear else kept.hits
+    before = {} if sample.counting.clear else state.hits
     decisions = avg_shedder.judged(sample, before, own.hot_threshold)
     known = sample.lesson.learned
-    learned = known if sample.counting.counts else kept.learned
+    learned = known if sample.counting.counts else state.learned
     if known.bottleneck == MEMORY:
-        return _as_avg_shedder(sample, kept, learned)
+        return _as_avg_shedder(sample, state, learned)
     sentence = avg_shedder.sentence(decisions, sample.settings)
     moves: list[CandidateMove] = []
     if any(decision.fired for decision in decisions):
@@ -126,11 +126,13 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
     return SheddingResult(decisions, moves, ShedderState(hits=hits_after(decisions), learned=learned), sentence)
 
 
-def _as_avg_shedder(sample: ClusterSample, kept: ShedderState, learned: Learned) -> SheddingResult:
-    plan = avg_shedder.shed(sample, kept)
+def _as_avg_shedder(sample: ClusterSample, state: ShedderState, learned: Learned) -> SheddingResult:
+    plan = avg_shedder.shed(sample, state)
     why = f"{Reason.MEMORY_DECIDES.meaning} [{Reason.MEMORY_DECIDES}]"
     pairs = [replace(of, explanation=f"{gap_and_hits(of)}. {why}") if of.fired else of for of in plan.decisions]
-    return plan._replace(decisions=pairs, kept=replace(plan.kept, learned=learned), sentence=f"{plan.sentence}. {why}")
+    return plan._replace(
+        decisions=pairs, state=replace(plan.state, learned=learned), sentence=f"{plan.sentence}. {why}"
+    )
 
 
 def _pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_Broker]]:
@@ -224,8 +226,8 @@ def _left(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterator[C
     at_first = broker.at_first or repeat(Reason.NOT_REACHED)
     for of, reason, first in zip(broker.bundles, broker.reasons, at_first, strict=False):
         if reason is not taken:
-            figures = of.mean(measure), of.msg_rate, of.msg_throughput
-            yield CandidateMove(pair, source, None, of.bundle, next(ranks), measure, *figures, reason or first)
+            values = of.mean(measure), of.msg_rate, of.msg_throughput
+            yield CandidateMove(pair, source, None, of.bundle, next(ranks), measure, *values, reason or first)
 
 
 def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Broker) -> BundleSample | None:

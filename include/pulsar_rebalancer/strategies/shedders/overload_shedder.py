@@ -115,7 +115,7 @@ MARGIN = 0.05
 """Shedding aims for a load this far below the bound; 1 is 100 percent."""
 
 
-def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     """Make the shedding decisions for one run. No state is kept between runs."""
     bound = sample.settings.overloaded_threshold / 100
     usage = {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}

@@ -1,6 +1,6 @@
 """Shedders by name: how they are found, checked against the settings, and what they leave out.
 
-A new shedder needs a module with `shed(sample, kept)` and a profile, an entry in `PROFILES`, and test vectors.
+A new shedder needs a module with `shed(sample, state)` and a profile, an entry in `PROFILES`, and test vectors.
 """
 
 from __future__ import annotations

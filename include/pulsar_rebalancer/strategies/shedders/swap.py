@@ -66,9 +66,9 @@ def _is_candidate(settings: Settings, bundle: BundleSample) -> bool:
     )
 
 
-def _steps(figure: float, step: float) -> int:
+def _steps(value: float, step: float) -> int:
     # Java's Math.round: halves are rounded up.
-    return math.floor(figure / step + 0.5)
+    return math.floor(value / step + 0.5)
 
 
 MEASURE = Measure.THROUGHPUT

@@ -41,10 +41,10 @@ LOWER_MARGIN = 0.5
 """Share of the threshold that the busiest broker sheds if another broker is below the lower boundary."""
 
 
-def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     """Make the shedding decisions for one run."""
     usage = {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}
-    averages = _updated(sample, kept.loads, usage)
+    averages = _updated(sample, state.loads, usage)
     mean = _mean(averages)
     decisions: list[Decision] = []
     moves: list[CandidateMove] = []
@@ -62,8 +62,8 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
             decisions[replaced.pair] = replaced
             moves = [move for move in moves if move.pair != replaced.pair] + walked
         sentence += f"; {below}"
-    frozen = {broker.broker for broker in sample.brokers} & kept.loads.keys() - averages.keys()
-    loads = averages | {broker: kept.loads[broker] for broker in frozen}
+    frozen = {broker.broker for broker in sample.brokers} & state.loads.keys() - averages.keys()
+    loads = averages | {broker: state.loads[broker] for broker in frozen}
     return SheddingResult(
         [*decisions, *left_out_decisions(sample)], moves, ShedderState(loads=dict(sorted(loads.items()))), sentence
     )

@@ -56,18 +56,18 @@ class NoShedding(NamedTuple):
     sentence: str
 
 
-def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     """Make the shedding decisions for one run.
 
     Args:
-        kept: state after the last counted run. The following are used: `hits` for the whole cluster (consecutive runs
+        state: state after the last counted run. The following are used: `hits` for the whole cluster (consecutive runs
             out of balance), and `loads` and `throughputs` for brokers that do not report their moving averages.
     """
-    loads, after = broker_loads(sample, kept)
+    loads, after = broker_loads(sample, state)
     stats = LoadStats(loads, sample.settings)
     # Only these two brokers count: in nearly every sample of a large cluster, some broker between them has changed.
     outermost = (stats.most.broker, stats.least.broker) if loads else ()
-    hits = kept.cluster_hits
+    hits = state.cluster_hits
     decisions: list[Decision] = []
     moves: list[CandidateMove] = []
     stopped_by = _unfit(sample, loads, stats)
@@ -83,24 +83,24 @@ def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         sentence = stopped_by.sentence
     decisions += _others(sample, loads, decisions, stopped_by)
     counted = {WHOLE_CLUSTER: HitCount(low=hits)} if hits else {}
-    kept = replace(after, hits=counted)
-    return SheddingResult([*decisions, *left_out_decisions(sample)], moves, kept, sentence, outermost)
+    state = replace(after, hits=counted)
+    return SheddingResult([*decisions, *left_out_decisions(sample)], moves, state, sentence, outermost)
 
 
-def broker_loads(sample: ClusterSample, kept: ShedderState) -> tuple[list[BrokerLoad], ShedderState]:
+def broker_loads(sample: ClusterSample, state: ShedderState) -> tuple[list[BrokerLoad], ShedderState]:
     """Return the loads of brokers that are not left out, and the averages for the next run (BrokerLoadData.update)."""
     listed = {broker.broker for broker in sample.brokers}
-    loads_after = {name: average for name, average in kept.loads.items() if name in listed}
-    throughputs_after = {name: average for name, average in kept.throughputs.items() if name in listed}
+    loads_after = {name: average for name, average in state.loads.items() if name in listed}
+    throughputs_after = {name: average for name, average in state.throughputs.items() if name in listed}
     loads = []
     for broker in sample.taking_part:
         name, throughput = broker.broker, broker.traffic(MEASURE)
         load, average = broker.load_average, broker.throughput_average
         if load is None:
             usage = weighted_usage(broker, sample.settings, RESOURCES)
-            load = loads_after[name] = smooth(kept.loads.get(name), usage, sample.settings)
+            load = loads_after[name] = smooth(state.loads.get(name), usage, sample.settings)
         if average is None:
-            average = throughputs_after[name] = smooth(kept.throughputs.get(name), throughput, sample.settings)
+            average = throughputs_after[name] = smooth(state.throughputs.get(name), throughput, sample.settings)
         loads.append(BrokerLoad(name, load, average, throughput, broker.report_age_seconds))
     return loads, ShedderState(
         loads=dict(sorted(loads_after.items())), throughputs=dict(sorted(throughputs_after.items()))
@@ -236,7 +236,7 @@ PROFILE = Profile(
     swaps=True,
     # TransferShedder sheds once the hits exceed the setting.
     cluster_hits=lambda settings: settings.hit_count_transfer + 1,
-    figure=reported_load,
+    value=reported_load,
     resources=RESOURCES,
     placement=Placement.LEAST_USAGE,
 )

@@ -71,7 +71,7 @@ class TrafficDifference:
         return f"{name} {most} is {self.value:,.1f}{unit} {of} the least of {least}, {compared}"
 
 
-def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     """Make the shedding decisions for one run. No state is kept between runs."""
     rates, throughputs = _rates(sample), _throughputs(sample)
     firing = next((difference for difference in (rates, throughputs) if difference.exceeded), None)

@@ -48,7 +48,7 @@ function legend({ brokers, middle, lines }) {
 
 /** @type {(all: BrokerView[], resources: string[]) => Column<BrokerView>[]} */
 function columns(all, resources) {
-  /** @param {"average" | "average_throughput"} name - of a figure that only some strategies keep */
+  /** @param {"average" | "average_throughput"} name - of a value that only some strategies keep */
   const known = (name) => all.some((broker) => broker[name] !== null);
   return [
     { title: "broker", cell: ({ name }) => name },

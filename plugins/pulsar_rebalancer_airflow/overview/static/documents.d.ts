@@ -21,7 +21,7 @@ export interface Line { name: string; lower: number; upper: number; }
 export interface Links { dag: string; requests: string; run: string; log: string; validation: string; }
 export interface MoveView { bundle: string; topics: number; clients: number; why: string; outcome: string;
   meaning: string; ok: boolean | null; seconds: number; error: string; source: string; destination: string;
-  traffic: number; harm: string; }
+  traffic: number; client_gap: string; }
 export interface MovedRun { folder: string; collected_at: string; }
 export interface Overview { version: number; run_id: string; folder: string; sampled_at: string | null;
   of_one_run: boolean; status: Status; middle: number | null; lines: Line[]; brokers: BrokerView[]; pairs: PairView[];
@@ -36,7 +36,7 @@ export interface PlanView { folder: string; run_id: string; hash: string; collec
   requested_by: string[]; verdict: string; verdict_meaning: string; measure: string; bundles: number; traffic: number;
   topics: number; clients: number; range_before: number | null; predicted_range: number | null; brokers: EndView[];
   moves: MoveView[]; more: number; splits: SplitView[]; about_splits: string[]; unknown: string[]; stay: Count[];
-  done: number; failed: number; harm: string; }
+  done: number; failed: number; client_gap: string; }
 export interface Point { at: string; range: number | null; }
 export type Reason = string;
 export interface RollView { text: string; broker: string; done: number; total: number; }

@@ -20,7 +20,7 @@ export function plan(view, short, title, dag, documents) {
     make("h2", {}, title, make("small", {}, origin(view))),
     unknown.length > 0 && make("p", { class: "warn" }, `No bundle matches: ${unknown.join(", ")}.`),
     (bundles + splits.length > 0 || view.has_effect) && make("p", {}, `${amounts(view)} ${predicted(view)}`),
-    view.harm && make("p", { class: "harm" }, view.harm),
+    view.client_gap && make("p", { class: "client-gap" }, view.client_gap),
     progress(view),
     splitList(view),
     bundles > 0 && moves(view, short),
@@ -100,7 +100,7 @@ function moves({ folder, measure, moves, more }, short) {
     { title: "topics", cell: ({ topics }) => topics },
     { title: "clients", cell: ({ clients }) => clients },
     { title: "reason", cell: ({ why }) => why, kind: "text", shown: reasons.size > 1 },
-    { title: "outcome", cell: (move) => [ended(move), " ", make("small", {}, move.harm)], kind: "text" },
+    { title: "outcome", cell: (move) => [ended(move), " ", make("small", {}, move.client_gap)], kind: "text" },
   ];
   return [
     reasons.size === 1 && make("p", {}, ...reasons),

@@ -21,7 +21,7 @@ export function strip({ tone, state, cluster, sentence, in_force: force, collect
     force && make("p", { class: "force" }, force),
     make(
       "dl",
-      { class: "figures" },
+      { class: "values" },
       figure(status.predicted ? "predicted range" : "range", points(status.score_range), "hottest minus coldest score"),
       at && figure("data", make("span", { "data-since": at }), "age of the latest data"),
       live && (status.running_since || status.next_run_at) && run,

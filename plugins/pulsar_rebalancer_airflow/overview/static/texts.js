@@ -1,18 +1,18 @@
-// Figures and times as people read them.
+// Values and times as people read them.
 
-/** @type {(figure: number | null | undefined, digits?: number) => string} */
-export function points(figure, digits = 1) {
-  return figure?.toFixed(digits) ?? "–";
+/** @type {(value: number | null | undefined, digits?: number) => string} */
+export function points(value, digits = 1) {
+  return value?.toFixed(digits) ?? "–";
 }
 
 const UNITS = ["B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s"];
 
-/** @type {(figure: number, measure?: string) => string} */
-export function traffic(figure, measure = "msg_throughput") {
-  if (measure === "msg_rate") return `${Math.round(figure).toLocaleString("en")} msg/s`;
-  const power = Math.floor(Math.log2(Math.max(1, figure)) / 10);
+/** @type {(value: number, measure?: string) => string} */
+export function traffic(value, measure = "msg_throughput") {
+  if (measure === "msg_rate") return `${Math.round(value).toLocaleString("en")} msg/s`;
+  const power = Math.floor(Math.log2(Math.max(1, value)) / 10);
   const unit = Math.min(power, UNITS.length - 1);
-  const size = figure / 1024 ** unit;
+  const size = value / 1024 ** unit;
   return `${size.toFixed(unit && size < 100 ? 1 : 0)} ${UNITS[unit]}`;
 }
 

@@ -93,13 +93,13 @@ def test_only_another_unload_takes_the_place_of_a_kept_destination(
     run: StoragePath, ended: MoveOutcome, left: set[str]
 ) -> None:
     kept = KeptDestination(at=NOW, plan_id="p", destination="c:1", owner="a:1")
-    stored = [MovesState(kept={bundle(1): kept, bundle(2): kept})]
+    stored = [MovesState(kept_destinations={bundle(1): kept, bundle(2): kept})]
     history = WaveHistory(stored[0], lambda change: stored.append(change(stored[-1])), run, 0)
 
     history.add(ended, NOW)
     history.write()
 
-    assert set(stored[-1].kept) == left
+    assert set(stored[-1].kept_destinations) == left
 
 
 def test_a_planned_move_that_is_left_is_stored_as_left(run: StoragePath) -> None:
@@ -184,8 +184,10 @@ def test_a_kept_destination_is_forgotten_once_a_later_report_names_another_owner
     age: int, owners: dict[str, set[str]], kept: bool
 ) -> None:
     at = NOW - timedelta(seconds=age)
-    history = MovesState(kept={bundle(1): KeptDestination(at=at, plan_id="p", destination="b:1", owner="a:1")})
-    assert bool(still_kept(history, owners, NOW - timedelta(seconds=60), NOW).kept) is kept
+    history = MovesState(
+        kept_destinations={bundle(1): KeptDestination(at=at, plan_id="p", destination="b:1", owner="a:1")}
+    )
+    assert bool(still_kept(history, owners, NOW - timedelta(seconds=60), NOW).kept_destinations) is kept
 
 
 def test_unloads_far_ahead_of_a_clock_that_was_set_back_are_dropped() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from pulsar_rebalancer.carry_out.harm_meter import MoveHarm
+from pulsar_rebalancer.carry_out.client_gap_meter import MoveClientGap
 from pulsar_rebalancer.carry_out.move_executor import AdaptivePace, MoveQueue
 from pulsar_rebalancer.run.plan import Move
 
@@ -46,7 +46,7 @@ class Rounds:
         return begun
 
     def end(self, move: Move, in_time: bool | None) -> None:
-        asyncio.run(self.pace.end(move, cast("MoveHarm", Returned(in_time))))
+        asyncio.run(self.pace.end(move, cast("MoveClientGap", Returned(in_time))))
 
     def _round(self, in_time: bool | None) -> int:
         begun = self.begun()
@@ -72,7 +72,7 @@ def test_a_move_between_free_brokers_overtakes_those_that_wait_and_nothing_is_le
         while (number := await queue.next()) is not None:
             begun.append(number)
             await asyncio.sleep(0)
-            await queue.ended(wave[number], cast("MoveHarm", Returned(in_time=True)))
+            await queue.ended(wave[number], cast("MoveClientGap", Returned(in_time=True)))
 
     async def carry_out() -> None:
         queue = MoveQueue(wave, AdaptivePace(1, LIMIT))
@@ -95,7 +95,7 @@ def test_an_ended_move_wakes_all_workers_whose_moves_may_begin() -> None:
         assert await queue.next() == 0
         waiting = [asyncio.create_task(queue.next()) for _ in range(3)]
         await asyncio.sleep(0)
-        await queue.ended(wave[0], cast("MoveHarm", Returned(in_time=True)))
+        await queue.ended(wave[0], cast("MoveClientGap", Returned(in_time=True)))
         async with asyncio.timeout(5):
             return {await queue.next(), *await asyncio.gather(*waiting)}
 

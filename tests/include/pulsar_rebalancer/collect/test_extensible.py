@@ -154,7 +154,7 @@ def test_a_bundle_is_the_sum_of_its_topics():
     assert STATS[busy]["msgRateIn"] == topic["msgRateIn"] > 0
     assert (STATS[busy]["topics"], STATS[busy]["producerCount"], STATS[busy]["consumerCount"]) == (1, 1, 1)
     double = load_data.bundle_stats({"acme/shop": {"0xf0000000_0xffffffff": {domain: {name: topic, "t2": topic}}}})
-    assert double[busy] == {name: 2 * figure for name, figure in STATS[busy].items()}
+    assert double[busy] == {name: 2 * value for name, value in STATS[busy].items()}
 
 
 @pytest.mark.parametrize("damage", [None, "fast", True])

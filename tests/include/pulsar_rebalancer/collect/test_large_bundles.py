@@ -9,12 +9,12 @@ from pulsar_rebalancer.run.tables import BUNDLES, MEANS, table
 MIB = 1048576
 
 
-def row(bundle="a/b/1", **figures):
-    return {"cluster": "c", "broker": "b:1", "bundle": bundle, "topics": 2} | figures
+def row(bundle="a/b/1", **values):
+    return {"cluster": "c", "broker": "b:1", "bundle": bundle, "topics": 2} | values
 
 
 @pytest.mark.parametrize(
-    ("figures", "before", "chosen"),
+    ("values", "before", "chosen"),
     [
         ({}, {}, False),
         ({"topics": 1000}, {}, False),
@@ -35,9 +35,9 @@ def row(bundle="a/b/1", **figures):
         ({"msg_rate_in": 1.0}, {"long_term_msg_rate": 30000.0}, False),
     ],
 )
-def test_a_bundle_is_looked_at_if_its_figure_or_its_mean_exceeds_a_bound(figures, before, chosen):
+def test_a_bundle_is_looked_at_if_its_figure_or_its_mean_exceeds_a_bound(values, before, chosen):
     means = table([{"cluster": "c", "bundle": "a/b/1"} | before], MEANS)
-    found = choose(table([row(**figures)], BUNDLES), means, Settings())
+    found = choose(table([row(**values)], BUNDLES), means, Settings())
     assert [each.bundle for each in found] == ["a/b/1"] * chosen
 
 

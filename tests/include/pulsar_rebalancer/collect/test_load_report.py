@@ -1,4 +1,4 @@
-"""A real broker's report, and what becomes of every kind of damaged figure."""
+"""A real broker's report, and what becomes of every kind of damaged value."""
 
 import json
 import math

@@ -22,8 +22,8 @@ from pulsar_simulator.spec import ClusterSpec
 from pulsar_simulator.topology import Namespace, Topology, topic_hash
 
 
-def row(bundle="a/b/1", **figures):
-    return {"cluster": "c", "broker": "b:1", "bundle": bundle, "topics": 2} | figures
+def row(bundle="a/b/1", **values):
+    return {"cluster": "c", "broker": "b:1", "bundle": bundle, "topics": 2} | values
 
 
 def test_reading_topics_ends_and_holds_one_broker_s_statistics_at_a_time(monkeypatch):

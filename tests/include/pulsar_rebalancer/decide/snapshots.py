@@ -24,7 +24,7 @@ from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, U
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
-from pulsar_rebalancer.strategies.strategy_state import KeptState
+from pulsar_rebalancer.strategies.strategy_state import StrategyState
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -132,14 +132,14 @@ def planned(
     decisions: Iterable[Decision] = (),
     moves: Iterable[CandidateMove] = (),
     sentence: str = "nothing fired",
-    kept: KeptState | None = None,
+    state: StrategyState | None = None,
 ) -> Plan:
     """The plan of a run whose strategy wants these moves."""
     wanted = list(moves)
     sources = {move.source for move in wanted}
     traffic = {each.broker: each.traffic(Measure.THROUGHPUT) for each in run.brokers if each.broker in sources}
     told = SourceReport(list(decisions), sentence, traffic)
-    return plan_with(run, lambda arriving: Wanted(wanted, lambda capped: told, kept or KeptState()))
+    return plan_with(run, lambda arriving: Wanted(wanted, lambda capped: told, state or StrategyState()))
 
 
 def fates(run: StoragePath) -> dict[str, str]:

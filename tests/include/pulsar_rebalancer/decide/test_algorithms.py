@@ -44,7 +44,7 @@ def test_topic_count_equally_divide(topics, cut):
 @pytest.mark.parametrize(
     ("topics", "bounds", "cut"),
     [
-        # Of the documentation, whose own figures average hexadecimal digits as decimal ones: (0x15000000 + 0x24000000)
+        # Of the documentation, whose own values average hexadecimal digits as decimal ones: (0x15000000 + 0x24000000)
         # / 2 is 0x1c800000. The class adds one to each.
         pytest.param(SIX, limits(450, 200), (0x1C800001, 0x2E800001, 0x48800001, 0x67000001), id="by rate"),
         pytest.param(SIX, limits(1900, 90), (0x2E800001, 0x67000001), id="by throughput: 40 + 50 just fit"),

@@ -23,8 +23,8 @@ TOPICS = tuple(TopicLoad(position, 10.0) for position in (0x10000000, 0x20000000
 
 
 def loaded(bundle=NAMES[0], **changes):
-    figures = {"topics": 5, "sessions": 4, "msg_rate": 40000.0, "msg_throughput": 1000.0, "broker": "b:1"}
-    return LoadedBundle(**{"bundle": bundle, **figures} | changes)
+    values = {"topics": 5, "sessions": 4, "msg_rate": 40000.0, "msg_throughput": 1000.0, "broker": "b:1"}
+    return LoadedBundle(**{"bundle": bundle, **values} | changes)
 
 
 def candidate(bundle=NAMES[0], bounds=BOUNDS, topics=TOPICS):
@@ -42,7 +42,7 @@ def reasons(found):
 
 
 @pytest.mark.parametrize(
-    ("figures", "settings", "met"),
+    ("values", "settings", "met"),
     [
         ({"topics": 1000}, {}, None),  # strictly more
         ({"topics": 1001}, {}, ("topics", 1001, 1000)),
@@ -56,8 +56,8 @@ def reasons(found):
         ({"topics": 1001, "sessions": 1001, "msg_rate": 1e9}, {}, ("topics", 1001, 1000)),  # Pulsar's order
     ],
 )
-def test_conditions_are_those_of_pulsar(figures, settings, met):
-    bundle = loaded(**{"topics": 5, "sessions": 4, "msg_rate": 10.0} | figures)
+def test_conditions_are_those_of_pulsar(values, settings, met):
+    bundle = loaded(**{"topics": 5, "sessions": 4, "msg_rate": 10.0} | values)
     assert condition_of(bundle, Settings(**settings)) == met
 
 
@@ -141,11 +141,11 @@ def test_what_was_just_split_is_not_split_again(bundle, minutes, outcome, reason
 
 
 @pytest.mark.parametrize(
-    "figures", [{"msg_rate": 101.0}, {"topics": 101}, {"sessions": 101}, {"msg_throughput": 101.0 * MIB}]
+    "values", [{"msg_rate": 101.0}, {"topics": 101}, {"sessions": 101}, {"msg_throughput": 101.0 * MIB}]
 )
-def test_the_extensible_load_manager_waits_for_hits_and_splits_so_many_per_broker(figures):
+def test_the_extensible_load_manager_waits_for_hits_and_splits_so_many_per_broker(values):
     """Pulsar's own test: limits 100, more than 3 hits, one per cycle: the first in run 4, the second in run 5."""
-    bundles = [loaded(name, **{"msg_rate": 1.0, "msg_throughput": 1.0} | figures) for name in NAMES[:2]]
+    bundles = [loaded(name, **{"msg_rate": 1.0, "msg_throughput": 1.0} | values) for name in NAMES[:2]]
     limits = dict.fromkeys(
         ("max_bundle_topics", "max_bundle_sessions", "max_bundle_msg_rate", "max_bundle_bandwidth"), 100
     )

@@ -49,10 +49,10 @@ def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path: Path) -> N
     _, sample = snapshot(tmp_path, **caps)
     roll = roll_plan.shown(sample, ("a:1",), "ada", "patch")
 
-    planned = roll_plan.turns(sample, roll.order)
+    planned = roll_plan.restarts(sample, roll.order)
 
     # Two runs that drain it and one that finds it empty, the same again for its return, two reports, two host samples.
-    assert planned == [roll_plan.Turn("a:1", 20.0, 20.0, 4, 10.0, "")]
+    assert planned == [roll_plan.BrokerRestart("a:1", 20.0, 20.0, 4, 10.0, "")]
     assert roll_plan.document(roll, planned, "", "")["moves_twice"] == 4
     told = roll_plan.text(roll, planned, "", "", "pulsar_roll__east")
     assert "4 bundles move twice" in told
@@ -61,7 +61,7 @@ def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path: Path) -> N
 
     onto: dict[str, Any] = {"max_bundles_onto_broker": 1, "interval_seconds": 60, "host_usage_interval_minutes": 1}
     _, sample = snapshot(tmp_path / "onto", **onto)
-    (turn,) = roll_plan.turns(sample, roll.order)
+    (turn,) = roll_plan.restarts(sample, roll.order)
     assert turn.minutes == 2 + 5 + 2 + 2
 
 
@@ -69,16 +69,16 @@ def test_only_what_ever_moves_needs_room_where_policies_allow_it(tmp_path: Path)
     held = {"a": {name(0): 20.0, name(1): 10.0, name(2): 0.0, SYSTEM: 5.0}, "b": {name(10): 20.0}, "c": {}}
     snapshots = Snapshots(tmp_path, held, overloaded_threshold=32)
     snapshots.unloaded, snapshots.topics = {name(0): timedelta(minutes=1)}, {name(2): 0}
-    (turn,) = roll_plan.turns(Snapshot(snapshots.take()), ["a:1"])
+    (turn,) = roll_plan.restarts(Snapshot(snapshots.take()), ["a:1"])
     assert (turn.bundles, turn.why_not) == (2, ""), "the grace period ends"
 
     only_b = IsolationPolicy(name="p", namespaces=("t/n",), primary=("[ab]",))
     snapshots.policies = Policies(isolation=(only_b,))
-    (turn,) = roll_plan.turns(Snapshot(snapshots.take(after=timedelta(seconds=1))), ["a:1"])
+    (turn,) = roll_plan.restarts(Snapshot(snapshots.take(after=timedelta(seconds=1))), ["a:1"])
     assert turn.why_not == "no room for 1 of 2 bundles on the others, below a score of 32: 1 would overload a broker"
 
     snapshots.policies = Policies(isolation=(only_b.model_copy(update={"primary": ("a",)}),))
-    (turn,) = roll_plan.turns(Snapshot(snapshots.take(after=timedelta(seconds=2))), ["a:1"])
+    (turn,) = roll_plan.restarts(Snapshot(snapshots.take(after=timedelta(seconds=2))), ["a:1"])
     assert turn.why_not.endswith("2 kept by isolation policies")
 
 

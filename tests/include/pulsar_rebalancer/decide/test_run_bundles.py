@@ -56,7 +56,7 @@ def test_bundles_are_those_of_the_rows_and_means_are_waited_for_last(tmp_path):
         bundles = RunBundles(run, waited)
         if announced:
             bundles.announce(announced)
-        assert sum(held.total() for held in bundles.served().values()) == len(rows)
+        assert sum(held.total() for held in bundles.bundle_counts().values()) == len(rows)
         assert not asked
         for name in announced or names:
             expected = sorted(row["bundle"] for row in rows if row["broker"] == name)

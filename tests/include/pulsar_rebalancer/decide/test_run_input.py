@@ -12,7 +12,7 @@ from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.stays import BundleFacts
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, KeptDestination, MovesState, Unload
-from pulsar_rebalancer.strategies.strategy_state import KeptState, ShedderState
+from pulsar_rebalancer.strategies.strategy_state import ShedderState, StrategyState
 
 
 def given(root, **documents):
@@ -49,7 +49,8 @@ def test_a_bundle_whose_destination_the_leader_may_remember_is_passed_over_for_t
 
     kept = KeptDestination(at=runs.NOW, plan_id="p", destination="z", owner="a")
     moves = MovesState(
-        unloads={"t/n/1": failed(1), "t/n/2": failed(1), "t/n/3": failed(31)}, kept={"t/n/1": kept, "t/n/3": kept}
+        unloads={"t/n/1": failed(1), "t/n/2": failed(1), "t/n/3": failed(31)},
+        kept_destinations={"t/n/1": kept, "t/n/3": kept},
     )
     run = given(tmp_path, moves=moves)
     assert BundleFacts.of(run, run.settings).moved == {"t/n/1": "destination_kept", "t/n/2": "recently_unloaded"}
@@ -57,13 +58,13 @@ def test_a_bundle_whose_destination_the_leader_may_remember_is_passed_over_for_t
 
 
 @pytest.mark.parametrize(
-    ("strategy", "kept"),
+    ("strategy", "stored"),
     [
-        ("", KeptState(ShedderState(hits={"a:1": HitCount(1, 2)}))),
-        (Strategy.AVG, KeptState(ShedderState(hits={"a:1": HitCount(1, 2)}))),
-        (Strategy.THRESHOLD, KeptState()),
+        ("", StrategyState(ShedderState(hits={"a:1": HitCount(1, 2)}))),
+        (Strategy.AVG, StrategyState(ShedderState(hits={"a:1": HitCount(1, 2)}))),
+        (Strategy.THRESHOLD, StrategyState()),
     ],
 )
-def test_what_another_strategy_kept_is_not_used(tmp_path, strategy, kept):
+def test_what_another_strategy_kept_is_not_used(tmp_path, strategy, stored):
     state = DecisionState(strategy=strategy, hits={"a:1": HitCount(1, 2)})
-    assert given(tmp_path, state=state).kept == kept
+    assert given(tmp_path, state=state).strategy_state == stored

@@ -26,7 +26,7 @@ from pulsar_rebalancer.state.state_documents import (
     Unload,
 )
 from pulsar_rebalancer.strategies.learning import Sums, steps
-from pulsar_rebalancer.strategies.strategy_state import KeptState, ShedderState
+from pulsar_rebalancer.strategies.strategy_state import ShedderState, StrategyState
 
 RATE = {name: 100.0 * (number + 1) for number, name in enumerate("abcdefgh")}
 """In and out, each, of the bundles `t/n/<name>` with these names."""
@@ -61,8 +61,10 @@ def given(
         row["error"] = Reason.REPORT_MISSING
     content["brokers"] = pa.Table.from_pylist(rows, schema=content["brokers"].schema)
     content["bundles"] = pa.Table.from_pylist(bundles, schema=content["bundles"].schema)
-    kept = KeptState(ShedderState(learned=before)).document()
-    state = DecisionState(means="means-1-before.parquet", strategy="GainShedder", kept=kept, counted_at=counted_at)
+    kept = StrategyState(ShedderState(learned=before)).document()
+    state = DecisionState(
+        means="means-1-before.parquet", strategy="GainShedder", strategy_state=kept, counted_at=counted_at
+    )
     run = RunInput.read(runs.make(root, content, state=state, strategy="GainShedder", **more).uri)
     (run.state_folder / state.costs).write_table(pa.Table.from_pylist(costs, schema=BUNDLE_COSTS))
     return run
@@ -85,7 +87,7 @@ def added(*sums: Sums) -> Any:
 def test_each_bundle_counts_once_and_with_what_is_known_of_it(tmp_path):
     bundles = [
         *(reported("b1", f"t/n/{name}", RATE[name]) for name in "ae"),
-        # While b moves, two brokers report it: it counts at the first of them, with the larger figures.
+        # While b moves, two brokers report it: it counts at the first of them, with the larger values.
         reported("b2", "t/n/b", RATE["b"], owners=2),
         reported("b1", "t/n/b", RATE["b"] / 2, owners=2),
         # Validation refused c and f: only what was known before counts.
@@ -95,7 +97,7 @@ def test_each_bundle_counts_once_and_with_what_is_known_of_it(tmp_path):
         *(reported("b3", half, 50.0) for half in HALVES),
         reported("b3", "t/n/a", 7.0, cluster="west"),
     ]
-    costs = [known(f"t/n/{name}", figures) for name, figures in KNOWN.items()]
+    costs = [known(f"t/n/{name}", values) for name, values in KNOWN.items()]
     costs += [known(SPLIT, (200.0, 300.0, 400.0, 2.0, 0.0625, 30.0)), known(HALVES[1], KNOWN["a"])]
     findings = tuple(Finding(reason=Reason.BAD_VALUE, subject=f"t/n/{name}") for name in "cf")
     split = BundleSplit(at=runs.NOW, plan_id="p", positions=(0x20000000,), shares=(0.25, 0.75))
@@ -113,7 +115,7 @@ def test_each_bundle_counts_once_and_with_what_is_known_of_it(tmp_path):
     assert sums["b2"] == added(Sums(cost * quick, 0.0, 0.0, cost * quick, cost * hour), of(0, KNOWN["d"]))
     assert sums["b3"] == added(of(100, (50.0, 75.0, 100.0, 2.0, 0.0625, 30.0)), of(100, KNOWN["a"]))
 
-    # The next run goes on from the same figures, of each bundle once.
+    # The next run goes on from the same values, of each bundle once.
     after = {row["bundle"]: [row[name] for name in COSTS] for row in found.costs.to_pylist()}
     assert set(after) == {*(f"t/n/{name}" for name in "abcde"), *HALVES}
     of_a = zip(KNOWN["a"], steps(np.array(31.0), 1.0), strict=False)
@@ -148,7 +150,7 @@ def test_a_strategy_that_does_not_learn_reads_nothing(tmp_path):
 
 
 def test_what_is_known_of_a_broker_without_a_report_remains_until_the_next_complete_sample(tmp_path):
-    costs = [known(f"t/n/{name}", figures) for name, figures in KNOWN.items()]
+    costs = [known(f"t/n/{name}", values) for name, values in KNOWN.items()]
     broker = "broker-00000.pulsar:8080"
     before = Learned(samples=30, points=0.01, brokers={broker: LearnedBroker(30, residual=7.0)})
     for silent, kept in ((1, "abcd"), (0, "ab")):

@@ -105,17 +105,17 @@ def test_state_files_that_nothing_points_to_go(storage: ClusterStorage) -> None:
     (state / "means-3-0a0a0a0a.parquet" / "_SUCCESS").write_bytes(b"")
     aged(state / "means-3-0a0a0a0a.parquet", 2)
     under_way = aged(state / "means-6-0b0b0b0b.parquet", 0.01)
-    for name in ("costs-2-0c0c0c0c.parquet", ".bundle-harm.json.0a0a0a0a"):
+    for name in ("costs-2-0c0c0c0c.parquet", ".bundle-client-gaps.json.0a0a0a0a"):
         aged(state / name, 2)
     old_export = aged(state / f"export-{at(20):%Y%m%dT%H%M%SZ}.json", 20)
     export = aged(state / f"export-{at(3):%Y%m%dT%H%M%SZ}.json", 3)
     change = aged(state / "change-20200101T000000Z-3.json", 2000)
     load_data = aged(state / "load-data.json", 2000)
-    harm = aged(state / "bundle-harm.json", 2000)
+    client_gap = aged(state / "bundle-client-gaps.json", 2000)
 
     report = upkeep(storage, Needed(frozenset(), frozenset(kept)))
 
-    assert set(state.names()) == kept | {each.name for each in (under_way, export, change, load_data, harm)}
+    assert set(state.names()) == kept | {each.name for each in (under_way, export, change, load_data, client_gap)}
     assert not old_export.exists()
     assert {step.what: step.files for step in report.steps} == {"means": 3, "drafts": 1, "exports": 1}
     assert not report.left

@@ -81,8 +81,8 @@ class Run:
         if name in self.started:
             row["started_at"] = minute(self.started[name])
         rate = sum(self.held.get(name, {}).values())
-        figures = {"cpu_usage": cpu * 4, "cpu_limit": 400.0, "bandwidth_in_usage": rate, "bandwidth_in_limit": 1e9}
-        return row | figures | _traffic(rate) | {"report_age_seconds": 1.0}
+        values = {"cpu_usage": cpu * 4, "cpu_limit": 400.0, "bandwidth_in_usage": rate, "bandwidth_in_limit": 1e9}
+        return row | values | _traffic(rate) | {"report_age_seconds": 1.0}
 
 
 def _bundle(broker: str, name: str, rate: float) -> dict[str, Any]:

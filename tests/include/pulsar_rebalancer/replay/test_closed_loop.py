@@ -34,23 +34,23 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(STRATEGIES_VARIABLE, ",".join(f"{__name__}:{name}" for name in shedders))
 
 
-def nothing(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
-    return SheddingResult([], [], kept, "")
+def nothing(sample: ClusterSample, state: ShedderState) -> SheddingResult:
+    return SheddingResult([], [], state, "")
 
 
-def first_bundle_to_b(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+def first_bundle_to_b(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     """Once, in the first sample: the busiest bundle of the first broker goes to the second."""
     moves = []
     busiest = max(sample.bundles.of(A), key=lambda bundle: bundle.msg_rate, default=None)
-    if not kept.hits and busiest is not None:
+    if not state.hits and busiest is not None:
         moves = [CandidateMove.of(busiest, pair=0, rank=0, measure=Measure.RATE, reason=Reason.TAKEN, destination=B)]
-        kept = type(kept)(hits={A: None})  # type: ignore[dict-item]
-    return SheddingResult([], moves, kept, "")
+        state = type(state)(hits={A: None})  # type: ignore[dict-item]
+    return SheddingResult([], moves, state, "")
 
 
-def there_and_back(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+def there_and_back(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     """The first bundle to the second broker at once, and back after four minutes if it may."""
-    asked = kept.cluster_hits
+    asked = state.cluster_hits
     source, destination = (A, B) if asked == 0 else (B, A)
     held = [bundle for bundle in sample.bundles.of(source) if bundle.bundle == FOUR[0] and bundle.reason is None]
     moves = [
@@ -58,22 +58,22 @@ def there_and_back(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
         for bundle in held
         if asked in (0, 4)
     ]
-    return SheddingResult([], moves, type(kept)(hits={WHOLE_CLUSTER: HitCount(low=asked + 1)}), "")
+    return SheddingResult([], moves, type(state)(hits={WHOLE_CLUSTER: HitCount(low=asked + 1)}), "")
 
 
-def fails_later(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+def fails_later(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     """Raise an error at the third sample."""
-    if kept.cluster_hits == 2:
+    if state.cluster_hits == 2:
         raise ZeroDivisionError("no load\n\x1b[31m\u202e at all")
-    hits = {WHOLE_CLUSTER: HitCount(low=kept.cluster_hits + 1)}
-    return SheddingResult([], [], type(kept)(hits=hits), "")
+    hits = {WHOLE_CLUSTER: HitCount(low=state.cluster_hits + 1)}
+    return SheddingResult([], [], type(state)(hits=hits), "")
 
 
-def ends_the_process(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+def ends_the_process(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     raise SystemExit(3)
 
 
-def interrupts(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+def interrupts(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     raise KeyboardInterrupt
 
 
@@ -82,11 +82,11 @@ class Unprintable(Exception):
         raise ValueError("no text")
 
 
-def raises_what_has_no_text(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+def raises_what_has_no_text(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     raise Unprintable
 
 
-def returns_nothing(sample: ClusterSample, kept: ShedderState) -> None:
+def returns_nothing(sample: ClusterSample, state: ShedderState) -> None:
     return None
 
 
@@ -205,11 +205,11 @@ def test_what_validation_left_out_or_a_drain_held_back_does_not_move(tmp_path: P
 seen: list[dict[str, float]] = []
 
 
-def means_seen(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+def means_seen(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     """Move nothing, and note the means of all bundles."""
     names = [broker.broker for broker in sample.brokers]
     seen.append({bundle.bundle: bundle.msg_rate for name in names for bundle in sample.bundles.of(name)})
-    return nothing(sample, kept)
+    return nothing(sample, state)
 
 
 def test_hits_are_counted_by_time_as_in_a_run(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_hits_are_counted_by_time_as_in_a_run(tmp_path: Path) -> None:
     assert outcome(recording, interval_seconds=15).moved == 2
     # Five minutes between runs: what was collected in between by hand is no sample.
     assert outcome(recording, interval_seconds=300).ranges[:4] == pytest.approx([60] * 4, abs=1e-4)
-    # Brokers that measure themselves every five minutes repeat their figures: one sample, one hit.
+    # Brokers that measure themselves every five minutes repeat their values: one sample, one hit.
     slow = outcome(recording, host_usage_interval_minutes=5)
     assert slow.ranges[:5] == pytest.approx([60] * 5, abs=1e-4)
     assert slow.moved == 2

@@ -9,7 +9,7 @@ import pytest
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.replay.variant_outcome import Figures, pareto_front, preferred
+from pulsar_rebalancer.replay.variant_outcome import Metrics, pareto_front, preferred
 from pulsar_rebalancer.replay.variants import CURRENT, expand
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 
@@ -73,7 +73,7 @@ def test_what_cannot_be_compared_is_refused(
 
 def test_the_front_and_what_a_preference_picks() -> None:
     compared = [
-        Figures(name, 0, 0, unloads, 0, 0, mean, 0, 0, 0, 0, 0)
+        Metrics(name, 0, 0, unloads, 0, 0, mean, 0, 0, 0, 0, 0)
         for name, unloads, mean in [
             ("a", 0, 40),
             ("b", 10, 20),

@@ -39,12 +39,12 @@ WRONG: dict[str, Callable[[StoragePath], None]] = {
 }
 
 
-@pytest.mark.parametrize("harm", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("client_gap", WRONG.values(), ids=WRONG)
 def test_a_table_that_cannot_be_used_counts_as_none(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, harm: Callable[[StoragePath], None]
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, client_gap: Callable[[StoragePath], None]
 ) -> None:
     folder = StoragePath(str(tmp_path / "state"))
-    harm(folder / NAME)
+    client_gap(folder / NAME)
     assert known_file(folder, NAME, MEANS) is None
     (warning,) = caplog.messages
     assert f"state/{NAME}" in warning

@@ -21,7 +21,7 @@ from pulsar_rebalancer.orders.in_force import OrdersInForce
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Question
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import Harm, MoveOutcome, Outcome, harm_of
+from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome, Outcome, client_gap_of
 from pulsar_rebalancer.run.plan import SplitOutcome, Summary
 from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure, measure_orders
 
@@ -30,15 +30,22 @@ OWNED = {"a": {name(1): 60.0, name(2): 20.0}, "b": {name(3): 30.0}, "c": {name(4
 
 def outcome(verdict: str = "open") -> Outcome:
     ended = [
-        ("moved", Harm(clients_before=3, clients_back=3, clients_seconds=1.5)),
-        ("moved", Harm(clients_before=3, clients_back=1, watched_seconds=15.0, errors=2)),
-        ("astray", Harm(unknown="silent")),
+        ("moved", ClientGap(clients_before=3, clients_back=3, clients_seconds=1.5)),
+        ("moved", ClientGap(clients_before=3, clients_back=1, watched_seconds=15.0, errors=2)),
+        ("astray", ClientGap(unknown="silent")),
         ("no_topic", None),
         ("not_attempted", None),
     ]
     moves = [
-        MoveOutcome(bundle=name(at), source="a:1", destination="b:1", reason=reason, attempts=bool(harm), harm=harm)
-        for at, (reason, harm) in enumerate(ended)
+        MoveOutcome(
+            bundle=name(at),
+            source="a:1",
+            destination="b:1",
+            reason=reason,
+            attempts=bool(client_gap),
+            client_gap=client_gap,
+        )
+        for at, (reason, client_gap) in enumerate(ended)
     ]
     splits = [SplitOutcome(bundle=name(9), positions=(1,), reason="split")]
     return Outcome(
@@ -49,7 +56,7 @@ def outcome(verdict: str = "open") -> Outcome:
         verdict=verdict,
         moves=moves,
         splits=splits,
-        harm=harm_of(moves),
+        client_gap=client_gap_of(moves),
     )
 
 

@@ -18,9 +18,9 @@ def used(name: str, cpu: float = 0, memory: float = 0, inward: float = 0, outwar
     """A broker with these percentages."""
     usage = {MEMORY: memory, "bandwidth_in": inward, NETWORK: outward}
     rows = {
-        f"{resource}_{part}": figure
+        f"{resource}_{part}": value
         for resource, of in usage.items()
-        for part, figure in (("usage", of), ("limit", 100.0))
+        for part, value in (("usage", of), ("limit", 100.0))
     }
     return broker(name, cpu) | rows | more
 

@@ -1,4 +1,4 @@
-"""Which figures may not give another hit, and which counts are kept."""
+"""Which values may not give another hit, and which counts are kept."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ def test_the_error_is_put_down_to_the_bundles_whose_rate_changed():
 
 def corrected(variance: float, *given: float) -> tuple[float, float]:
     """The cost and its variance after a correction, of one bundle whose cost is 1."""
-    figures = BundleCosts(*(np.array([figure]) for figure in (9.0, 9.0, 9.0, 1.0, variance, 9.0)))
-    after = figures.corrected(*(np.array([figure]) for figure in given))
+    values = BundleCosts(*(np.array([value]) for value in (9.0, 9.0, 9.0, 1.0, variance, 9.0)))
+    after = values.corrected(*(np.array([value]) for value in given))
     return after.cost.item(), after.variance.item()
 
 

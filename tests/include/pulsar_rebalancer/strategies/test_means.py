@@ -6,14 +6,14 @@ from pulsar_rebalancer.run.tables import TRAFFIC
 from pulsar_rebalancer.strategies.strategy_state import MAX_SAMPLES, update
 
 
-def sample(bundle, figure, broker="b1"):
-    return {"cluster": "c", "broker": broker, "bundle": bundle, **dict.fromkeys(TRAFFIC, figure)}
+def sample(bundle, value, broker="b1"):
+    return {"cluster": "c", "broker": broker, "bundle": bundle, **dict.fromkeys(TRAFFIC, value)}
 
 
 def test_the_mean_is_exact_for_ten_samples_and_then_moves_by_a_tenth():
     means = update([sample("x", 1.0)], [])
-    for figure in range(2, MAX_SAMPLES + 1):
-        means = update([sample("x", float(figure))], means)
+    for value in range(2, MAX_SAMPLES + 1):
+        means = update([sample("x", float(value))], means)
     assert means[0]["samples"] == MAX_SAMPLES
     assert means[0]["msg_rate_in"] == pytest.approx(5.5)
     means = update([sample("x", 15.5)], means)

@@ -77,10 +77,10 @@ STOPS = tuple(Event(minute, minute // 2 % 2, (Happening.STOP, Happening.START)[m
 
 
 def history(what: str, seed: int) -> list[float]:
-    noise, rules, figure = DRAWN[what]
+    noise, rules, value = DRAWN[what]
     events = STOPS if what == "look-up" else ()
     simulation = scene(Workload(bundles(noise=noise), seed=seed), rules=rules, seed=seed, events=events)
-    return [float(figure(report)) for report in run(simulation, 300)]
+    return [float(value(report)) for report in run(simulation, 300)]
 
 
 @pytest.mark.parametrize("what", DRAWN)

@@ -64,9 +64,9 @@ class Demonstration:
         for bundle in bundles:
             at = self.roster.bundle_at[bundle["bundle"]]
             owner[at] = self.roster.broker_at[bundle["broker"]]
-            load[:, at] = [bundle[figure] for figure in TRAFFIC]
+            load[:, at] = [bundle[value] for value in TRAFFIC]
         lesson = self.columns.lesson(
-            run.kept.shedder.learned,
+            run.strategy_state.shedder.learned,
             owner,
             load,
             brokers=run.brokers,

@@ -35,7 +35,7 @@ def test_reads_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
             "address_map": '{"broker-0:8443": "https://gateway:1"}',
             "address_template": "https://{host}.example:{port}",
             "service_url": "pulsar+ssl://broker-0:6651",
-            "timeout_seconds": 12,
+            "answer_timeout_seconds": 12,
         },
     )
 
@@ -67,8 +67,8 @@ def test_reads_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"extra": {"address_map": '{"b:1":' * 5000 + "1" + "}" * 5000}}, "address_map"),
         ({"extra": {"readonly": True}}, "readonly"),  # misspelt: must not let writes through
         ({"extra": {"read_only": "yes"}}, "'yes'"),
-        ({"extra": {"timeout_seconds": "soon"}}, "'soon'"),
-        ({"extra": {"timeout_seconds": 0}}, "read_timeout_s"),
+        ({"extra": {"answer_timeout_seconds": "soon"}}, "'soon'"),
+        ({"extra": {"answer_timeout_seconds": 0}}, "read_timeout_s"),
         ({"extra": {"address_map": "broker-0=x"}}, "address_map"),
         ({"extra": {"address_map": {"broker-0:8080": "https://x"}}}, "mix http and https"),
         ({"extra": {"audience": "urn:pulsar"}}, "credentials_file"),

@@ -7,7 +7,7 @@ from tests.airflow_context import MemoryState
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
 from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
-from pulsar_rebalancer.carry_out import harm_meter
+from pulsar_rebalancer.carry_out import client_gap_meter
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_simulator.serve import Running
 
@@ -22,5 +22,5 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def scene(served: Running, storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch) -> UnloadScene:
-    monkeypatch.setattr(harm_meter, "BEFORE_S", 60.0)  # a busy machine has time
+    monkeypatch.setattr(client_gap_meter, "BEFORE_S", 60.0)  # a busy machine has time
     return UnloadScene(served, storage, state, monkeypatch)

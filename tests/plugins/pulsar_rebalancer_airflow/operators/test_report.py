@@ -16,7 +16,7 @@ from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import Move, read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.show.alert_conditions import EndedRun
-from pulsar_rebalancer.show.incidents import figures_of
+from pulsar_rebalancer.show.incidents import values_of
 from pulsar_rebalancer.show.measurements import describe
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -113,7 +113,7 @@ def test_what_is_in_force_at_the_end_is_said_and_by_whom(storage: ClusterStorage
     assert "; stopped by bob: wait; " in outcome.in_force
     assert outcome.in_force.endswith("; capped by the clusters file at 3 bundles per run")
     assert f"  state:   {outcome.in_force}" in describe(outcome, run)
-    assert figures_of(EndedRun({}, outcome=outcome))[-1] == f"in force: {outcome.in_force}"
+    assert values_of(EndedRun({}, outcome=outcome))[-1] == f"in force: {outcome.in_force}"
 
 
 def test_bundles_left_alone_are_not_recently_unloaded(storage: ClusterStorage, state: MemoryState) -> None:

@@ -1,4 +1,4 @@
-"""How many brokers may be left out, and what leaves one out beside its own figures."""
+"""How many brokers may be left out, and what leaves one out beside its own values."""
 
 import math
 

@@ -21,7 +21,7 @@ from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.tables import broker_samples
 from pulsar_rebalancer.strategies.sample import COUNTED
-from pulsar_rebalancer.strategies.strategy_state import KeptState, PlacementState
+from pulsar_rebalancer.strategies.strategy_state import PlacementState, StrategyState
 
 BUSY = "busy:8080"
 PLACEMENTS = {
@@ -36,8 +36,8 @@ def asked(number):
     return f"asked/n{number:04}/0x00000000_0xffffffff"
 
 
-def bundle(cluster, broker, name, **figures):
-    return {"cluster": cluster, "broker": broker, "bundle": name, "long_term_msg_rate": 0.0} | figures
+def bundle(cluster, broker, name, **values):
+    return {"cluster": cluster, "broker": broker, "bundle": name, "long_term_msg_rate": 0.0} | values
 
 
 def brokers_and_bundles(placement, history, step):
@@ -59,7 +59,7 @@ def brokers_and_bundles(placement, history, step):
     return brokers, bundles
 
 
-def strategy_input(placement, history, step, kept):
+def strategy_input(placement, history, step, state):
     brokers, bundles = brokers_and_bundles(placement, history, step)
     given = {"strategy": Strategy.UNIFORM, "placement": Placement(PLACEMENTS[placement][0]), "min_unload_message": 0}
     if placement == "LeastResourceUsageWithWeight":
@@ -75,19 +75,19 @@ def strategy_input(placement, history, step, kept):
     ]
     settings = history.settings.model_copy(update=given)
     tables = settings, broker_samples(brokers, {}), Bundles(pa.Table.from_pylist(bundles, schema=COLUMNS))
-    return StrategyInput(*tables, COUNTED, kept, Policies(isolation=tuple(policies)), seed="run-1")
+    return StrategyInput(*tables, COUNTED, state, Policies(isolation=tuple(policies)), seed="run-1")
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_places_as_pulsars_own_class(placement):
     unfinished, checked = placements.read(placement), 0
-    kept = {history.name: KeptState() for history in unfinished}
+    state = {history.name: StrategyState() for history in unfinished}
     for number in count():
         unfinished = [history for history in unfinished if len(history.steps) > number]
         if not unfinished:
             break
         for history in unfinished:
-            decided = decided_by(strategy_input(placement, history, history.steps[number], kept[history.name]))
+            decided = decided_by(strategy_input(placement, history, history.steps[number], state[history.name]))
             moves = {move.bundle: move for move in decided.moves}
             where, asks = f"{history.name} step {number}", history.steps[number].asks
             for position, ask in enumerate(asks):
@@ -95,10 +95,10 @@ def test_places_as_pulsars_own_class(placement):
                 assert (move.reason, move.destination in ask.eligible) == ("taken", True), where
                 checked += 1
             # Pulsar keeps brokers that are gone until it is told so, which the histories never do.
-            assert decided.kept is not None
-            before, after = kept[history.name].placement.averages, decided.kept.placement.averages
-            kept[history.name] = KeptState(placement=PlacementState(averages={**before, **after}))
+            assert decided.strategy_state is not None
+            before, after = state[history.name].placement.averages, decided.strategy_state.placement.averages
+            state[history.name] = StrategyState(placement=PlacementState(averages={**before, **after}))
             if asks[-1].ema is not None:
-                averages = kept[history.name].placement.averages
+                averages = state[history.name].placement.averages
                 assert averages == pytest.approx(asks[-1].ema, abs=1e-9, rel=0), where
     assert checked == PLACEMENTS[placement][1]

@@ -19,9 +19,9 @@ from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state.state_documents import Counting, DecisionState, HitCount, taken_at
 from pulsar_rebalancer.strategies.sample import COUNTED, CandidateMove, ClusterSample, Decision, Profile, SheddingResult
 from pulsar_rebalancer.strategies.shedders import registry
-from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER, KeptState, ShedderState
+from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER, ShedderState, StrategyState
 
-KEPT = KeptState(ShedderState(hits={WHOLE_CLUSTER: HitCount(low=3)}, loads={"a:1": 0.5}))
+KEPT = StrategyState(ShedderState(hits={WHOLE_CLUSTER: HitCount(low=3)}, loads={"a:1": 0.5}))
 EAGER = Settings(strategy="TransferShedder", target_std=0.05, hit_count_transfer=9, history_percentage=0.5)
 
 
@@ -41,21 +41,21 @@ HELD = [
 FORCED = Counting(counts=False, reason=Reason.FORCED)
 
 
-def judged(counting, *, brokers=BROKERS, kept=KEPT, policies=None, settings=EAGER, unloaded=None):
+def judged(counting, *, brokers=BROKERS, state=KEPT, policies=None, settings=EAGER, unloaded=None):
     forced = counting is FORCED
     tables = settings, brokers_of(brokers), bundles_of(HELD)
-    given = StrategyInput(*tables, counting, kept, policies or Policies(), forced)
+    given = StrategyInput(*tables, counting, state, policies or Policies(), forced)
     return decided_by(replace(given, unloaded_brokers=unloaded or {}))
 
 
 def test_a_forced_run_acts_without_hits_and_they_must_be_earned_again_once_it_is_carried_out():
     answer = judged(FORCED)
     assert any(move.taken for move in answer.moves)
-    assert answer.kept == KEPT
+    assert answer.strategy_state == KEPT
     at = datetime(2026, 4, 1, tzinfo=UTC)
-    recorded = DecisionState(kept=answer.kept.document(), restarts=taken_at(answer.samples, at))
+    recorded = DecisionState(strategy_state=answer.strategy_state.document(), restarts=taken_at(answer.samples, at))
     done = recorded.carried_out()
-    assert KeptState.parse(done.hits, done.kept) == KeptState(ShedderState(loads={"a:1": 0.5}))
+    assert StrategyState.parse(done.hits, done.strategy_state) == StrategyState(ShedderState(loads={"a:1": 0.5}))
     assert done.samples == {"a:1": (0.9, at), "b:1": (0.1, at), "c:1": (0.2, at)}
     assert done.carried_out() == done
 
@@ -63,7 +63,7 @@ def test_a_forced_run_acts_without_hits_and_they_must_be_earned_again_once_it_is
 def test_a_sample_too_soon_sheds_nothing_and_changes_nothing():
     settings = EAGER.model_copy(update={"hit_count_transfer": 3})
     answer = judged(Counting(counts=False, reason=Reason.TOO_SOON), settings=settings)
-    assert (answer.moves, answer.kept) == ([], KEPT)
+    assert (answer.moves, answer.strategy_state) == ([], KEPT)
     found = {(row.reason, row.fired, row.measure, row.target) for row in answer.decisions}
     assert found == {(Reason.TOO_SOON, False, None, None)}
 
@@ -82,7 +82,7 @@ def test_a_sample_too_soon_sheds_nothing_and_changes_nothing():
 def test_a_sample_is_new_by_the_hottest_and_the_coldest_broker(gave_a_hit, reason, hits):
     answer = judged(replace(COUNTED, samples=gave_a_hit))
     assert {row.reason for row in answer.decisions} == {reason}
-    assert answer.kept.shedder.cluster_hits == hits
+    assert answer.strategy_state.shedder.cluster_hits == hits
 
 
 def test_a_swap_that_a_policy_forbids_in_one_direction_is_not_made():
@@ -153,12 +153,12 @@ HEARTBEAT = "pulsar/a:1/0x00000000_0xffffffff"
 def returning(*bundles: str) -> Profile:
     """A custom shedder that moves these bundles of a to b, whatever holds for them."""
 
-    def shed(sample: ClusterSample, kept: ShedderState) -> SheddingResult:
+    def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
         fired = Decision("a:1", Reason.FIRED, 0, destination="b:1", fired=True, measure=Measure.RATE, target=1.0)
         left = [Decision(each.broker, Reason.BALANCED, n) for n, each in enumerate(sample.taking_part[1:], 1)]
         given: dict[str, Any] = {"pair": 0, "measure": Measure.RATE, "reason": Reason.TAKEN, "destination": "b:1"}
         moves = [CandidateMove.of(BundleSample("a:1", name), rank=n, **given) for n, name in enumerate(bundles)]
-        return SheddingResult([fired, *left], moves, kept, "it sheds")
+        return SheddingResult([fired, *left], moves, state, "it sheds")
 
     return Profile(shed, judges_pairs=True)
 

@@ -14,7 +14,7 @@ from pulsar_rebalancer.decide.run_plan import plan_again
 from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import Harm
+from pulsar_rebalancer.run.outcome import ClientGap
 from pulsar_rebalancer.run.plan import Summary
 
 OWNED = {
@@ -156,8 +156,8 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
     stay = {reason: f"  1 bundle stays ({reason}): {reason.meaning}" for reason in summary.bundle_skip_reasons}
     assert set(stay) == {Reason.UNKNOWN_NAME, Reason.SAME_BROKER}
     last = {
-        name(2): Harm(clients_before=4, clients_seconds=3.12),
-        name(20): Harm(clients_before=4, clients_back=3, watched_seconds=15.2, topics=9, topics_measured=2),
+        name(2): ClientGap(clients_before=4, clients_seconds=3.12),
+        name(20): ClientGap(clients_before=4, clients_back=3, watched_seconds=15.2, topics=9, topics_measured=2),
     }
     assert text(summary, run, "the_dag", last).splitlines() == [
         "unload by hand: 21 bundles to move (plan only: nothing was moved)",

@@ -18,7 +18,7 @@ from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.tables import broker_samples
 from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.strategies.sample import COUNTED
-from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER, KeptState
+from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER, StrategyState
 
 FILES = {
     "ThresholdShedder": "ThresholdShedder",
@@ -33,7 +33,7 @@ PLACED = {"taken", "same_broker", "no_destination", "policy_forbids"}
 
 def test_decides_as_pulsars_own_classes():
     unfinished = [(name, history) for name in FILES for history in histories.read(name)]
-    kept: dict[str, KeptState] = {}
+    state: dict[str, StrategyState] = {}
     checked = dict.fromkeys(FILES, 0)
     for number in count():
         unfinished = [(name, history) for name, history in unfinished if len(history.steps) > number]
@@ -41,11 +41,13 @@ def test_decides_as_pulsars_own_classes():
             break
         for name, history in unfinished:
             cluster, step = _cluster(name, history), history.steps[number]
-            moves, kept[cluster] = _decided(name, history, number, kept)
+            moves, state[cluster] = _decided(name, history, number, state)
             # TransferShedder asks the filters itself: what they forbid it does not choose.
             chosen = PLACED - {"policy_forbids"} if name == "TransferShedder" else PLACED
             taken = [move for move in moves if move.reason in chosen]
-            _compare(f"{cluster} step {number}", taken, kept[cluster].shedder, step.expected, history.settings.transfer)
+            _compare(
+                f"{cluster} step {number}", taken, state[cluster].shedder, step.expected, history.settings.transfer
+            )
             checked[name] += 1
     assert checked == {name: sum(len(h.steps) for h in histories.read(name)) for name in FILES}
 
@@ -54,7 +56,7 @@ def _cluster(name, history):
     return f"{name}/{history.name}"
 
 
-def _case(name, history, number, kept):
+def _case(name, history, number, state):
     step = history.steps[number]
     settings = history.settings.model_copy(update={"strategy": FILES[name]})
     # Only ThresholdShedder's class remembers a broker that is silent.
@@ -64,7 +66,7 @@ def _case(name, history, number, kept):
         brokers=broker_samples(listed, dict.fromkeys(step.silent, Reason.BROKER_QUARANTINED)),
         bundles=Bundles(pa.Table.from_pylist(list(step.bundles), schema=COLUMNS)),
         counting=COUNTED,
-        kept=kept.get(_cluster(name, history), KeptState()),
+        state=state.get(_cluster(name, history), StrategyState()),
         policies=_policies(step),
         unloaded_brokers=step.unloaded_brokers,
     )
@@ -82,22 +84,22 @@ def _policies(step):
     return Policies(isolation=tuple(policies))
 
 
-def _decided(name, history, number, kept):
+def _decided(name, history, number, state):
     """Moves and what is kept."""
-    decided = decided_by(_case(name, history, number, kept))
-    return decided.moves, decided.kept
+    decided = decided_by(_case(name, history, number, state))
+    return decided.moves, decided.strategy_state
 
 
-def _compare(where, taken, kept, expected, transfer):
+def _compare(where, taken, state, expected, transfer):
     if "moves" in expected:
         # Without transfer the class names no destination, and placement does.
         wanted = sorted((m["from"], m["bundle"], m["to"] or "") for m in expected["moves"])
         moves = sorted((m.source, m.bundle, m.destination if transfer else "") for m in taken)
         assert moves == wanted, where
-        assert kept.hits.get(WHOLE_CLUSTER, HitCount()).low == expected["hits"], where
+        assert state.hits.get(WHOLE_CLUSTER, HitCount()).low == expected["hits"], where
     else:
         chosen = [move._replace(reason=Reason.TAKEN) for move in taken]
         assert histories.unload_of(chosen) == expected["unload"], where
     for average, theirs in (("loads", "load"), ("loads", "ema"), ("throughputs", "tputEMA")):
         if theirs in expected:
-            assert getattr(kept, average) == pytest.approx(expected[theirs], abs=1e-9), where
+            assert getattr(state, average) == pytest.approx(expected[theirs], abs=1e-9), where

@@ -12,7 +12,7 @@ from tests.overview_scene import JUST_NOW, NOW, broker, history, seen
 
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import BundleHarm, Harm
+from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.request import DrainProgress
 from pulsar_rebalancer.show.page.bundles import stay_views
@@ -143,25 +143,25 @@ def test_a_plan_says_for_how_long_clients_were_away(tmp_path: Path) -> None:
     ended = seen(other).plan
     bundles = [move.bundle for move in read_moves(shown)]
     unknown = plan_view(made.storage, read_run(shown))
-    missing = Harm(clients_before=5, clients_back=3, watched_seconds=15.0)
-    BundleHarm().added({bundles[0]: missing}, NOW).write(made.storage.state)
+    missing = ClientGap(clients_before=5, clients_back=3, watched_seconds=15.0)
+    BundleClientGaps().added({bundles[0]: missing}, NOW).write(made.storage.state)
     known = plan_view(made.storage, read_run(shown))
 
     assert ended is not None
-    assert (ended.folder, ended.harm) == (
+    assert (ended.folder, ended.client_gap) == (
         folder.name,
         "Clients were back after 1.2 s in the median, 1.2 s at most; 1 of 4 moves could not be measured.",
     )
-    assert [move.harm for move in ended.moves] == [
-        "harm unknown: the bundle has no known owner",
+    assert [move.client_gap for move in ended.moves] == [
+        "client gap unknown: the bundle has no known owner",
         *["clients were away for 1.2 s"] * 3,
     ]
     assert unknown is not None
     assert known is not None
-    assert unknown.harm == "The last time: not known: no move of these bundles was measured."
-    assert {move.harm for move in unknown.moves} == {""}
-    assert known.harm.startswith("The last time: after 1 of 1 move some clients were not back")
-    assert {move.bundle: move.harm for move in known.moves if move.harm} == {
+    assert unknown.client_gap == "The last time: not known: no move of these bundles was measured."
+    assert {move.client_gap for move in unknown.moves} == {""}
+    assert known.client_gap.startswith("The last time: after 1 of 1 move some clients were not back")
+    assert {move.bundle: move.client_gap for move in known.moves if move.client_gap} == {
         bundles[0]: "last time, 2 of 5 clients not back after 15.0 s"
     }
 

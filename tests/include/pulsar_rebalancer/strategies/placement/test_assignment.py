@@ -33,7 +33,7 @@ def bundle(number, owner, rate, namespace="t/n"):
     }
 
 
-def placed(brokers, bundles, *, policies=None, planned=(), untaken=(), kept=None, **settings):
+def placed(brokers, bundles, *, policies=None, planned=(), untaken=(), state=None, **settings):
     """Destination or reason of each bundle on broker `a`, and what the placement keeps."""
     chosen = Settings(**(settings or LEAST_RATE))
     given = sample(brokers, bundles, chosen)
@@ -49,7 +49,7 @@ def placed(brokers, bundles, *, policies=None, planned=(), untaken=(), kept=None
         for rank, leaving in enumerate(given.bundles.of("a:1"))
     ]
     filters = PolicyFilter(policies or Policies(), given.brokers, given.bundles, chosen)
-    found, after = place(given, reversed(moves), filters, kept or PlacementState(), "run-1")
+    found, after = place(given, reversed(moves), filters, state or PlacementState(), "run-1")
     assert [move.rank for move in found] == list(range(len(moves)))
     return [move.destination if move.taken else move.reason for move in found], after
 
@@ -57,9 +57,9 @@ def placed(brokers, bundles, *, policies=None, planned=(), untaken=(), kept=None
 def test_each_move_sees_those_before_it():
     bundles = [bundle(n, "a", 10.0) for n in range(4)] + [bundle(8, "b", 5.0), bundle(9, "c", 12.0)]
     bundles.append(bundle(10, "a", 1000.0))
-    found, kept = placed([broker(name) for name in "abc"], bundles, untaken=[4])
+    found, state = placed([broker(name) for name in "abc"], bundles, untaken=[4])
     assert found == ["b:1", "c:1", "b:1", "c:1", "over_remaining"]
-    assert kept == PlacementState()
+    assert state == PlacementState()
 
 
 ONLY = Policies(isolation=(IsolationPolicy(name="p", namespaces=("t/n",), primary=("a", "b")),))

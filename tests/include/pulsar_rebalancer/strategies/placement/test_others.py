@@ -60,4 +60,4 @@ def test_a_placement_chooses_the_same(placement, load_average, seed):
         destination = random.choice(chosen or names)
         for chooser in (one, other):
             chooser.placed(placed, destination)
-    assert one.kept() == other.kept()
+    assert one.state() == other.state()

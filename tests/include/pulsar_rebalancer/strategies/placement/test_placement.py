@@ -25,7 +25,7 @@ def broker(name, *, cpu=0.0, rate=1.0, **columns):
 
 
 def test_round_robin_goes_on_where_it_stopped():
-    kept = PlacementState()
+    state = PlacementState()
     for candidates, drawn in [
         ("", ""),
         ("123", "1231231231"),
@@ -34,16 +34,16 @@ def test_round_robin_goes_on_where_it_stopped():
         ("24", "2424"),
         ("421", "421"),
     ]:
-        chooser = RoundRobin(kept)
+        chooser = RoundRobin(state)
         found = [chooser.eligible("t/n/0x0_0x1", list(candidates)) for _ in drawn or "-"]
         assert found == ([[name] for name in drawn] or [[]])
-        kept = chooser.kept()
+        state = chooser.state()
 
 
 def test_round_robin_starts_anew_after_the_largest_count():
     chooser = RoundRobin(PlacementState(count=MAX_COUNT))
     assert chooser.eligible("t/n/0x0_0x1", ["1", "2", "3"]) == [str(MAX_COUNT % 3 + 1)]
-    assert chooser.kept().count == 0
+    assert chooser.state().count == 0
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_the_past_of_an_idle_broker_is_forgotten(columns, average):
     given = sample([broker("a", cpu=60.0, **columns)], [], Settings(history_percentage=0.5))
     chooser = LeastResourceUsageWithWeight(given, PlacementState(averages={"a": 0.4}))
     chooser.eligible("t/n/0x0_0x1", ["a"])
-    assert chooser.kept().averages == pytest.approx({"a": average})
+    assert chooser.state().averages == pytest.approx({"a": average})
 
 
 @pytest.mark.parametrize(
@@ -98,13 +98,13 @@ def test_the_past_of_an_idle_broker_is_forgotten(columns, average):
     ],
 )
 def test_the_best_are_below_the_average_by_the_whole_difference(usage, expected):
-    figures = np.array([usage.get(name, np.nan) for name in "abc"])
-    assert list(below_average("abc", figures, 0.25)) == list(expected)
+    values = np.array([usage.get(name, np.nan) for name in "abc"])
+    assert list(below_average("abc", values, 0.25)) == list(expected)
 
 
 def test_averages_of_brokers_that_are_gone_are_dropped():
-    kept = PlacementState(averages={"a": 0.4, "gone": 0.9, "out": 0.2})
+    state = PlacementState(averages={"a": 0.4, "gone": 0.9, "out": 0.2})
     rows = [broker("a", cpu=60.0), broker("out", left_out="broker_excluded")]
-    chooser = LeastResourceUsageWithWeight(sample(rows, [], Settings(history_percentage=0.5)), kept)
+    chooser = LeastResourceUsageWithWeight(sample(rows, [], Settings(history_percentage=0.5)), state)
     chooser.eligible("t/n/0x0_0x1", ["a"])
-    assert chooser.kept().averages == pytest.approx({"a": 0.5, "out": 0.2})
+    assert chooser.state().averages == pytest.approx({"a": 0.5, "out": 0.2})

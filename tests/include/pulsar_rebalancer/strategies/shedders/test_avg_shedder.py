@@ -164,8 +164,8 @@ TWO_PAIRS = [broker("b1", 80, 20000), broker("b2", 30, 2000), broker("b3", 75, 2
 )
 def test_the_sentence_says_how_many_pairs_are_at_a_threshold_and_how_far_their_hits_are(low, high, reasons, sentence):
     settings = Settings(low_threshold=low, high_threshold=high, hit_count_high=3)
-    kept = ShedderState(hits={"b1": HitCount(1, 3), "b3": HitCount(0, 5)})
-    result = profile_of(settings).shed(sample([*TWO_PAIRS, broker("b5", 50)], [], settings), kept)
+    state = ShedderState(hits={"b1": HitCount(1, 3), "b3": HitCount(0, 5)})
+    result = profile_of(settings).shed(sample([*TWO_PAIRS, broker("b5", 50)], [], settings), state)
     assert [row.reason for row in result.decisions] == reasons
     assert result.sentence == f"{sentence} hits, 2 of 3 high hits, 0 fired"
 

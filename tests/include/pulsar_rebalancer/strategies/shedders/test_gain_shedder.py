@@ -98,7 +98,7 @@ def test_the_best_bundle_moves_first_and_each_other_has_a_reason():
     )
     assert (pair.reason, pair.target) == (Reason.FIRED, 2000)
     # All three brokers were part of a move.
-    assert dict(result.kept.hits) == {}
+    assert dict(result.state.hits) == {}
 
 
 def test_a_small_gain_needs_an_urgent_pair_or_a_lower_price():
@@ -151,20 +151,20 @@ def test_where_the_network_is_the_bottleneck_traffic_is_bytes():
 def test_where_memory_decides_it_says_so_and_acts_as_avg_shedder():
     given, hits = scene(USUAL, bottleneck="direct_memory"), ShedderState(hits=READY)
     result, expected = shed(given, hits), avg_shedder.shed(given, hits)
-    assert (result.moves, dict(result.kept.hits)) == (expected.moves, dict(expected.kept.hits))
+    assert (result.moves, dict(result.state.hits)) == (expected.moves, dict(expected.state.hits))
     assert [replace(pair, explanation=None) for pair in result.decisions] == expected.decisions
     assert "bundles are chosen by the default strategy's rules. [memory_decides]. Taken: " in (
         completed(result)[0].explanation or ""
     )
     assert result.sentence.endswith("[memory_decides]")
-    assert result.kept.learned == given.lesson.learned
+    assert result.state.learned == given.lesson.learned
     forced = replace(given, counting=Counting(counts=False, reason=Reason.FORCED), forced=True, force_threshold=10)
-    assert shed(forced, hits).kept.learned == Learned()
+    assert shed(forced, hits).state.learned == Learned()
 
 
 def test_a_gap_between_samples_takes_the_hits():
     after = shed_once(scene(USUAL, counting=Counting(counts=True, reason=Reason.GAP, clear=True)))
-    assert (moved(after), after.kept.hits["hot"]) == ({}, HitCount(1, 1))
+    assert (moved(after), after.state.hits["hot"]) == ({}, HitCount(1, 1))
 
 
 def test_a_broker_that_is_not_among_those_to_relieve_says_so():

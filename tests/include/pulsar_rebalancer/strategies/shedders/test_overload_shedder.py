@@ -21,4 +21,4 @@ def test_decides_as_pulsars_own_class(history):
         result = shed(given, NOTHING)
         check(given, result)
         assert histories.unload_of(result.moves) == step.expected["unload"]
-        assert result.kept == NOTHING
+        assert result.state == NOTHING

@@ -17,14 +17,14 @@ LOWER = Settings(lower_boundary=True)
 
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda history: f"{history.edge}-{history.name}")
 def test_decides_as_pulsars_own_class(history):
-    kept = NOTHING
+    state = NOTHING
     for step in history.steps:
         given = history.sample(step, silent=True)
-        result = shed(given, kept)
+        result = shed(given, state)
         check(given, result)
-        kept = result.kept
+        state = result.state
         assert histories.unload_of(result.moves) == step.expected["unload"]
-        assert kept.loads == pytest.approx(step.expected["ema"], abs=1e-9)
+        assert state.loads == pytest.approx(step.expected["ema"], abs=1e-9)
 
 
 def held(owner, sizes, **more):
@@ -50,7 +50,7 @@ def test_the_lower_boundary_is_tried_as_well_when_the_excess_finds_no_bundle():
 
 def test_without_a_broker_there_is_no_boundary():
     result = shed(sample([broker("b1", 90, left_out="broker_quarantined")], [], LOWER), ShedderState(loads={"b1": 0.5}))
-    assert (result.sentence, result.kept) == ("no broker can be compared", ShedderState(loads={"b1": 0.5}))
+    assert (result.sentence, result.state) == ("no broker can be compared", ShedderState(loads={"b1": 0.5}))
 
 
 def test_every_broker_is_told_why_it_sheds_or_not():

@@ -90,22 +90,22 @@ class TestHits:
     SETTINGS = UPSTREAM.model_copy(update={"hit_count_transfer": 3})
 
     def test_more_than_three_runs_in_a_row_out_of_balance(self):
-        kept, counts = NOTHING, []
+        state, counts = NOTHING, []
         for _ in range(5):
-            result = shed(cluster(LOADS, SIZES, self.SETTINGS), kept)
-            kept = result.kept
-            counts.append((hits(kept), len(moved(result))))
+            result = shed(cluster(LOADS, SIZES, self.SETTINGS), state)
+            state = result.state
+            counts.append((hits(state), len(moved(result))))
         assert counts == [(1, 0), (2, 0), (3, 0), (0, 2), (1, 0)]
 
 
 class TestAverages:
-    def run(self, brokers, kept):
-        return shed(sample(brokers, []), kept).kept
+    def run(self, brokers, state):
+        return shed(sample(brokers, []), state).state
 
-    def test_those_of_the_broker_are_taken_and_not_kept(self):
+    def test_those_of_the_broker_are_taken_and_not_state(self):
         brokers = [broker("b1", 90, load_average=0.5, throughput_average=7.0), broker("b2", 50, throughput=9)]
-        kept = self.run(brokers, NOTHING)
-        assert kept == ShedderState(loads={"b2": 0.5}, throughputs={"b2": 9.0})
+        state = self.run(brokers, NOTHING)
+        assert state == ShedderState(loads={"b2": 0.5}, throughputs={"b2": 9.0})
 
 
 @pytest.mark.parametrize(

@@ -32,19 +32,19 @@ FRUITLESS = {
     "history", histories.read("TransferShedder"), ids=lambda history: f"{history.edge}-{history.name}"
 )
 def test_decides_as_pulsars_own_class(history):
-    kept = NOTHING
+    state = NOTHING
     for step in history.steps:
         given, expected = history.sample(step), step.expected
-        loads, _ = broker_loads(given, kept)
+        loads, _ = broker_loads(given, state)
         spread = LoadStats(loads, history.settings)
-        result = shed(given, kept)
+        result = shed(given, state)
         check(given, result)
-        kept = result.kept
+        state = result.state
         assert moved(result) == [(m["bundle"], m["from"], m["to"], m["reason"]) for m in expected["moves"]]
         assert skipped(result) == expected["skip"]
-        assert hits(kept) == expected["hits"]
-        assert kept.loads == pytest.approx(expected["load"], abs=1e-9)
-        assert kept.throughputs == pytest.approx(expected["tputEMA"], abs=1e-9)
+        assert hits(state) == expected["hits"]
+        assert state.loads == pytest.approx(expected["load"], abs=1e-9)
+        assert state.throughputs == pytest.approx(expected["tputEMA"], abs=1e-9)
         if skipped(result) != "Skip/CoolDown":
             assert (spread.mean, spread.std) == pytest.approx((expected["avg"], expected["stdBefore"]), abs=1e-9)
             assert std_after(history.settings, loads, spread, result) == pytest.approx(expected["stdAfter"], abs=1e-9)

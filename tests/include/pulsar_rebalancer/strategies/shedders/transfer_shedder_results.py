@@ -6,8 +6,8 @@ from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER
 
 
-def hits(kept):
-    return kept.hits.get(WHOLE_CLUSTER, HitCount()).low
+def hits(state):
+    return state.hits.get(WHOLE_CLUSTER, HitCount()).low
 
 
 def moved(result):

@@ -49,7 +49,7 @@ test("a plan without moves says what carrying it out does", () => {
 
 test("a plan shows its verdict, or how far it is once the gate has opened", () => {
   const given = {
-    ...{ folder: "f", hash: "h", by: "", run_id: "", harm: "", until: NOW, collected_at: NOW },
+    ...{ folder: "f", hash: "h", by: "", run_id: "", client_gap: "", until: NOW, collected_at: NOW },
     ...{ bundles: 2, moves: [], splits: [], brokers: [], unknown: [], stay: [], about_splits: [] },
     ...{ traffic: 0, measure: "msg_rate", topics: 1, clients: 1, more: 0, range_before: 9, has_effect: true },
     ...{ done: 0, failed: 0, ended_at: null, verdict: "", verdict_meaning: "It opens.", predicted_range: null },
@@ -70,7 +70,7 @@ test("a plan shows its verdict, or how far it is once the gate has opened", () =
 
 test("moves have their reason once if it is the same, else each its own", () => {
   const given = {
-    ...{ folder: "f", hash: "h", by: "", run_id: "", harm: "", until: NOW, collected_at: NOW, splits: [] },
+    ...{ folder: "f", hash: "h", by: "", run_id: "", client_gap: "", until: NOW, collected_at: NOW, splits: [] },
     ...{ bundles: 2, brokers: [], unknown: [], stay: [], about_splits: [], measure: "msg_rate", more: 0 },
     ...{ traffic: 0, topics: 1, clients: 1, verdict: "", predicted_range: 24, range_before: 87, has_effect: true },
   };

@@ -3,15 +3,15 @@ import { test } from "node:test";
 import { age, tick } from "page/strip.js";
 import { moment, points, several, span, traffic, words } from "page/texts.js";
 
-test("an unknown figure is a dash, and zero is a figure", () => {
-  assert.deepEqual([null, undefined, 0, 12.34].map((figure) => points(figure)), ["–", "–", "0.0", "12.3"]);
+test("an unknown value is a dash, and zero is a value", () => {
+  assert.deepEqual([null, undefined, 0, 12.34].map((value) => points(value)), ["–", "–", "0.0", "12.3"]);
   assert.equal(points(12.5, 0), "13");
 });
 
 test("traffic has the largest unit that leaves something before the point", () => {
-  const figures = [0, 0.4, 1023, 1024, 101 * 1024, 1.5 * 1024 ** 3, 5000 * 1024 ** 4];
+  const values = [0, 0.4, 1023, 1024, 101 * 1024, 1.5 * 1024 ** 3, 5000 * 1024 ** 4];
   const texts = ["0 B/s", "0 B/s", "1023 B/s", "1.0 KiB/s", "101 KiB/s", "1.5 GiB/s", "5000 TiB/s"];
-  assert.deepEqual(figures.map((figure) => traffic(figure)), texts);
+  assert.deepEqual(values.map((value) => traffic(value)), texts);
   assert.equal(traffic(12345.6, "msg_rate"), "12,346 msg/s");
 });
 

@@ -1,4 +1,4 @@
-"""The harm meter counts the clients of a move's bundle; its brokers answer what a test says."""
+"""The meter counts the clients of a move's bundle; its brokers answer what a test says."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from pulsar_rebalancer.carry_out import harm_meter
-from pulsar_rebalancer.carry_out.harm_meter import HarmMeter
+from pulsar_rebalancer.carry_out import client_gap_meter
+from pulsar_rebalancer.carry_out.client_gap_meter import ClientGapMeter
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.pulsar.bundle_calls import Clients
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import Harm, MoveOutcome
+from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome
 from pulsar_rebalancer.run.plan import Move
 
 MOVE = Move(bundle="acme/shop/0x0_0x1", source="a:1", destination="b:1", wave=0, traffic=1.0, measure="msg_rate")
@@ -41,30 +41,30 @@ class Brokers:
 @pytest.fixture(autouse=True)
 def half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients are awaited for half a second, and counted all the time."""
-    monkeypatch.setattr(harm_meter, "WATCHED_S", 0.5)
-    monkeypatch.setattr(harm_meter, "pauses", lambda _: repeat(0.01))
+    monkeypatch.setattr(client_gap_meter, "WATCHED_S", 0.5)
+    monkeypatch.setattr(client_gap_meter, "pauses", lambda _: repeat(0.01))
 
 
 class Measured:
     """A move that unloads its bundle once."""
 
     def __init__(self, brokers: Any) -> None:
-        self.reported: list[Harm] = []
-        self.meter = HarmMeter(brokers, [MOVE], lambda _, harm: self.reported.append(harm))
+        self.reported: list[ClientGap] = []
+        self.meter = ClientGapMeter(brokers, [MOVE], lambda _, client_gap: self.reported.append(client_gap))
         self.move = self.meter.of(MOVE, again=False)
 
-    async def unload(self) -> Harm | None:
+    async def unload(self) -> ClientGap | None:
         await self.move.before(asyncio.sleep(0))
         ends = {"bundle": MOVE.bundle, "source": "a:1", "destination": "b:1", "owner": "b:1"}
-        return self.move.ended(MoveOutcome(**ends, reason=Reason.MOVED, attempts=1)).harm
+        return self.move.ended(MoveOutcome(**ends, reason=Reason.MOVED, attempts=1)).client_gap
 
 
-def test_a_topic_without_client_statistics_leaves_the_harm_unknown() -> None:
-    harm = asyncio.run(Measured(Brokers(2, listed={})).unload())
+def test_a_topic_without_client_statistics_leaves_the_client_gap_unknown() -> None:
+    client_gap = asyncio.run(Measured(Brokers(2, listed={})).unload())
 
-    assert harm is not None
-    assert harm.clients_before is None
-    assert "do not say which" in harm.unknown
+    assert client_gap is not None
+    assert client_gap.clients_before is None
+    assert "do not say which" in client_gap.unknown
 
 
 def test_clients_that_never_return_are_late() -> None:
@@ -77,18 +77,18 @@ def test_clients_that_never_return_are_late() -> None:
 
 
 def test_an_answer_before_an_error_is_not_the_final_count() -> None:
-    async def reported() -> list[Harm]:
+    async def reported() -> list[ClientGap]:
         measured = Measured(Brokers(2, 1, AdminError(Reason.UNREACHABLE, "b:1 is gone")))
         await measured.unload()
         await measured.meter.finish(lambda: None)
         return measured.reported
 
-    [harm] = asyncio.run(reported())
-    assert (harm.unknown, harm.clients_back) == ("b:1 is gone", None)
+    [client_gap] = asyncio.run(reported())
+    assert (client_gap.unknown, client_gap.clients_back) == ("b:1 is gone", None)
 
 
 def test_counting_does_not_prolong_a_wave_of_ten_minutes() -> None:
-    async def reported() -> list[Harm]:
+    async def reported() -> list[ClientGap]:
         measured = Measured(Brokers(2, 0))
         await measured.unload()
         measured.meter._started -= 600

@@ -21,7 +21,7 @@ from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.pulsar.bundle_calls import Clients, has_clients, topics_in
 from pulsar_rebalancer.pulsar.exchange import TOPIC_NAMES
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.outcome import Harm, MoveOutcome
+from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome
 from pulsar_rebalancer.run.plan import Move
 from pulsar_rebalancer.texts import one_line
 
@@ -49,24 +49,26 @@ _REFUSALS = (Reason.FORBIDDEN, Reason.UNAUTHORIZED)
 _ASKED = ("persistent://", "non-persistent://")
 
 
-class HarmMeter:
-    """Measures the moves of one wave. `on_harm` gets a move's cost, possibly after the move's outcome."""
+class ClientGapMeter:
+    """Measures the moves of one wave. `on_client_gap` gets a move's cost, possibly after the move's outcome."""
 
-    def __init__(self, admin: PulsarAdmin, moves: Sequence[Move], on_harm: Callable[[str, Harm], None]) -> None:
+    def __init__(
+        self, admin: PulsarAdmin, moves: Sequence[Move], on_client_gap: Callable[[str, ClientGap], None]
+    ) -> None:
         self.admin = admin
-        self.on_harm = on_harm
+        self.on_client_gap = on_client_gap
         self._bundles: defaultdict[str, list[str]] = defaultdict(list)
         for move in moves:
             self._bundles[move.source].append(move.bundle)
         self._connected: dict[str, asyncio.Task[dict[str, list[str]]]] = {}
         self._slow: set[str] = set()
         self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
-        self._watched: set[asyncio.Task[Harm]] = set()
+        self._watched: set[asyncio.Task[ClientGap]] = set()
         self._started = time.monotonic()
 
-    def of(self, move: Move, *, again: bool) -> MoveHarm:
+    def of(self, move: Move, *, again: bool) -> MoveClientGap:
         """Return the measurement of one move. `again`: an earlier attempt might have unloaded the bundle."""
-        return MoveHarm(self, move, again)
+        return MoveClientGap(self, move, again)
 
     async def topics(self, move: Move) -> list[str]:
         """Return a bundle's topics that have clients; counting other topics' clients would load these topics.
@@ -111,7 +113,7 @@ class HarmMeter:
                 _log.info("%s returns an error: %s", topic, error)
                 return None
 
-    def watch(self, counting: Coroutine[Any, Any, Harm]) -> asyncio.Task[Harm]:
+    def watch(self, counting: Coroutine[Any, Any, ClientGap]) -> asyncio.Task[ClientGap]:
         task = asyncio.create_task(counting)
         self._watched.add(task)
         task.add_done_callback(self._watched.discard)
@@ -133,14 +135,14 @@ class HarmMeter:
 
 
 @dataclass(eq=False)
-class MoveHarm:
+class MoveClientGap:
     """The measurement of one move.
 
     `again` is true if an earlier attempt might have unloaded the bundle: nothing can then be measured.
     `unknown` says why clients cannot be counted.
     """
 
-    meter: HarmMeter
+    meter: ClientGapMeter
     move: Move
     again: bool
     unknown: str = field(default="", init=False)
@@ -151,7 +153,7 @@ class MoveHarm:
     _now: dict[str, Clients | None] = field(default_factory=dict, init=False)  # the last answer about each topic
     _counted_after: float = field(default=0.0, init=False)  # seconds from the unload to the last answer
     _unloads: int = field(default=0, init=False)
-    _counting: asyncio.Task[Harm] | None = field(default=None, init=False)
+    _counting: asyncio.Task[ClientGap] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.again:
@@ -201,10 +203,10 @@ class MoveHarm:
             self.unknown = self.unknown or "the bundle has no known owner"
         if self._before and not self.unknown:
             self._counting = self.meter.watch(self._watch(outcome.owner))
-            so_far = self._harm("the task ended before its clients were counted")
+            so_far = self._client_gap("the task ended before its clients were counted")
         else:
-            so_far = self._harm(self.unknown)
-        return outcome.model_copy(update={"harm": so_far})
+            so_far = self._client_gap(self.unknown)
+        return outcome.model_copy(update={"client_gap": so_far})
 
     async def back_within(self, seconds: float) -> bool | None:
         """Return whether all clients reconnected within `seconds` of the unload; None if unknown.
@@ -222,10 +224,10 @@ class MoveHarm:
         await asyncio.wait([self._counting], timeout=max(left, 0))
         if not self._counting.done():
             return False
-        harm = self._counting.result()
-        return None if harm.unknown else (harm.clients_seconds or math.inf) <= seconds
+        client_gap = self._counting.result()
+        return None if client_gap.unknown else (client_gap.clients_seconds or math.inf) <= seconds
 
-    async def _watch(self, owner: str) -> Harm:
+    async def _watch(self, owner: str) -> ClientGap:
         try:
             async with asyncio.timeout(WATCHED_S):
                 await asyncio.gather(*(self._follow(topic, owner) for topic in self._before))
@@ -235,9 +237,9 @@ class MoveHarm:
             self._failed(error)
             self._now.clear()
         answered = self._now.keys() == self._before.keys()
-        harm = self._harm("" if answered else self.unknown or f"{owner} did not answer")
-        self.meter.on_harm(self.move.bundle, harm)
-        return harm
+        client_gap = self._client_gap("" if answered else self.unknown or f"{owner} did not answer")
+        self.meter.on_client_gap(self.move.bundle, client_gap)
+        return client_gap
 
     async def _follow(self, topic: str, owner: str) -> None:
         for pause in pauses(_LONGEST_PAUSE_S):
@@ -254,7 +256,7 @@ class MoveHarm:
             if now is not None and all(after >= was for after, was in zip(now, self._before[topic], strict=True)):
                 return
 
-    def _harm(self, unknown: str) -> Harm:
+    def _client_gap(self, unknown: str) -> ClientGap:
         before = sum(map(sum, self._before.values()))
         back = sum(
             min(after, was)
@@ -262,7 +264,7 @@ class MoveHarm:
             for after, was in zip(now or (0, 0), self._before[topic], strict=True)
         )
         counted = before > 0 and not unknown
-        return Harm(
+        return ClientGap(
             owner_seconds=self._owner_seconds,
             clients_seconds=self._counted_after if counted and back == before else None,
             watched_seconds=self._counted_after if counted else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pulsar_rebalancer.state.state_documents import HitCount
-from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER, KeptState, PlacementState, ShedderState
+from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER, PlacementState, ShedderState, StrategyState
 
 CLUSTER_HITS = {WHOLE_CLUSTER: HitCount(low=3)}
 
@@ -13,8 +13,8 @@ CLUSTER_HITS = {WHOLE_CLUSTER: HitCount(low=3)}
 @pytest.mark.parametrize("hits", [CLUSTER_HITS, {"a": HitCount(1, 2)}])
 def test_what_is_stored_comes_back(hits):
     of_brokers = {broker: hit for broker, hit in hits.items() if broker != WHOLE_CLUSTER}
-    kept = KeptState(ShedderState(hits, {"a": 0.5}, {"a": 7.0}), PlacementState(3, ("a", "b"), {"b": 0.1}))
-    assert KeptState.parse(of_brokers, kept.document()) == kept
+    state = StrategyState(ShedderState(hits, {"a": 0.5}, {"a": 7.0}), PlacementState(3, ("a", "b"), {"b": 0.1}))
+    assert StrategyState.parse(of_brokers, state.document()) == state
 
 
 @pytest.mark.parametrize(
@@ -33,5 +33,5 @@ def test_what_is_stored_comes_back(hits):
 )
 def test_what_is_damaged_starts_again_and_hits_of_brokers_go_on(document, caplog):
     hits = {"a": HitCount(1, 2)}
-    assert KeptState.parse(hits, document) == KeptState(ShedderState(hits))
-    assert "the stored document 'decision' is damaged, and starts again: kept." in caplog.text
+    assert StrategyState.parse(hits, document) == StrategyState(ShedderState(hits))
+    assert "the stored document 'decision' is damaged, and starts again: strategy_state." in caplog.text

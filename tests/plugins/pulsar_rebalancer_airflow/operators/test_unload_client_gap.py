@@ -1,4 +1,4 @@
-"""What a wave's moves cost their clients is measured, and measuring harms no wave."""
+"""What a wave's moves cost their clients is measured, and measuring disturbs no wave."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
-from pulsar_rebalancer.carry_out import harm_meter
+from pulsar_rebalancer.carry_out import client_gap_meter
 from pulsar_rebalancer.carry_out.bundle_move import BundleMove
 from pulsar_rebalancer.carry_out.move_executor import AdaptivePace
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import BundleHarm, Harm, MoveOutcome, Outcome, conclude, read_waves
+from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap, MoveOutcome, Outcome, conclude, read_waves
 from pulsar_rebalancer.show.measurements import describe
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import ReportOperator, unload
@@ -53,8 +53,10 @@ class Truth:
         return int(cluster.reporter.producers[index] + cluster.reporter.consumers[index])
 
 
-def harms(run: StoragePath) -> dict[str, Harm]:
-    found = {bundle: outcome.harm for bundle, outcome in read_waves(run).items() if outcome.harm is not None}
+def gaps(run: StoragePath) -> dict[str, ClientGap]:
+    found = {
+        bundle: outcome.client_gap for bundle, outcome in read_waves(run).items() if outcome.client_gap is not None
+    }
     assert found.keys() == read_waves(run).keys()
     return found
 
@@ -68,19 +70,19 @@ def test_clients_that_come_back_are_timed(scene: UnloadScene) -> None:
     assert scene.unload(run) == {"moved": 5}
 
     took = time.monotonic() - begun
-    for bundle, harm in harms(run).items():
-        assert harm.clients_before == harm.clients_back == truth.clients(bundle) > 0
-        assert (harm.unknown, harm.errors) == ("", 0)
-        assert harm.topics == harm.topics_measured > 0
-        assert harm.owner_seconds is not None
-        assert harm.clients_seconds is not None
+    for bundle, client_gap in gaps(run).items():
+        assert client_gap.clients_before == client_gap.clients_back == truth.clients(bundle) > 0
+        assert (client_gap.unknown, client_gap.errors) == ("", 0)
+        assert client_gap.topics == client_gap.topics_measured > 0
+        assert client_gap.owner_seconds is not None
+        assert client_gap.clients_seconds is not None
         # Never less than clients were away, and no more than the wave took, which waited for them.
-        assert DELAY <= truth.back[bundle] - truth.unloaded[bundle] <= harm.clients_seconds <= took
-        assert 0 < harm.owner_seconds < harm.clients_seconds
+        assert DELAY <= truth.back[bundle] - truth.unloaded[bundle] <= client_gap.clients_seconds <= took
+        assert 0 < client_gap.owner_seconds < client_gap.clients_seconds
 
     outcome = conclude(run, Reason.OPEN, datetime.now(UTC))
-    assert outcome.harm is not None
-    assert (outcome.harm.moves, outcome.harm.unknown, outcome.harm.not_back) == (5, 0, 0)
+    assert outcome.client_gap is not None
+    assert (outcome.client_gap.moves, outcome.client_gap.unknown, outcome.client_gap.not_back) == (5, 0, 0)
     assert "clients were back after" in describe(outcome, run)
 
 
@@ -92,11 +94,11 @@ def test_a_report_keeps_what_each_bundles_move_cost(scene: UnloadScene) -> None:
 
     operator.execute(context(CLUSTER, scene.state, xcoms={("gate", "reason"): "open"}))
 
-    assert BundleHarm.last(scene.storage.state, (move["bundle"] for move in moves)) == harms(run)
-    written = BundleHarm.read(scene.storage.state)
+    assert BundleClientGaps.last(scene.storage.state, (move["bundle"] for move in moves)) == gaps(run)
+    written = BundleClientGaps.read(scene.storage.state)
     operator.execute(context(CLUSTER, scene.state, xcoms={("gate", "reason"): "open"}))
-    assert BundleHarm.read(scene.storage.state) == written
-    assert Outcome.read(run).harm is not None
+    assert BundleClientGaps.read(scene.storage.state) == written
+    assert Outcome.read(run).client_gap is not None
 
 
 @pytest.mark.parametrize(
@@ -110,10 +112,10 @@ def test_a_report_keeps_what_each_bundles_move_cost(scene: UnloadScene) -> None:
         (FaultKind.HALF_JSON, "/broker-stats/topics"),
     ],
 )
-def test_statistics_that_do_not_answer_leave_the_harm_unknown_and_the_wave_unharmed(
+def test_statistics_that_do_not_answer_leave_the_client_gap_unknown(
     scene: UnloadScene, kind: FaultKind, path: str
 ) -> None:
-    scene.monkeypatch.setattr(harm_meter, "BEFORE_S", 0.3)
+    scene.monkeypatch.setattr(client_gap_meter, "BEFORE_S", 0.3)
     scene.cluster.faults.add(kind, path=path)
     moves = scene.moves(6)
     run = scene.run(moves)
@@ -121,31 +123,37 @@ def test_statistics_that_do_not_answer_leave_the_harm_unknown_and_the_wave_unhar
     assert scene.unload(run) == {"moved": 6}
 
     assert scene.all_on(moves, "destination")
-    for harm in harms(run).values():
-        assert harm.unknown
-        assert harm.owner_seconds is not None
-        figures = (harm.clients_seconds, harm.clients_before, harm.clients_back, harm.errors, harm.watched_seconds)
-        assert figures == (None,) * 5
-    summary = conclude(run, Reason.OPEN, datetime.now(UTC)).harm
+    for client_gap in gaps(run).values():
+        assert client_gap.unknown
+        assert client_gap.owner_seconds is not None
+        values = (
+            client_gap.clients_seconds,
+            client_gap.clients_before,
+            client_gap.clients_back,
+            client_gap.errors,
+            client_gap.watched_seconds,
+        )
+        assert values == (None,) * 5
+    summary = conclude(run, Reason.OPEN, datetime.now(UTC)).client_gap
     assert summary is not None
     assert summary.sentence == "6 of 6 moves could not be measured"
-    assert not BundleHarm().added(harms(run), datetime.now(UTC)).bundles
+    assert not BundleClientGaps().added(gaps(run), datetime.now(UTC)).bundles
 
 
 def test_clients_that_never_come_back_are_reported_and_end_the_wave_in_time(scene: UnloadScene) -> None:
-    scene.monkeypatch.setattr(harm_meter, "WATCHED_S", 3.0)
+    scene.monkeypatch.setattr(client_gap_meter, "WATCHED_S", 3.0)
     moves = scene.moves(4)
     scene.cluster.faults.add(FaultKind.CLIENTS_GONE, bundle=moves[0]["bundle"])
     run = scene.run(moves)
 
     assert scene.unload(run) == {"moved": 4}
 
-    found = harms(run)
+    found = gaps(run)
     gone = found.pop(moves[0]["bundle"])
     assert gone.clients_before
     assert (gone.clients_back, gone.clients_seconds, gone.unknown) == (0, None, "")
-    assert all(harm.clients_back == harm.clients_before for harm in found.values())
-    summary = conclude(run, Reason.OPEN, datetime.now(UTC)).harm
+    assert all(client_gap.clients_back == client_gap.clients_before for client_gap in found.values())
+    summary = conclude(run, Reason.OPEN, datetime.now(UTC)).client_gap
     assert summary is not None
     assert (summary.not_back, summary.unknown) == (1, 0)
 
@@ -162,11 +170,11 @@ def test_thousands_of_topics_are_sampled(scene: UnloadScene) -> None:
 
     assert scene.unload(run) == {"moved": 1}
 
-    harm = harms(run)[move["bundle"]]
-    assert (harm.topics, harm.topics_measured) == (3000, harm_meter.MOST_TOPICS)
-    assert harm.clients_back == harm.clients_before
-    assert harm.clients_seconds is not None
-    assert "(10 of 3000 topics)" in harm.text
+    client_gap = gaps(run)[move["bundle"]]
+    assert (client_gap.topics, client_gap.topics_measured) == (3000, client_gap_meter.MOST_TOPICS)
+    assert client_gap.clients_back == client_gap.clients_before
+    assert client_gap.clients_seconds is not None
+    assert "(10 of 3000 topics)" in client_gap.text
     # Once before, and until they are back: a few times afterwards, but never all topics.
     assert truth.asked[move["bundle"]] < 100
 

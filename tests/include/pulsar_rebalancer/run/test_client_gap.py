@@ -1,0 +1,30 @@
+"""What moves cost their clients, as values and in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pulsar_rebalancer.run.outcome import ClientGap, ClientGapSummary
+
+if TYPE_CHECKING:
+    pass
+
+NOBODY, UNKNOWN = ClientGap(clients_before=0, topics=0), ClientGap(owner_seconds=0.1, unknown="b:1 did not answer")
+MISSING = ClientGap(clients_before=5, clients_back=3, watched_seconds=15.04, topics=300, topics_measured=10, errors=1)
+
+
+def back(seconds: float) -> ClientGap:
+    return ClientGap(clients_before=2, clients_back=2, clients_seconds=seconds, watched_seconds=seconds, errors=0)
+
+
+def test_several_moves_are_summed_up() -> None:
+    seconds = [float(number) for number in range(1, 21)]
+    found = ClientGapSummary.of([*map(back, reversed(seconds)), NOBODY, MISSING, UNKNOWN, None])
+
+    assert found == ClientGapSummary(
+        moves=24, unknown=2, not_back=1, median_seconds=10.5, p95_seconds=19, longest_seconds=20, errors=1
+    )
+    assert found.sentence == (
+        "clients were back after 10.5 s in the median, 20.0 s at most; after 1 of 24 moves some clients were not back; "
+        "2 of 24 moves could not be measured; 1 topic returned an error"
+    )
