@@ -109,7 +109,7 @@ def test_state_is_an_inlet_and_never_an_outlet(dags: dict[str, DAG]) -> None:
     }
 
 
-def test_one_run_at_a_time_and_no_past(dags: dict[str, DAG]) -> None:
+def test_dags_run_one_at_a_time_without_catchup(dags: dict[str, DAG]) -> None:
     several = {"pulsar_by_hand": 16, "pulsar_apply": 8, "pulsar_control": 16, "pulsar_roll": 16}
     types = {"rebalance": {"scheduled", "manual", "operator_triggered"}, "apply": {"manual", "operator_triggered"}}
     by_tasks = {f"pulsar_{kind}__{name}": allowed for kind, allowed in types.items() for name in ("east", "west")}

@@ -48,7 +48,7 @@ def services(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def test_it_follows_the_compose_specification() -> None:
+def test_compose_file_follows_the_specification() -> None:
     schema = json.loads((files("check_jsonschema") / "builtin_schemas/vendor/compose-spec.json").read_text())
     errors = Draft202012Validator(schema).iter_errors(compose.raw())
     assert [f"{error.json_path}: {error.message}" for error in errors] == []
@@ -58,7 +58,7 @@ def test_every_variable_is_in_the_example_and_used() -> None:
     assert set(compose.read_env(compose.ENV_EXAMPLE)) == set(compose.variables()) | RUN_BY_COMPOSE_ALONE
 
 
-def test_what_is_empty_in_the_example_is_required_and_has_no_default(env_file: Path) -> None:
+def test_empty_values_of_the_example_are_required(env_file: Path) -> None:
     given = compose.read_env(env_file)
     empty = {name for name, value in compose.read_env(compose.ENV_EXAMPLE).items() if not value}
     assert empty == {
@@ -158,7 +158,7 @@ def test_ports_are_open_on_loopback_only(services: dict[str, dict[str, Any]]) ->
     assert sorted(published) == ["127.0.0.1:8080:8080", "127.0.0.1:8081:8080"]
 
 
-def test_what_must_survive_is_on_named_volumes(document: dict[str, Any], services: dict[str, dict[str, Any]]) -> None:
+def test_data_is_on_named_volumes(document: dict[str, Any], services: dict[str, dict[str, Any]]) -> None:
     used = {mount.source for service in services.values() for mount in mounts(service) if mount.source[0] != "."}
     assert used == set(document["volumes"])
     for name, target in PERSISTENT.items():

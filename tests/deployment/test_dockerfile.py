@@ -28,12 +28,12 @@ def test_the_base_is_pinned_to_the_locked_airflow() -> None:
     assert images == [f"apache/airflow:{locked()['apache-airflow']}-python3.11"] * 2
 
 
-def test_it_runs_as_airflow_and_not_as_root() -> None:
+def test_image_runs_as_airflow_and_not_as_root() -> None:
     for stage in STAGES:
         assert re.findall(r"^USER (\S+)$", stage, flags=re.MULTILINE)[-1] == "airflow"
 
 
-def test_who_runs_it_cannot_change_its_code() -> None:
+def test_image_user_cannot_change_the_code() -> None:
     """The user's group is root's, so the group may not write either."""
     build, final = STAGES
     copies = re.findall(r"^COPY (.*) (\S+)$", final, flags=re.MULTILINE)

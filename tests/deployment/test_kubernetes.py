@@ -64,7 +64,7 @@ def test_airflow_runs_the_image_and_the_commands_of_the_compose_file() -> None:
         assert "check-migrations" in " ".join(PODS[name]["initContainers"][0]["args"])
 
 
-def test_what_is_named_is_there() -> None:
+def test_manifests_name_only_objects_that_exist() -> None:
     documents = [*OBJECTS.values(), kubernetes.executor_template(), values()]
     for key, kind in (("configMap", "ConfigMap"), ("configMapRef", "ConfigMap"), ("configMapKeyRef", "ConfigMap")):
         assert {(kind, name) for name in named(documents, key)} <= OBJECTS.keys()

@@ -127,7 +127,7 @@ def test_a_triggered_run_succeeds(deployment: Deployment) -> None:
     assert deployment.run["state"] == "success"
 
 
-def test_it_was_decided_on_the_standalone_cluster(deployment: Deployment) -> None:
+def test_standalone_cluster_decided_the_run(deployment: Deployment) -> None:
     spark = deployment.spark()
     assert [worker["state"] for worker in spark["workers"]] == ["ALIVE"]
     finished = [app for app in spark["completedapps"] if app["state"] == "FINISHED"]

@@ -157,7 +157,9 @@ WHOLE = [
 
 
 @pytest.mark.parametrize("row", WHOLE, ids=[row.ends for row in WHOLE])
-def test_each_end_of_a_run(cluster: World, issuing: TokenIssuer, row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_ends_with_its_reason(
+    cluster: World, issuing: TokenIssuer, row: Row, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # In the other rows no hits are compared.
     if row.ends in (COLLECT, BLOCKED) or row.effect == "quarantine":
         with_hits(cluster)

@@ -74,7 +74,7 @@ def unloaded(hand: World, ends: tuple[str, str]) -> Outcome:
     return hand.begin(waiting)
 
 
-def test_what_was_shown_is_carried_out(hand: World, ends: tuple[str, str], unloaded: Outcome) -> None:
+def test_shown_plan_is_carried_out(hand: World, ends: tuple[str, str], unloaded: Outcome) -> None:
     assert (unloaded.state, unloaded.states["unload"]) == ("success", "success")
     (move,) = read_moves(unloaded.folder)
     assert (move.source, move.destination) == ends

@@ -54,7 +54,7 @@ def south(tmp_path: Path, one_session: None) -> Iterator[World]:
     [({"mode": "observe"} | OWN, "observe"), ({"mode": "observe"} | FORCED, "observe"), (FORCED, "read_only")],
     ids=["own thresholds", "forced", "read only"],
 )
-def test_what_is_not_carried_out_leaves_the_hits(
+def test_a_plan_that_is_not_carried_out_leaves_the_hits(
     north: World, counted: Outcome, asked: dict[str, Any], closed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = north.decision()

@@ -147,7 +147,7 @@ def test_names_are_texts_and_the_place_is_kept(chromium: Browser, url: str) -> N
 
 
 @pytest.mark.parametrize("cluster", ["east", "large"])
-def test_it_fits_on_a_phone_and_into_the_dark(chromium: Browser, url: str, cluster: str) -> None:
+def test_page_fits_a_phone_and_the_dark_theme(chromium: Browser, url: str, cluster: str) -> None:
     address = f"{url}/pulsar_rebalancer/page/pulsar_rebalance__{cluster}"
     grounds = {}
     for theme in ("light", "dark"):
@@ -175,7 +175,7 @@ window.fetch = async (...given) => {
 """Automatic updates are switched off while the page waits for what it does not know yet."""
 
 
-def test_it_renews_itself_and_the_place_is_kept(chromium: Browser, url: str, paged: World) -> None:
+def test_page_renews_itself_and_keeps_its_place(chromium: Browser, url: str, paged: World) -> None:
     show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__east")
     chromium.run("document.querySelectorAll('details').forEach((each) => each.open = true)")
     chromium.run("window.scrollTo(0, 500)")

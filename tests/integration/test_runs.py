@@ -101,7 +101,7 @@ def test_the_second_run_balances_the_cluster(east: World, first: Outcome, second
     assert BundleClientGaps.FILE in east.storage.state.names()
 
 
-def test_other_dags_hear_of_runs_that_moved_something_only(east: World, second: Outcome) -> None:
+def test_asset_events_follow_only_runs_that_moved_something(east: World, second: Outcome) -> None:
     moved = len(read_moves(second.folder))
 
     (event,) = east.events()

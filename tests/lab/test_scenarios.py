@@ -55,7 +55,7 @@ def scenario(folder: Path, text: str = SOUND) -> Path:
         ('title = "t"', "title = ", "line 2"),
     ],
 )
-def test_what_is_wrong_is_told_with_file_and_key(
+def test_a_wrong_scenario_is_refused_with_file_and_key(
     change: str, to: str, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = SOUND.replace(change, to, 1)

@@ -238,7 +238,7 @@ def test_plugin_and_dag_factory_load(installed):
     assert {"collect", "validate", "decide", "record", "gate", "unload", "report"} <= set(installed["tasks"])
 
 
-def test_nothing_heavy_is_loaded(installed):
+def test_wheel_loads_nothing_heavy(installed):
     assert installed["heavy"] == []
 
 

@@ -116,7 +116,7 @@ def connection(cluster: PulsarCluster) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("one_session")
 @pytest.mark.parametrize("manager", ["modular", "extensible"])
-def test_what_a_person_asks_for(
+def test_manual_plans_unload_drain_split_and_undo(
     pulsar_424: Distribution,
     clusters: ClusterFactory,
     tmp_path: Path,

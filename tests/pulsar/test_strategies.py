@@ -141,7 +141,7 @@ def world(
 
 
 @pytest.mark.parametrize("strategy", SHEDDING)
-def test_what_the_shedder_decides_is_carried_out(world: World, strategy: Strategy) -> None:
+def test_decisions_of_each_shedder_are_carried_out(world: World, strategy: Strategy) -> None:
     world.back_to_broker_zero()
     # A placement may draw the bundle's own broker, if that is near the mean.
     ran = awaited(lambda: [run for run in [world.run(strategy=strategy, **SHEDDING[strategy])] if run[1]])

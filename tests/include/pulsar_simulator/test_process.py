@@ -39,7 +39,7 @@ def process(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, o
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_runs_alone_and_stops_when_told(
+def test_simulator_runs_alone_and_stops_when_told(
     process: tuple[subprocess.Popen[str], dict[str, list[str]]], tmp_path: Path, number: signal.Signals
 ) -> None:
     started, said = process

@@ -77,12 +77,12 @@ def test_everything_else_reaches_airflow_as_it_is(client: TestClient, method: st
     assert (answer.status_code, answer.json()) == (200, {"taken": len(sent)})
 
 
-def test_who_may_not_start_a_run_is_told_that_first(client: TestClient) -> None:
+def test_missing_right_is_answered_before_wrong_fields(client: TestClient) -> None:
     answer = client.post(TRIGGER.format("by_hand"), json={"conf": {"action": "release"}}, headers={"stranger": "1"})
 
     assert (answer.status_code, answer.json()) == (401, {"detail": "sign in"})
 
 
 @pytest.mark.parametrize("body", ["", "no JSON", "[]", '{"conf": "text"}', "[" * 100_000])
-def test_what_is_no_form_is_judged_by_airflow(client: TestClient, body: str) -> None:
+def test_other_requests_are_left_to_airflow(client: TestClient, body: str) -> None:
     assert client.post(TRIGGER.format("by_hand"), content=body).json() == {"taken": len(body)}

@@ -127,7 +127,7 @@ def test_airflow_lists_provider_links_and_notifier(registered: Mapping[str, Any]
     assert "/pulsar_rebalancer" in registered["apps"]
 
 
-def test_nothing_heavy_is_loaded_with_the_plugin(registered: Mapping[str, Any]) -> None:
+def test_plugin_loads_nothing_heavy(registered: Mapping[str, Any]) -> None:
     assert registered["heavy"] == []
 
 

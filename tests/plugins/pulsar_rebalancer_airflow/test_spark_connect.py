@@ -74,7 +74,7 @@ def test_the_token_is_in_no_address(reached: mock.Mock) -> None:
         ({"host": "localhost", "password": "sécret"}, "token: only printable ASCII"),
     ],
 )
-def test_what_is_refused(reached: mock.Mock, given: dict[str, Any], said: str) -> None:
+def test_unusable_connection_is_refused(reached: mock.Mock, given: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=rf"spark_connection c: .*{said}.*\[wrong_setting\]") as caught:
         environment(**given)
     assert "secret" not in str(caught.value)

@@ -69,7 +69,7 @@ def test_a_document_that_cannot_be_read_is_lost_and_the_others_are_shown(
     assert (orders.control.lost, list(orders.drains)) == (f"drains: {why}", ["b:1"])
 
 
-def test_each_document_is_read_once(state: MemoryState, storage: ClusterStorage) -> None:
+def test_documents_are_read_once(state: MemoryState, storage: ClusterStorage) -> None:
     read: list[str] = []
 
     def raw(key: str) -> Any:

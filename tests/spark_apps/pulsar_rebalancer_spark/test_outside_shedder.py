@@ -21,7 +21,7 @@ def decided(spark, root, run):
     return decide(lambda: spark, RunInput.read(run.uri))
 
 
-def test_it_collects_hits_and_fires(spark, tmp_path, monkeypatch):
+def test_outside_shedder_collects_hits_and_fires(spark, tmp_path, monkeypatch):
     monkeypatch.setenv(STRATEGIES_VARIABLE, PATH)
     own, state, found = {"gap": 40.0, "times": 2}, None, []
     for number in range(2):
@@ -40,7 +40,7 @@ def test_it_collects_hits_and_fires(spark, tmp_path, monkeypatch):
     assert (move.source, move.destination) == ("broker-00003.pulsar:8080", "broker-00000.pulsar:8080")
 
 
-def test_one_that_is_not_listed_is_not_decided(spark, tmp_path, monkeypatch):
+def test_unlisted_shedder_is_refused(spark, tmp_path, monkeypatch):
     monkeypatch.delenv(STRATEGIES_VARIABLE, raising=False)
     run = runs.make(tmp_path, runs.tables("east", 4, 10), strategy=PATH)
     with pytest.raises(SettingsError, match=f"strategy {PATH} is not listed in the option strategies"):

@@ -215,7 +215,7 @@ def test_means_that_are_gone_or_damaged_start_anew_and_say_so(spark, tmp_path, c
 
 
 @pytest.mark.parametrize("raised", [ZeroDivisionError, SystemExit, KeyboardInterrupt])
-def test_what_nobody_thought_of_has_a_reason_code_too(tmp_path, capsys, monkeypatch, raised):
+def test_unforeseen_error_has_a_reason_code(tmp_path, capsys, monkeypatch, raised):
     run = runs.make(tmp_path, runs.tables("east", 3, 3))
     monkeypatch.setattr(rebalance, "session", Mock(side_effect=raised))
     assert rebalance.main(["--root", str(tmp_path), "--run", run.uri]) == 1

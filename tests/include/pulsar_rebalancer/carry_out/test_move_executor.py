@@ -60,7 +60,7 @@ def test_a_redirect_to_a_stranger_counts_for_the_leader_remembers_the_destinatio
 # the destination is gone
 
 
-def test_nothing_is_unloaded_towards_a_dead_broker_that_is_still_listed(scene):
+def test_dead_broker_still_listed_receives_no_bundle(scene):
     scene.cluster.kill(scene.b)
     assert scene.b in scene.cluster.active_brokers()
     outcome = scene.run_one()

@@ -55,7 +55,7 @@ class Rounds:
         return len(begun)
 
 
-def test_each_move_in_time_allows_one_bundle_more_up_to_the_limit() -> None:
+def test_move_in_time_raises_the_pace_by_one_up_to_the_limit() -> None:
     assert Rounds().play(*[True] * 5) == [1, 2, 4, 5, 5]
 
 

@@ -112,7 +112,7 @@ def test_a_204_that_splits_nothing_is_no_success(served):
     assert (outcome.reason, outcome.ok, outcome.found, len(asked)) == ("not_split", False, (), 1)
 
 
-def test_what_changed_since_the_plan_is_left_alone(served):
+def test_bundle_that_changed_since_the_plan_is_not_split(served):
     cluster = served.cluster
     gone = split(NAMES[4], 0x20000000, bundle=f"{NAMES[4]}/0x00000000_0x40000000")
     other = split(NAMES[5], 0x20000000)
@@ -126,7 +126,7 @@ def test_what_changed_since_the_plan_is_left_alone(served):
 @pytest.mark.parametrize(
     ("fault", "reason"), [("forbidden", "forbidden"), ("error_500", "server_error"), ("unauthorized", "unauthorized")]
 )
-def test_what_a_broker_refuses_carries_its_reason_and_stops_no_other(served, fault, reason):
+def test_refused_split_has_its_reason_and_stops_no_other(served, fault, reason):
     served.cluster.faults.add(fault, path="/split", times=1)
     refused, carried = carry(served, split(NAMES[9], 0x20000000), split(NAMES[1], 0x10000000, 0xE0000000))[0]
     assert (refused.reason, refused.found, refused.attempts) == (reason, (), 1)

@@ -54,7 +54,7 @@ def run(tmp_path):
         ({"reason": "stopped", "attempts": 0}, ("interrupted", 1)),
     ],
 )
-def test_what_a_killed_attempt_began_is_settled_by_what_the_next_one_finds(run, later, merged):
+def test_split_of_a_killed_attempt_is_settled_by_the_next(run, later, merged):
     store = Store()
     killed = SplitHistory(store.state, store.change, run)
     killed.plan([split()], NOW)
@@ -97,7 +97,7 @@ def test_a_retry_goes_on_with_what_was_planned(run):
         ("unreachable", 0, "unreachable", None),
     ],
 )
-def test_what_was_left_alone_does_not_count_as_split(reason, attempts, before, kept):
+def test_skipped_split_does_not_count(reason, attempts, before, kept):
     outcome = Outcome(
         plan_id="p1",
         cluster="c",

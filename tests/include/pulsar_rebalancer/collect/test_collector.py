@@ -118,14 +118,14 @@ def test_settings_come_from_the_leader_and_differences_are_named(served):
     assert collected.request.resolved.settings.low_threshold != 33
 
 
-def test_one_broker_that_sheds_is_enough(served):
+def test_a_single_shedding_broker_is_found(served):
     values = {"loadBalancerEnabled": "true", "loadBalancerSheddingEnabled": "true"}
     assert rows(sample(served), "cluster")[0]["builtin_shedding"] is False
     served.cluster.faults.add(FaultKind.OTHER_CONFIGURATION, broker(served, 2), values=values)
     assert rows(sample(served), "cluster")[0]["builtin_shedding"] is True
 
 
-def test_one_broker_that_splits_is_enough_unless_the_file_overrules_it(served):
+def test_a_single_splitting_broker_is_found_unless_overruled(served):
     assert sample(served).request.resolved.settings.auto_split is False
     values = {"loadBalancerAutoBundleSplitEnabled": "true"}
     served.cluster.faults.add(FaultKind.OTHER_CONFIGURATION, broker(served, 2), values=values)

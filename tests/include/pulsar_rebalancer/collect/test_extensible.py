@@ -180,7 +180,7 @@ def test_a_broker_that_was_never_heard_says_enough_itself(ask):
     assert (found["bundles"], found["topics"]) == (4, 4)
 
 
-def test_what_brokers_publish_is_kept_for_runs_that_hear_nothing(ask):
+def test_published_load_serves_runs_that_hear_nothing(ask):
     brokers = Brokers([message(TOP, TOP_BUNDLES), message(LOAD, published())])
     for heard in (True, False):
         report = ask(brokers)[A]
@@ -231,7 +231,7 @@ def test_top_bundles_count_until_others_are_published(ask, further, found):
     assert ranks(ask(Brokers())[A]) == found
 
 
-def test_each_broker_is_asked_as_its_load_manager_answers(ask):
+def test_brokers_are_asked_by_their_load_manager(ask):
     error = AdminError(Reason.UNREACHABLE, "no connection")
     runtimes = {A: EXTENSIBLE, B: MODULAR, "broker-c:8080": EXTENSIBLE}
     found = ask(Brokers(metrics_of={"broker-c:8080": error}), runtimes)

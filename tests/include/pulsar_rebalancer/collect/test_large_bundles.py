@@ -41,7 +41,7 @@ def test_a_bundle_is_looked_at_if_its_figure_or_its_mean_exceeds_a_bound(values,
     assert [each.bundle for each in found] == ["a/b/1"] * chosen
 
 
-def test_those_furthest_above_a_bound_are_looked_at_each_once_and_none_of_an_excluded_namespace(caplog):
+def test_bundles_furthest_above_a_bound_are_read_once(caplog):
     many = [row(f"a/b/{n:02}", topics=2000 + n, msg_rate_in=30000.0 - n) for n in range(25)]
     twice = row("a/b/24", topics=2000, broker="b:2")
     excluded = row("a/kept/1", topics=2000, msg_rate_in=99.0)

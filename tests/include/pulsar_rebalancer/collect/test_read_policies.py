@@ -240,7 +240,7 @@ BAD_NAMESPACES = {"bad": {"namespaces": ["("], "primary": ["none"]}}
     ],
     ids=["isolation", "name", "group", "groups", "domains", "primary", "namespaces", "first", "secondary"],
 )
-def test_what_cannot_be_read_is_unknown_and_nothing_else(calls, unknown, readable, said):
+def test_unreadable_policy_alone_is_unknown(calls, unknown, readable, said):
     found = read(calls, failure_domains=True)
     assert found.unknown.keys() == unknown
     assert set(found.kinds(unknown).values()) == {"unknown"}

@@ -100,7 +100,7 @@ def test_topics_come_with_their_hash_and_what_they_carry(served):
     ("path", "bounds", "topics", "rates"),
     [("/bundles", False, True, True), ("/topicHashPositions", True, False, False), ("/topics", True, True, False)],
 )
-def test_what_a_broker_does_not_say_is_missing_and_nothing_else(served, path, bounds, topics, rates):
+def test_missing_answer_of_a_broker_alone_is_missing(served, path, bounds, topics, rates):
     served.cluster.faults.add("error_500", path=path)
     try:
         (found,) = read(served)

@@ -86,7 +86,7 @@ def test_runs_that_decide_nothing_are_a_warning(
     assert capsys.readouterr().out.startswith("WARNING - cluster east: ")
 
 
-def test_nothing_was_ever_written(storage: ClusterStorage, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_outcomes_are_critical(storage: ClusterStorage, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(storage) == CRITICAL
     assert capsys.readouterr().out == (
         "CRITICAL - cluster east: last outcome never, last committed decision never, limit 180 s\n"
@@ -118,7 +118,7 @@ def test_a_cluster_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
     assert ended.value.code == CRITICAL
 
 
-def test_it_runs_without_airflow(storage: ClusterStorage) -> None:
+def test_check_age_runs_without_airflow(storage: ClusterStorage) -> None:
     ended_run(storage, 40)
     committed(storage, 4000)
     committed(storage, 41)

@@ -76,7 +76,7 @@ def drained(seconds: float = 60) -> int:
     return main(["drain", BROKER, "--cluster", "east", "--seconds", str(seconds)])
 
 
-def test_it_plans_and_orders_the_drain_and_waits(script: Script, capsys: pytest.CaptureFixture[str]) -> None:
+def test_drain_command_plans_orders_and_waits(script: Script, capsys: pytest.CaptureFixture[str]) -> None:
     script.answers = [BEGUN, RUNNING, SHOWN, BEGUN, DONE, page(None), page(2), 503, page(0)]
 
     assert drained() == EMPTY
@@ -92,7 +92,7 @@ def test_it_plans_and_orders_the_drain_and_waits(script: Script, capsys: pytest.
 
 
 @pytest.mark.parametrize("code", ["other_plan", "plan_expired"])
-def test_it_plans_again_if_another_drain_was_ordered_in_between(script: Script, code: str) -> None:
+def test_drain_command_plans_again_after_another_drain(script: Script, code: str) -> None:
     later = SHOWN | {"plan": "def"}
     script.answers = [BEGUN, SHOWN, BEGUN, refused(code), BEGUN, later, BEGUN, DONE, page(0)]
 
@@ -121,7 +121,7 @@ def test_it_plans_again_if_another_drain_was_ordered_in_between(script: Script, 
         ([BEGUN, SHOWN, BEGUN, DONE, page(1, "b:1")], 60, REFUSED, f"{BROKER} is no longer drained"),
     ],
 )
-def test_what_it_says_otherwise(
+def test_drain_command_explains_other_ends(
     script: Script, capsys: pytest.CaptureFixture[str], answers: list[Any], seconds: float, code: int, said: str
 ) -> None:
     script.answers = answers

@@ -199,7 +199,7 @@ class TestSettingsThatHurt:
         }
         return spec
 
-    def test_each_has_evidence_and_a_command(self, served: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_findings_have_evidence_and_a_command(self, served: Running, capsys: pytest.CaptureFixture[str]) -> None:
         seen = document(served, capsys)
         findings = seen["findings"]
         assert all(each["evidence"] and each["fix"] for each in findings)

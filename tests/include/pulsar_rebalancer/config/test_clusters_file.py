@@ -70,7 +70,7 @@ def test_two_clusters_of_one_name_are_refused_and_the_others_live(tmp_path):
         ("{pause: {until: 2026-11-30 12:00:00, reason: x}}", "timezone"),
     ],
 )
-def test_what_yaml_alone_would_let_pass_or_choke_on(tmp_path, entry, said):
+def test_doubtful_yaml_is_refused(tmp_path, entry, said):
     text = f"clusters:\n  east: {entry}\n  west: {{}}\n"
     east, west = load_clusters(write(tmp_path, text))
     assert said in east.error

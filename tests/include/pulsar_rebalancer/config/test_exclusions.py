@@ -28,7 +28,7 @@ BROKER = {"excluded_brokers": ["b:1"]}
         (NAMESPACE, BROKER, None),
     ],
 )
-def test_what_a_plan_may_move_no_longer(planned: dict[str, Any], present: dict[str, Any], reason: str | None) -> None:
+def test_excluded_bundles_leave_the_plan(planned: dict[str, Any], present: dict[str, Any], reason: str | None) -> None:
     before, after = Settings.model_validate(planned), Settings.model_validate(present)
 
     assert settings.since(before, after, BUNDLE, {"a:1", "b:1"}) == reason

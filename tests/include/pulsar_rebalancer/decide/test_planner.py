@@ -99,7 +99,7 @@ def test_a_bundle_with_too_many_topics_is_split_however_its_traffic_is_shared():
         ({}, {}, {"split_mode": "observe"}, "split_observed"),
     ],
 )
-def test_what_is_left_whole_and_why(bundle, known, settings, reason):
+def test_bundles_left_whole_have_a_reason(bundle, known, settings, reason):
     large = loaded(**bundle)
     candidates = [] if known is None else [candidate(large.bundle, **known)]
     found = planned([large], settings=settings, candidates=candidates)
@@ -133,7 +133,7 @@ def test_caps_leave_the_less_loaded_for_later():
         ("acme/other/0x00000000_0x80000000", 59, "split", "to_be_split"),
     ],
 )
-def test_what_was_just_split_is_not_split_again(bundle, minutes, outcome, reason):
+def test_recently_split_bundle_is_not_split_again(bundle, minutes, outcome, reason):
     before = BundleSplit(
         at=NOW - timedelta(minutes=minutes), plan_id="p", positions=(5,), shares=(0.5, 0.5), outcome=outcome
     )

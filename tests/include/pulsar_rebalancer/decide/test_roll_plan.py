@@ -82,7 +82,7 @@ def test_only_what_ever_moves_needs_room_where_policies_allow_it(tmp_path: Path)
     assert turn.why_not.endswith("2 kept by isolation policies")
 
 
-def test_what_any_broker_would_wait_for_is_shown(tmp_path: Path) -> None:
+def test_roll_plan_shows_what_brokers_would_wait_for(tmp_path: Path) -> None:
     _, sample = snapshot(tmp_path)
     assert roll_plan.awaited(sample) == ""
     roll = roll_plan.shown(sample, ("a:1",), "ada", "patch")
@@ -105,7 +105,7 @@ def test_what_any_broker_would_wait_for_is_shown(tmp_path: Path) -> None:
     ],
     ids=["left", "left astray", "unknown", "came"],
 )
-def test_what_has_just_left_a_broker_is_none_of_its_bundles(tmp_path: Path, ended: dict[str, Any], kept: bool) -> None:
+def test_bundle_that_just_left_does_not_come_back(tmp_path: Path, ended: dict[str, Any], kept: bool) -> None:
     snapshots = Snapshots(tmp_path, OWNED)
     snapshots.unloaded, snapshots.ended = {name(0): timedelta(minutes=3)}, ended
     roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW)
@@ -169,13 +169,13 @@ def test_a_drain_of_another_turn_says_nothing_of_this_one(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("lost", [{"quarantined": ["b:1"]}, {"owned": {broker: AWAY[broker] for broker in "ac"}}])
-def test_nothing_leaves_a_broker_while_another_is_lost(tmp_path: Path, lost: dict[str, Any]) -> None:
+def test_drain_waits_while_another_broker_is_lost(tmp_path: Path, lost: dict[str, Any]) -> None:
     given = {"owned": AWAY, "listed": ("a:1", "b:1", "c:1")} | lost
     found = in_phase(Phase.DRAINING, tmp_path, **given)
     assert (found.left, found.stay) == (1, {"rolling": 1})
 
 
-def test_what_came_from_a_lost_broker_is_none_of_the_drained_ones_bundles(tmp_path: Path) -> None:
+def test_bundles_of_a_lost_broker_do_not_return_to_the_drained_one(tmp_path: Path) -> None:
     snapshots = Snapshots(tmp_path, OWNED)
     begun = snapshots.take(after=timedelta(minutes=-9))
     snapshots.unloaded = dict.fromkeys((name(0), name(9), name(20)), timedelta(minutes=3))

@@ -65,6 +65,6 @@ def test_a_bundle_whose_destination_the_leader_may_remember_is_passed_over_for_t
         (Strategy.THRESHOLD, StrategyState()),
     ],
 )
-def test_what_another_strategy_kept_is_not_used(tmp_path, strategy, stored):
+def test_state_of_another_strategy_is_not_used(tmp_path, strategy, stored):
     state = DecisionState(strategy=strategy, hits={"a:1": HitCount(1, 2)})
     assert given(tmp_path, state=state).strategy_state == stored

@@ -84,7 +84,7 @@ def added(*sums: Sums) -> Any:
     return pytest.approx(tuple(map(sum, zip(*sums, strict=True))), rel=1e-6)
 
 
-def test_each_bundle_counts_once_and_with_what_is_known_of_it(tmp_path):
+def test_bundles_count_once_with_their_known_costs(tmp_path):
     bundles = [
         *(reported("b1", f"t/n/{name}", RATE[name]) for name in "ae"),
         # While b moves, two brokers report it: it counts at the first of them, with the larger values.
@@ -149,7 +149,7 @@ def test_a_strategy_that_does_not_learn_reads_nothing(tmp_path):
     assert lesson_of(usual) == RunLesson()
 
 
-def test_what_is_known_of_a_broker_without_a_report_remains_until_the_next_complete_sample(tmp_path):
+def test_costs_of_a_silent_broker_last_until_the_next_complete_sample(tmp_path):
     costs = [known(f"t/n/{name}", values) for name, values in KNOWN.items()]
     broker = "broker-00000.pulsar:8080"
     before = Learned(samples=30, points=0.01, brokers={broker: LearnedBroker(30, residual=7.0)})

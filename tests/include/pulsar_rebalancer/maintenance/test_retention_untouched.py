@@ -83,9 +83,7 @@ def test_links_are_not_followed(storage: ClusterStorage, elsewhere: Path) -> Non
     assert not (run / "outcome.json").exists()
 
 
-def test_nothing_is_deleted_behind_a_folder_that_became_a_link_meanwhile(
-    storage: ClusterStorage, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_retention_follows_no_link(storage: ClusterStorage, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = stored_run(storage, at(40))
     real = path.remove
 
@@ -117,7 +115,7 @@ FOREIGN = (
 )
 
 
-def test_what_the_rebalancer_did_not_write_stays(storage: ClusterStorage) -> None:
+def test_foreign_files_stay(storage: ClusterStorage) -> None:
     for file in FOREIGN:
         aged(StoragePath(f"{storage.base.uri}/{file}"), 100, SECRET.encode())
     stored_run(storage, at(40))

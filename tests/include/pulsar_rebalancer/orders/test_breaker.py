@@ -27,7 +27,7 @@ CALM = Round(bad_brokers=0, failed=0, moved=False, score_range=30.0, younger_tha
         ({"worse_rounds": 1}, CALM._replace(bad_brokers=9, failed=9), ""),
     ],
 )
-def test_it_opens_when_its_figure_is_reached(rules: dict[str, Any], seen: Round, why: str) -> None:
+def test_breaker_opens_at_its_number_of_failures(rules: dict[str, Any], seen: Round, why: str) -> None:
     after = advance(Breaker(), BreakerRules.model_validate(rules), seen, NOW)
 
     assert (after.why, after.opened_at) == (why, NOW if why else None)
@@ -44,7 +44,7 @@ def opened_after(*rounds: tuple[bool, float | None], every: timedelta = MINUTE) 
     return found
 
 
-def test_it_opens_when_the_range_has_grown_after_each_of_the_last_rounds() -> None:
+def test_breaker_opens_when_the_range_grew_in_each_round() -> None:
     assert opened_after((True, 30), (True, 32), (True, 34)) == [False, False, True]
     assert opened_after((True, 30), (True, 32), (True, 29), (True, 31)) == [False] * 4
     # A point is noise.
@@ -79,7 +79,7 @@ def test_a_sample_tells_of_moves_once_brokers_have_measured_again() -> None:
     ("minutes", "closed_by_hand", "is_open"),
     [(0, None, True), (59, None, True), (60, None, False), (30, 20, False), (30, -1, True)],
 )
-def test_it_closes_after_its_time_or_by_hand(minutes: int, closed_by_hand: int | None, is_open: bool) -> None:
+def test_breaker_closes_after_its_time_or_by_hand(minutes: int, closed_by_hand: int | None, is_open: bool) -> None:
     given = Settings.model_validate({"mode": "auto", "breaker": {"failed_moves": 1}})
     order = None
     if closed_by_hand is not None:

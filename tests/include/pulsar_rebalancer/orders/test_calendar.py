@@ -111,6 +111,6 @@ def test_a_window_may_last_until_it_begins_again() -> None:
         ({"start": "2026-11-22T20:00Z", "end": "2026-11-23T20:00"}, "timezone"),
     ],
 )
-def test_what_is_refused(window: dict[str, Any], named: str) -> None:
+def test_wrong_window_is_refused(window: dict[str, Any], named: str) -> None:
     with pytest.raises(SettingsError, match=named):
         validate({"blackouts": [window]}, where="clusters.yaml: east")

@@ -13,7 +13,7 @@ UNTIL = "2027-01-02T06:00:00Z"
 
 
 @pytest.mark.parametrize("action", sorted(set(ControlAction) - {ControlAction.SHOW, ControlAction.EXPORT}))
-def test_what_changes_something_needs_a_reason(action: str) -> None:
+def test_orders_need_a_reason(action: str) -> None:
     needed = {"pause": {"until": UNTIL}, "skip_broker": {"broker": "a:1"}}
     given = {"action": action} | needed.get(action, {})
 
@@ -36,7 +36,7 @@ def test_what_changes_something_needs_a_reason(action: str) -> None:
         ({"action": "stop_roll", "reason": "x", "broker": "a:1"}, "broker"),
     ],
 )
-def test_what_is_refused(form: dict[str, Any], field: str) -> None:
+def test_wrong_form_is_refused(form: dict[str, Any], field: str) -> None:
     with pytest.raises(SettingsError) as refused:
         parse_control_form(form)
     assert refused.value.fields.keys() == {field}

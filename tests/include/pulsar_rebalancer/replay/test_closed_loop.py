@@ -112,7 +112,7 @@ def test_a_moved_bundle_takes_its_part_of_the_load_along(tmp_path: Path) -> None
     assert (found.moved, found.events, found.disturbed) == (1, 1, 40_000)
 
 
-def test_what_was_moved_when_it_was_recorded_is_not_moved_in_the_variant(tmp_path: Path) -> None:
+def test_recorded_moves_are_not_repeated_in_a_variant(tmp_path: Path) -> None:
     even = Run(
         {A: 40, B: 60},
         {A: {FOUR[1]: 200, FOUR[2]: 100, FOUR[3]: 100}, B: {FOUR[0]: 400, "t/o/0x00000000_0xffffffff": 200}},
@@ -192,7 +192,7 @@ def test_a_silent_broker_is_as_it_was_and_is_left_alone(tmp_path: Path) -> None:
     assert sample.brokers.reported.tolist() == [False, True]
 
 
-def test_what_validation_left_out_or_a_drain_held_back_does_not_move(tmp_path: Path) -> None:
+def test_left_out_or_draining_brokers_move_nothing(tmp_path: Path) -> None:
     held = Run(HOT.cpu, HOT.held, left_out=(FOUR[0],))
     assert outcome(recorded(tmp_path / "bundle", dict.fromkeys(range(4), held)), "first_bundle_to_b").moved == 1
     eager = {"hit_count_high": 1, "max_unload_percentage": 1.0}

@@ -57,7 +57,7 @@ def test_every_combination_of_each_part_and_the_current_settings_once() -> None:
         ),
     ],
 )
-def test_what_cannot_be_compared_is_refused(
+def test_incomparable_variants_are_refused(
     grid: list[Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "raises_on_import.py").write_text('raise RuntimeError("of its own")\n')

@@ -50,7 +50,7 @@ def test_a_table_that_cannot_be_used_counts_as_none(
     assert f"state/{NAME}" in warning
 
 
-def test_one_that_can_be_used_and_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_known_file_is_used_if_sound(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = StoragePath(str(tmp_path))
     (folder / NAME).write_table(ROWS)
     assert known_file(folder, NAME, MEANS) == folder / NAME

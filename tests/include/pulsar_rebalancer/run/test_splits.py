@@ -25,7 +25,7 @@ def run(tmp_path):
 @pytest.mark.parametrize(
     "change", [{"positions": [6]}, {"shares": [0.5, 0.5]}, {"unload": False}, {"bundle": "t/n/0x1_0x9"}, {"rank": 1}]
 )
-def test_what_is_split_and_how_is_part_of_the_hash(change):
+def test_splits_are_part_of_the_hash(change):
     assert plan_hash([], [], {}, [row(WHOLE)]) != plan_hash([], [], {}, [row(WHOLE) | change])
 
 

@@ -140,9 +140,7 @@ def test_a_destination_that_the_leader_may_remember_is_told(verdict: str) -> Non
         (ended("nothing_to_do"), timedelta(days=-365), "unload_not_tried"),  # the clock was set back
     ],
 )
-def test_that_unloading_failed_is_over_when_nothing_was_unloaded_for_a_day(
-    run: EndedRun, seen: timedelta, reasons: object
-) -> None:
+def test_alert_of_failed_unloads_ends_after_a_quiet_day(run: EndedRun, seen: timedelta, reasons: object) -> None:
     assert told(run, Condition.UNLOAD, seen=seen) == reasons
 
 

@@ -73,7 +73,7 @@ def history(runs: str, down: Collection[int] = (), *, quiet: timedelta = QUIET) 
         ("x." * 60, range(84), ["84 start"]),
     ],
 )
-def test_one_message_when_it_starts_and_one_when_it_is_over(
+def test_incident_sends_one_message_at_its_start_and_one_at_its_end(
     runs: str, down: Collection[int], messages: list[str]
 ) -> None:
     assert history(runs, down) == messages

@@ -73,7 +73,7 @@ def told(tmp_path: Path) -> list[Measurement]:
     return [*measure("east", run, outcome()), *measure_orders("east", cluster.settings, OrdersInForce(), NOW)]
 
 
-def test_what_happened_is_counted_by_reason(told: list[Measurement]) -> None:
+def test_outcomes_are_counted_by_reason(told: list[Measurement]) -> None:
     counted = {
         (each.name, each.labels["reason"]): each.value for each in told if each.counter and "reason" in each.labels
     }

@@ -90,6 +90,6 @@ def test_the_gate_is_asked_again_after_so_many_bundles_and_a_swap_stays_in_one_w
         ({"t/a": "g"}, {"max_bundles_per_run": 0}, ["cap_run", *["anti_affinity"] * 3]),
     ],
 )
-def test_one_bundle_of_a_group_goes_in_a_run_and_a_swap_never_splits(groups, settings, reasons):
+def test_groups_give_one_bundle_a_run_and_swaps_stay_whole(groups, settings, reasons):
     moves = caps.apply(SWAP, Settings().model_copy(update=settings), groups, OLD)
     assert [each.reason for each in moves] == [*reasons, "no_traffic"]

@@ -13,7 +13,7 @@ def test_a_contradiction_with_the_brokers_is_found_when_resolved():
     assert refused.value.reason == "contradiction"
 
 
-def test_what_fits_avg_shedder_alone_is_refused_for_the_others():
+def test_settings_of_avg_shedder_are_refused_for_others():
     params = parse_params({"force": "now", "force_threshold": 10})
     assert resolve({}, {}, params).settings.strategy == "AvgShedder"
     with pytest.raises(SettingsError, match="force_threshold: strategy ThresholdShedder does not use"):

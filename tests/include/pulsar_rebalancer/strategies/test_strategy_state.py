@@ -11,7 +11,7 @@ CLUSTER_HITS = {WHOLE_CLUSTER: HitCount(low=3)}
 
 
 @pytest.mark.parametrize("hits", [CLUSTER_HITS, {"a": HitCount(1, 2)}])
-def test_what_is_stored_comes_back(hits):
+def test_state_survives_storage(hits):
     of_brokers = {broker: hit for broker, hit in hits.items() if broker != WHOLE_CLUSTER}
     state = StrategyState(ShedderState(hits, {"a": 0.5}, {"a": 7.0}), PlacementState(3, ("a", "b"), {"b": 0.1}))
     assert StrategyState.parse(of_brokers, state.document()) == state
@@ -31,7 +31,7 @@ def test_what_is_stored_comes_back(hits):
         {"of_another_release": {}},
     ],
 )
-def test_what_is_damaged_starts_again_and_hits_of_brokers_go_on(document, caplog):
+def test_damaged_state_starts_again_and_hits_go_on(document, caplog):
     hits = {"a": HitCount(1, 2)}
     assert StrategyState.parse(hits, document) == StrategyState(ShedderState(hits))
     assert "the stored document 'decision' is damaged, and starts again: strategy_state." in caplog.text

@@ -68,7 +68,7 @@ def test_an_approved_plan_is_handed_over_with_who_approved_it(
     ],
 )
 @pytest.mark.usefixtures("waits")
-def test_what_holds_by_now_holds_in_spite_of_an_approval(
+def test_later_holds_close_the_gate_of_an_approved_plan(
     storage: ClusterStorage, state: MemoryState, present: dict[str, Any], reason: str
 ) -> None:
     answer(storage, state, "Approve")
@@ -91,9 +91,7 @@ def test_no_approval_is_used_up_while_nothing_may_be_moved(
     ("option", "by"), [("", ""), ("Reject", "ada"), ("Approve", ""), ("Reject", ""), ("Approve", {"name": None})]
 )
 @pytest.mark.usefixtures("waits")
-def test_nothing_is_carried_out_that_nobody_approved(
-    storage: ClusterStorage, state: MemoryState, option: str, by: Any
-) -> None:
+def test_unapproved_plan_is_not_carried_out(storage: ClusterStorage, state: MemoryState, option: str, by: Any) -> None:
     if option:  # else somebody marked the task as a success
         answer(storage, state, option, by=by)
 
@@ -120,7 +118,7 @@ def approved_plan(storage: ClusterStorage, state: MemoryState, run_id: str, iden
     ("own", "reason"),
     [(True, "open"), (False, "awaiting_approval")],
 )
-def test_what_was_approved_is_carried_out_by_its_own_run_only(
+def test_approved_plan_is_carried_out_only_by_its_own_run(
     storage: ClusterStorage, state: MemoryState, waits: StoragePath, own: bool, reason: str
 ) -> None:
     answer(storage, state, "Approve")
@@ -246,9 +244,7 @@ def test_two_people_are_needed_if_the_clusters_file_says_so(
     assert store_of(state).get(Answers).plans[run.name].carried_out_by == ""
 
 
-def test_what_nobody_requested_needs_one_person_only(
-    storage: ClusterStorage, state: MemoryState, waits: StoragePath
-) -> None:
+def test_scheduled_plan_needs_one_person(storage: ClusterStorage, state: MemoryState, waits: StoragePath) -> None:
     assert "requested by" not in asked(storage, state, two_people=True)
     assert answer(storage, state, "Approve", by="ada", two_people=True) == ""
     assert store_of(state).get(Answers).plans[waits.name].by == "ada"

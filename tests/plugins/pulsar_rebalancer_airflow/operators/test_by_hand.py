@@ -115,7 +115,7 @@ def test_nobody_can_begin_the_run_of_a_plan_before_it_is_handed_over(
     ],
 )
 @pytest.mark.parametrize("form", [UNLOAD, DRAIN])
-def test_what_is_refused(
+def test_wrong_request_is_refused(
     storage: ClusterStorage,
     state: MemoryState,
     given: dict[str, Any],
@@ -190,7 +190,7 @@ def test_two_people_are_needed_if_the_clusters_file_says_so(
     assert (state.documents == before) == (reason != "done")
 
 
-def test_one_plan_is_carried_out_at_a_time_and_once(storage: ClusterStorage, state: MemoryState) -> None:
+def test_plans_are_carried_out_one_at_a_time_and_once(storage: ClusterStorage, state: MemoryState) -> None:
     first, second = shown(storage, state, **UNLOAD), shown(storage, state, **UNLOAD)
     _, (run_id, _) = act(storage, state, plan=first)
 

@@ -95,7 +95,7 @@ def test_an_order_of_a_run_that_is_cleared_is_not_repeated(
 
 
 @pytest.mark.parametrize("then", ["reset", "restore"])
-def test_nothing_but_a_person_lifts_a_pause(storage: ClusterStorage, state: MemoryState, then: str) -> None:
+def test_pause_is_lifted_only_by_a_person(storage: ClusterStorage, state: MemoryState, then: str) -> None:
     gate(storage, state, next_run(storage, state))
     order(storage, state, "pause", TOMORROW)
 
@@ -114,7 +114,7 @@ def test_no_pause_lifts_another(storage: ClusterStorage, state: MemoryState, unt
     assert gate(storage, state, next_run(storage, state)) == "paused"
 
 
-def test_one_run_is_skipped(storage: ClusterStorage, state: MemoryState) -> None:
+def test_skip_closes_the_gate_of_one_run(storage: ClusterStorage, state: MemoryState) -> None:
     under_way = next_run(storage, state)
     order(storage, state, "skip")
 

@@ -105,9 +105,7 @@ def test_the_driver_of_a_local_master_is_for_this_machine_alone(
     assert bound & set(submitted["command"]) == (bound if kind == "local" else set())
 
 
-def test_what_no_command_line_may_show_comes_from_a_file(
-    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secrets_reach_spark_by_a_file(submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", _documented("spark"))
 
     decide()
@@ -123,7 +121,7 @@ def test_what_no_command_line_may_show_comes_from_a_file(
         ("k8s", r"needs pulsar-rebalancer\[kubernetes\]"),
     ],
 )
-def test_what_airflow_would_stumble_over_is_refused_first(
+def test_unusable_spark_connection_is_refused(
     submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch, connection: str, said: str
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", _documented("k8s") if connection == "k8s" else connection)
@@ -156,7 +154,7 @@ def test_the_driver_runs_under_this_interpreter(submitted: dict[str, Any]) -> No
         ("Exception in thread main java.lang.OutOfMemoryError", Reason.SPARK_FAILED),
     ],
 )
-def test_it_never_fails_without_a_reason_code(monkeypatch: pytest.MonkeyPatch, last: str, reason: Reason) -> None:
+def test_failure_of_spark_has_a_reason_code(monkeypatch: pytest.MonkeyPatch, last: str, reason: Reason) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", '{"conn_type": "spark", "host": "local[2]"}')
     ended = mock.Mock(stdout=iter(["Traceback", last]), wait=mock.Mock(return_value=1))
     seen: Any = context(CLUSTER, None)

@@ -74,7 +74,7 @@ def test_a_manual_run_says_what_it_would_do(storage: ClusterStorage, state: Memo
     assert (report["dry_run"], report["files"], report["bytes"]) == (True, 7, size)
 
 
-def test_what_a_person_may_still_have_carried_out_stays(storage: ClusterStorage, state: MemoryState) -> None:
+def test_plans_that_may_still_be_carried_out_stay(storage: ClusterStorage, state: MemoryState) -> None:
     waiting, approved, other = (make_run(storage, age=LONG_AGO) for _ in range(3))
     store_of(state).put(Question(plan_id=waiting.name))
     answer = Answer(question=Question(plan_id=approved.name), at=datetime.now(UTC), by="ada", reason="")
@@ -86,7 +86,7 @@ def test_what_a_person_may_still_have_carried_out_stays(storage: ClusterStorage,
 
 
 @pytest.mark.parametrize("state_was_reset", [False, True])
-def test_what_the_state_or_the_last_committed_plan_points_to_stays(
+def test_files_of_the_state_and_of_the_last_committed_plan_stay(
     storage: ClusterStorage, state: MemoryState, state_was_reset: bool
 ) -> None:
     runs = [committed(storage, state, seq) for seq in (1, 2)]
@@ -103,9 +103,7 @@ def test_what_the_state_or_the_last_committed_plan_points_to_stays(
 
 
 @pytest.mark.parametrize("why", ["missing", "damaged", "plan"])
-def test_nothing_is_deleted_while_the_state_is_lost_or_could_not_be_restored(
-    storage: ClusterStorage, state: MemoryState, why: str
-) -> None:
+def test_retention_waits_while_the_state_is_lost(storage: ClusterStorage, state: MemoryState, why: str) -> None:
     runs = [committed(storage, state, seq) for seq in (1, 2)]
     if why == "missing":
         state.documents.clear()

@@ -99,7 +99,7 @@ def test_says_what_became_of_every_move(storage: ClusterStorage, state: MemorySt
     assert f"{bundle(1)}: a:1 -> b:1: astray" in text
 
 
-def test_what_is_in_force_at_the_end_is_said_and_by_whom(storage: ClusterStorage, state: MemoryState) -> None:
+def test_report_names_orders_in_force_and_who_gave_them(storage: ClusterStorage, state: MemoryState) -> None:
     begun = datetime.now(UTC) - timedelta(minutes=1)
     run = make_run(storage, max_bundles_per_run=3)
     store_of(state).put(Control(stop=Order(at=datetime.now(UTC), by="bob", reason="wait")))
@@ -176,7 +176,7 @@ def test_runs_that_stopped_early(storage: ClusterStorage, state: MemoryState, bl
 
 @pytest.mark.parametrize("earlier", ["open", "nothing_to_do"])
 @pytest.mark.parametrize(("blocked", "verdict"), [(True, "blocked"), (False, "unfinished")])
-def test_what_the_gate_said_of_an_earlier_folder_is_no_verdict(
+def test_verdict_of_an_earlier_folder_is_ignored(
     storage: ClusterStorage, state: MemoryState, earlier: str, blocked: bool, verdict: str
 ) -> None:
     """The run was cleared from collect on, and ended before its gate was asked again."""

@@ -122,7 +122,7 @@ def test_bad_forms(tmp_path: Path, settings: Any, form: Any, reason: str) -> Non
         ({"max_shown_plan_age_seconds": 1e-9}, "bob", "plan_expired"),
     ],
 )
-def test_what_keeps_a_roll_from_beginning(tmp_path: Path, settings: Any, user: str, reason: str) -> None:
+def test_roll_that_cannot_begin_is_refused(tmp_path: Path, settings: Any, user: str, reason: str) -> None:
     desk = Desk(tmp_path, **settings)
     assert desk.act(user=user, plan=desk.plan()) == reason
 
@@ -287,9 +287,7 @@ def test_people_who_were_asked_to_restart_a_broker_hear_that_it_was_skipped(tmp_
 
 
 @pytest.mark.parametrize("restarted", [True, False], ids=["restarted unasked", "another broker lost"])
-def test_what_people_were_asked_is_withdrawn_once_they_must_not_do_it(
-    tmp_path: Path, sent: list[Any], restarted: bool
-) -> None:
+def test_call_to_restart_is_withdrawn_once_it_is_unsafe(tmp_path: Path, sent: list[Any], restarted: bool) -> None:
     desk = Desk(tmp_path, alert_connection="pulsar_alerts")
     desk.act("run", plan=desk.plan(brokers=["a:1"]))
     desk.empties("run")

@@ -176,9 +176,7 @@ def test_behind_a_closed_gate_nothing_is_split(
 
 
 @pytest.mark.parametrize(("condition", "splits"), [("msg_rate", False), (None, True)])
-def test_nothing_is_split_once_a_broker_splits_by_itself(
-    scene: UnloadScene, condition: str | None, splits: bool
-) -> None:
+def test_splits_stop_once_a_broker_splits_by_itself(scene: UnloadScene, condition: str | None, splits: bool) -> None:
     planned, values = row(scene, condition=condition), {"loadBalancerAutoBundleSplitEnabled": "true"}
     scene.cluster.faults.add("other_configuration", scene.cluster.active_brokers()[-1], values=values)
     run = scene.run([], splits=[planned], **ACTS)

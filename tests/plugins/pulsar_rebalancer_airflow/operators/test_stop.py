@@ -158,7 +158,7 @@ def failed(reason: str) -> pytest.RaisesExc[AirflowFailException]:
     return pytest.raises(AirflowFailException, match=re.escape(Reason(reason).meaning))
 
 
-def test_what_is_excluded_while_a_wave_is_under_way_stays(scene: UnloadScene, tmp_path: Path) -> None:
+def test_bundle_excluded_during_a_wave_stays(scene: UnloadScene, tmp_path: Path) -> None:
     clusters, moves = tmp_path / "clusters.yaml", scene.moves(5)
 
     def write(given: dict[str, Any]) -> None:

@@ -168,7 +168,7 @@ def placed_by_a_person(scene: UnloadScene, moves: Moves) -> dict[str, Any]:
         (placed_by_a_person, "owner_changed", 5),
     ],
 )
-def test_what_a_killed_wave_did_not_unload_goes_through_every_check_again(
+def test_bundles_a_killed_wave_left_are_checked_again(
     scene: UnloadScene,
     tmp_path: Path,
     meanwhile: Callable[[UnloadScene, Moves], dict[str, Any]],

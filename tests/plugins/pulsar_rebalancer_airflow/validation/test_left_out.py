@@ -119,7 +119,7 @@ def all_spoiled(column, value, brokers=3, **settings):
     ],
     ids=["one", "none", "excluded", "stale", "just_started", "too_many", "in_doubt"],
 )
-def test_what_is_left_cannot_be_balanced(sample, expected, tmp_path):
+def test_too_few_remaining_brokers_block(sample, expected, tmp_path):
     found = findings_of(sample, tmp_path)
     assert {f.reason: f.detail for f in found if f.effect is Effect.BLOCK} == expected
 

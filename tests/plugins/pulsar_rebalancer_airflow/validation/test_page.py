@@ -45,7 +45,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     return Seen(text)
 
 
-def test_nothing_but_text_in_plain_tables(page: Seen) -> None:
+def test_page_holds_only_text_in_plain_tables(page: Seen) -> None:
     assert page.tags.keys() == TAGS
     attributes = set().union(*page.tags.values())
     assert attributes == ATTRIBUTES

@@ -82,7 +82,7 @@ def hot(snapshots: Snapshots) -> None:
         (hot, Overrule.OVERLOAD, "would_overload"),
     ],
 )
-def test_what_is_overruled_for_a_drain_is_overruled_after_an_approval(
+def test_overruling_of_a_drain_outlasts_an_approval(
     tmp_path: Path, prepare: Any, overrule: Overrule, reason: str
 ) -> None:
     snapshots = Snapshots(tmp_path, OWNED)
@@ -97,7 +97,7 @@ def test_what_is_overruled_for_a_drain_is_overruled_after_an_approval(
         approved(snapshots, shown, marks())
 
 
-def test_what_leaves_a_broker_that_was_released_since_is_not_moved_in_part(tmp_path: Path) -> None:
+def test_approved_drain_of_a_released_broker_moves_nothing(tmp_path: Path) -> None:
     snapshots = Snapshots(tmp_path, OWNED)
     shown = decided(snapshots, marks())
 

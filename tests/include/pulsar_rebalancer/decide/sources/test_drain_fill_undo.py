@@ -64,7 +64,9 @@ def test_a_drain_shows_all_that_it_would_move_and_names_what_cannot(snapshots: S
         ({"action": "undo", "run": "20261122T120000.000000Z-00000000"}, {}, Reason.FILE_MISSING),
     ],
 )
-def test_what_is_refused(snapshots: Snapshots, form: dict[str, Any], given: dict[str, Any], reason: Reason) -> None:
+def test_wrong_drain_fill_or_undo_is_refused(
+    snapshots: Snapshots, form: dict[str, Any], given: dict[str, Any], reason: Reason
+) -> None:
     snapshots.quarantined = given.get("quarantined", [])
 
     with pytest.raises(RebalancerError) as refused:
@@ -225,9 +227,7 @@ def test_a_bundle_goes_to_the_coldest_with_room_if_the_broker_of_placement_has_n
 
 
 @pytest.mark.parametrize(("limit", "fates"), [(59.0, {"would_overload"}), (61.0, {"c:1"})])
-def test_what_a_strategy_wants_beside_a_drain_overloads_no_broker(
-    tmp_path: Path, limit: float, fates: set[str | None]
-) -> None:
+def test_strategy_beside_a_drain_overloads_no_broker(tmp_path: Path, limit: float, fates: set[str | None]) -> None:
     # The drain brings c from 10 to 30; the strategy would bring another 30, in two halves.
     hot = {name(4): 60.0, name(5): 15.0, name(6): 15.0}
     snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0}, "b": hot, "c": {name(7): 10.0}})
@@ -241,7 +241,7 @@ def test_what_a_strategy_wants_beside_a_drain_overloads_no_broker(
     assert {moves[name(6)]} == fates
 
 
-def test_what_one_drain_overrules_holds_for_the_others(snapshots: Snapshots) -> None:
+def test_overruling_of_one_drain_spares_the_others(snapshots: Snapshots) -> None:
     snapshots.unloaded = {name(1): timedelta(minutes=1), name(4): timedelta(minutes=1)}
     at_once = DRAIN.model_copy(update={"overrule": (Overrule.GRACE_PERIOD,)})
 

@@ -41,7 +41,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("form", "field"), REFUSED)
-def test_what_is_refused(form: dict[str, Any], field: str) -> None:
+def test_wrong_form_is_refused(form: dict[str, Any], field: str) -> None:
     with pytest.raises(SettingsError, match=field) as refused:
         parse_form(form)
 
@@ -49,7 +49,7 @@ def test_what_is_refused(form: dict[str, Any], field: str) -> None:
     assert refused.value.fields[field.partition(".")[0]]
 
 
-def test_each_wrong_field_has_its_sentence() -> None:
+def test_wrong_fields_have_a_sentence_each() -> None:
     with pytest.raises(SettingsError) as refused:
         parse_form({"action": "release", "destination": "b:1"})
 
@@ -60,7 +60,7 @@ def test_each_wrong_field_has_its_sentence() -> None:
     }
 
 
-def test_other_fields_beside_a_hash_have_to_be_those_of_the_plan() -> None:
+def test_fields_beside_a_hash_must_equal_the_plans() -> None:
     shown = parse_form({"action": "unload", "bundles": [BUNDLE], "destination": "b:1"})
 
     assert parse_form({"plan": "a" * 64}).differs(shown) == []

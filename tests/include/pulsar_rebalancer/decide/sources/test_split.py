@@ -151,7 +151,7 @@ def run_of(snapshots: Snapshots, summary: Summary) -> StoragePath:
         ),
     ],
 )
-def test_what_is_refused(
+def test_wrong_split_is_refused(
     snapshots: Snapshots, form: dict[str, Any], topics: tuple[TopicLoad, ...], reason: str
 ) -> None:
     with pytest.raises(RebalancerError) as refused:

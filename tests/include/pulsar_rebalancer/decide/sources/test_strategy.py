@@ -137,7 +137,7 @@ THRESHOLD = Settings(strategy="ThresholdShedder", min_unload_bundle_throughput=0
         ),
     ],
 )
-def test_what_is_told_is_what_moves_in_the_end(policies, caps, reason, told):
+def test_report_names_the_moves_left_after_caps(policies, caps, reason, told):
     settings = THRESHOLD.model_copy(update=caps)
     answer = judged(COUNTED, policies=Policies(**policies), settings=settings)
     assert answer.samples == {}
@@ -163,7 +163,7 @@ def returning(*bundles: str) -> Profile:
     return Profile(shed, judges_pairs=True)
 
 
-def test_what_a_custom_shedder_returns_is_checked(monkeypatch):
+def test_result_of_an_outside_shedder_is_checked(monkeypatch):
     held = [*HELD, HELD[0] | {"bundle": HEARTBEAT, "reason": "system_namespace"}]
     monkeypatch.setitem(registry.PROFILES, "OverloadShedder", returning(HEARTBEAT, str(HELD[0]["bundle"])))
     given = StrategyInput(Settings(strategy="OverloadShedder"), brokers_of(BROKERS), bundles_of(held), COUNTED)

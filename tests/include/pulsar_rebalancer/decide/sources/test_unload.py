@@ -72,7 +72,7 @@ def test_placement_says_where_to_and_sees_what_it_placed_before(tmp_path: Path) 
         ({"bundles": ["t/*"], "destination": "c:1"}, Reason.WOULD_OVERLOAD),
     ],
 )
-def test_what_is_refused_as_a_whole(tmp_path: Path, form: dict[str, Any], reason: Reason) -> None:
+def test_wrong_unload_is_refused(tmp_path: Path, form: dict[str, Any], reason: Reason) -> None:
     snapshots = Snapshots(tmp_path, OWNED, overloaded_threshold=50)
     snapshots.quarantined = ["b:1"]
 
@@ -105,7 +105,7 @@ OVERRULED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("overruled", OVERRULED)
-def test_what_holds_unless_it_is_overruled(tmp_path: Path, overruled: str) -> None:
+def test_rules_hold_unless_overruled(tmp_path: Path, overruled: str) -> None:
     settings, reason = OVERRULED[overruled]
     snapshots = Snapshots(tmp_path, OWNED | {"c": {name(5): 5.0, name(6, "t/o"): 1.0, name(7, "t/o"): 1.0}}, **settings)
     snapshots.unloaded = {name(2): timedelta(minutes=1)} if overruled == "grace_period" else {}
@@ -135,7 +135,7 @@ def test_a_plan_without_effect_says_why_until_when_and_what_may_be_overruled(sna
 
 
 @pytest.mark.parametrize("reason", ["system_namespace", "bundle_quarantined", "no_topic"])
-def test_what_nobody_can_overrule(snapshots: Snapshots, reason: str) -> None:
+def test_some_rules_cannot_be_overruled(snapshots: Snapshots, reason: str) -> None:
     snapshots.quarantined = [name(1)] if reason == "bundle_quarantined" else []
     snapshots.topics = {name(1): 0} if reason == "no_topic" else {}
     bundle = name(9, "pulsar/system") if reason == "system_namespace" else name(1)
@@ -246,7 +246,7 @@ def test_no_other_plan_is_carried_out(snapshots: Snapshots, reason: str) -> None
     assert refused.value.reason == reason
 
 
-def test_who_asked_for_a_plan_and_who_approved_it_are_both_told(snapshots: Snapshots) -> None:
+def test_plan_names_requester_and_approver(snapshots: Snapshots) -> None:
     shown, _ = snapshots.show(action="unload", bundles=[name(1)], destination="c:1", reason="disk")
     approved = snapshots.handed_over(shown).model_copy(update={"approved": True, "reason": "until five"})
     run = snapshots.take(params={"plan": shown.hash}, handed_over=approved.model_dump(mode="json"))

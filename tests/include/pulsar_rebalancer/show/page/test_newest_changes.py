@@ -9,7 +9,7 @@ from tests.include.pulsar_rebalancer.show.page.test_status import scene
 from tests.overview_scene import JUST_NOW, seen
 
 
-def test_what_can_be_undone_is_the_latest_run_that_moved_not_one_that_only_split(tmp_path: Path) -> None:
+def test_undo_offers_the_latest_run_that_moved(tmp_path: Path) -> None:
     made = scene(tmp_path, hit_count_high=1)
     first = made.run(JUST_NOW - timedelta(minutes=2))
     made.splits = (made.to_split(31),)

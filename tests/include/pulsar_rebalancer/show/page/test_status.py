@@ -61,7 +61,9 @@ def test_a_forecast_follows_the_time_that_samples_really_take(tmp_path: Path) ->
     ("old", "steps", "tone", "said"),
     [(65, 28, "good", "4 brokers"), (75, 28, "idle", "At 11:58:45 UTC: 4 brokers"), (140, 60, "good", "4 brokers")],
 )
-def test_nothing_is_green_past_the_age_of_its_data(tmp_path: Path, old: int, steps: int, tone: str, said: str) -> None:
+def test_headline_is_not_green_past_the_age_of_its_data(
+    tmp_path: Path, old: int, steps: int, tone: str, said: str
+) -> None:
     made = scene(tmp_path, loads=EVEN, interval_seconds=15)
     for back in (3, 2, 1, 0):
         made.run(NOW - timedelta(seconds=old + steps * back))
@@ -98,7 +100,7 @@ def test_a_failure_names_what_failed(tmp_path: Path) -> None:
     )
 
 
-def test_what_waits_for_a_person_is_said_beside_the_balance(tmp_path: Path) -> None:
+def test_attention_stands_beside_the_balance(tmp_path: Path) -> None:
     made = scene(tmp_path, loads=EVEN)
     folder = made.run(JUST_NOW)
     own, other = broker(3), broker(2)
@@ -166,7 +168,7 @@ def test_a_plan_says_what_became_of_it(
         (Reason.STATE_LOST, "the state was lost.", "held back"),
     ],
 )
-def test_what_held_a_plan_back_is_over_once_it_is_over(tmp_path: Path, verdict: Reason, why: str, state: str) -> None:
+def test_hold_of_a_plan_ends_with_its_cause(tmp_path: Path, verdict: Reason, why: str, state: str) -> None:
     made = scene(tmp_path)
     made.run(JUST_NOW - timedelta(minutes=1))
     folder = made.run(JUST_NOW, verdict=verdict)
@@ -248,7 +250,7 @@ ROLL = Roll(id="0a1b", by="bob", order=(broker(0),), turn_at=NOW)
         ({}, {"scheduled": False}, 20, "stale", f"{NOT_LOOKED} 20 min. {NO_SCHEDULER}."),
     ],
 )
-def test_what_is_promised_is_true_in_each_state(
+def test_promises_hold_in_each_state(
     tmp_path: Path, settings: dict[str, Any], facts: dict[str, Any], minutes: int, state: str, said: str
 ) -> None:
     made = scene(tmp_path, loads=uneven(4, hottest=55, coldest=30), **settings)

@@ -54,7 +54,7 @@ def placed(brokers, bundles, *, policies=None, planned=(), untaken=(), state=Non
     return [move.destination if move.taken else move.reason for move in found], after
 
 
-def test_each_move_sees_those_before_it():
+def test_moves_see_those_before_them():
     bundles = [bundle(n, "a", 10.0) for n in range(4)] + [bundle(8, "b", 5.0), bundle(9, "c", 12.0)]
     bundles.append(bundle(10, "a", 1000.0))
     found, state = placed([broker(name) for name in "abc"], bundles, untaken=[4])

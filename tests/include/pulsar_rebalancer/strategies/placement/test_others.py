@@ -21,7 +21,7 @@ def others(random, names):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_they_are_a_list(seed):
+def test_others_behave_like_a_list(seed):
     random = Random(seed)
     found, written = others(random, [f"b{n:02}" for n in range(random.randint(0, 12))])
     assert list(found) == [found[n] for n in range(len(written))] == written

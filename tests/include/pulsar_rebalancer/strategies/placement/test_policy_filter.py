@@ -135,7 +135,7 @@ def test_a_planned_destination_keeps_to_the_ceiling_of_topics(topics, reason):
     assert over(Policies(), HELD, rows, max_broker_topics=10).forbids(FIRST, "a", "b") == reason
 
 
-def test_what_is_placed_counts_from_then_on():
+def test_placed_bundles_count_for_later_ones():
     found = over(GROUPED, HELD, max_broker_topics=9)
     assert found.holds(HELD[1]["bundle"], "a") is None
     first, second = bundles_of(HELD).of("a")

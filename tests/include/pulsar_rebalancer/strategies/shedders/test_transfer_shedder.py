@@ -51,7 +51,7 @@ class TestSwaps:
             *((why, False) for why in ("bundle_excluded", "bundle_excluded", "system_namespace", "to_be_split")),
         ],
     )
-    def test_what_never_moves_is_not_swapped_either(self, reason, swapped):
+    def test_bundle_that_must_stay_is_not_swapped(self, reason, swapped):
         result = shed(cluster(**SWAP, reason={"a": reason}), NOTHING)
         assert [move.source for move in result.moves if move.taken] == (["b", "a"] if swapped else [])
 
@@ -102,7 +102,7 @@ class TestAverages:
     def run(self, brokers, state):
         return shed(sample(brokers, []), state).state
 
-    def test_those_of_the_broker_are_taken_and_not_state(self):
+    def test_averages_of_the_broker_replace_the_state(self):
         brokers = [broker("b1", 90, load_average=0.5, throughput_average=7.0), broker("b2", 50, throughput=9)]
         state = self.run(brokers, NOTHING)
         assert state == ShedderState(loads={"b2": 0.5}, throughputs={"b2": 9.0})
@@ -119,7 +119,7 @@ class TestAverages:
         ({"b5": {"left_out": "report_missing"}}, {}, {"b5": "report_missing", "b4": "fired"}),
     ],
 )
-def test_what_cannot_be_judged_says_why(change, more, expected):
+def test_broker_that_cannot_be_judged_has_a_reason(change, more, expected):
     settings = UPSTREAM.model_copy(update={"hit_count_transfer": 5 if "b1" in change else 0})
     brokers, bundles = listed(LOADS, SIZES)
     given = sample([row | change.get(row["broker"], {}) for row in brokers], bundles, settings, **more)
