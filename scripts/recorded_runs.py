@@ -25,9 +25,8 @@ from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_simulator.load import NOBODY
-from pulsar_simulator.minutes.machines import BrokerColumns
+from pulsar_simulator.minutes.machines import BrokerColumns, CpuSpike, Event, Happening, Rules, Spec
 from pulsar_simulator.minutes.simulation import Simulation, Unload
-from pulsar_simulator.minutes.spec import CpuSpike, Event, Happening, Rules, Spec
 from pulsar_simulator.minutes.workload import BundleColumns, Spike, Workload
 
 if TYPE_CHECKING:

@@ -8,20 +8,16 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pulsar_simulator.auth import Auth, new_token, write_token
-from pulsar_simulator.clock import RealClock
-from pulsar_simulator.cluster import Cluster
+from pulsar_simulator.cluster import Cluster, ClusterSpec
 from pulsar_simulator.faults import KINDS
+from pulsar_simulator.http import Auth, new_token, write_token
 from pulsar_simulator.load import QUIET, Noise
-from pulsar_simulator.placement import PlacementStrategy
+from pulsar_simulator.ownership import PlacementStrategy
 from pulsar_simulator.sampling import Timing
 from pulsar_simulator.scenario import HOT_SCORE, spec
 from pulsar_simulator.serve import BrokerServer
-
-if TYPE_CHECKING:
-    from pulsar_simulator.spec import ClusterSpec
+from pulsar_simulator.timeline import RealClock
 
 TOKEN_VARIABLE = "PULSAR_SIMULATION_TOKEN"
 

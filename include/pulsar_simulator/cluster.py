@@ -5,30 +5,66 @@ from __future__ import annotations
 import functools
 import json
 import threading
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from pulsar_simulator.answers import Answers
-from pulsar_simulator.brokers import Membership
-from pulsar_simulator.clock import Clock, ManualClock
+from pulsar_simulator.answers import Answers, Json, Reporter
+from pulsar_simulator.brokers import BrokerSpec, Membership, Reachability
 from pulsar_simulator.configuration import Configuration
-from pulsar_simulator.faults import FaultKind, Faults
-from pulsar_simulator.load import NOBODY
-from pulsar_simulator.ownership import Found, Ownership, Redirect
-from pulsar_simulator.placement import BundlePlacement
-from pulsar_simulator.reachability import Reachability
-from pulsar_simulator.refusal import Refusal
-from pulsar_simulator.report import Json, Reporter
-from pulsar_simulator.sampling import Samples
+from pulsar_simulator.faults import FaultKind, Faults, Refusal
+from pulsar_simulator.load import NOBODY, Floats, Ints, Traffic
+from pulsar_simulator.ownership import BundlePlacement, Found, Ownership, PlacementStrategy, Redirect
+from pulsar_simulator.sampling import Samples, Timing
 from pulsar_simulator.splitting import Splitter
-from pulsar_simulator.timeline import Timeline
-from pulsar_simulator.truth import rates_of, scores_of, state_of
+from pulsar_simulator.timeline import Clock, ManualClock, Timeline
+from pulsar_simulator.topology import Topology
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
-    from pulsar_simulator.spec import ClusterSpec
+def scores_of(cluster: Cluster) -> dict[str, float]:
+    """Return the brokers' current true scores in percent, without sampling or jitter. They can exceed 100."""
+    scores = 100 * cluster.samples.true_usage(cluster.clock.now(), cluster.ownership.owner)
+    return {b.broker_id: float(scores[b.index]) for b in cluster.membership.brokers}
+
+
+def rates_of(cluster: Cluster) -> Floats:
+    """Return the brokers' current message rates, inbound plus outbound, in msg/s."""
+    rates = cluster.traffic.at(cluster.clock.now() - cluster.start)
+    totals = rates.per_broker(cluster.ownership.owner, len(cluster.membership.brokers))
+    return np.asarray(totals.msg_rate_in + totals.msg_rate_out)
+
+
+def state_of(cluster: Cluster) -> Json:
+    """Return loads, scores, owners, and the destinations that the leader stores."""
+    scores = scores_of(cluster)
+    rates = rates_of(cluster)
+    brokers = cluster.membership.brokers
+    return {
+        "cluster": cluster.spec.name,
+        "now": cluster.clock.now(),
+        "leader": None if cluster.membership.leader is None else brokers[cluster.membership.leader].broker_id,
+        "brokers": [
+            {
+                "broker": broker.broker_id,
+                "alive": broker.alive,
+                "registered": broker.registered,
+                "started_at": broker.started_at,
+                "score": scores[broker.broker_id],
+                "sampled_score": 100 * float(cluster.samples.usage()[broker.index]),
+                "msg_rate": float(rates[broker.index]),
+                "bundles": int((cluster.ownership.owner == broker.index).sum()),
+            }
+            for broker in brokers
+        ],
+        "owners": {
+            bundle: None if owner == NOBODY else brokers[owner].broker_id
+            for bundle, owner in zip(cluster.topology.bundles, cluster.ownership.owner.tolist(), strict=True)
+        },
+        "affinities": {key: brokers[i].broker_id for key, i in cluster.placement.affinities.items()},
+    }
+
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -301,3 +337,44 @@ class Cluster:
         broker = self.membership.brokers[index]
         if not broker.alive:
             raise Refusal(500, f"Connection refused by {broker.broker_id}", broker.broker_id)
+
+
+@dataclass(slots=True)
+class ClusterSpec:
+    """The specification of a simulated cluster.
+
+    Attributes:
+        brokers: the brokers, at least one; the first is the leader.
+        topology: namespaces, bundles and topics.
+        traffic: load of every bundle.
+        owner: index of each bundle's initial owner; `NOBODY` if the bundle has no owner.
+        producers: number of producers of each bundle.
+        consumers: number of consumers of each bundle.
+        name: cluster name.
+        version: Pulsar version that brokers report.
+        timing: periods at which brokers measure and publish.
+        placement: strategy for bundles without a destination.
+        affinity_by_range: True to store destinations by hash range without the namespace, as in 4.0.8.
+        configuration: values that differ from `configuration.DEFAULTS`.
+        isolation_policies: answer to `clusters/{c}/namespaceIsolationPolicies`.
+        failure_domains: answer to `clusters/{c}/failureDomains`.
+        tls: True if the brokers use https.
+        seed: seed for the random placement.
+    """
+
+    brokers: list[BrokerSpec]
+    topology: Topology
+    traffic: Traffic
+    owner: Ints
+    producers: Ints
+    consumers: Ints
+    name: str = "simulated"
+    version: str = "4.2.4"
+    timing: Timing = field(default_factory=Timing)
+    placement: PlacementStrategy = PlacementStrategy.LEAST_LOADED
+    affinity_by_range: bool = False
+    configuration: dict[str, str] = field(default_factory=dict)
+    isolation_policies: Json = field(default_factory=dict)
+    failure_domains: Json = field(default_factory=dict)
+    tls: bool = False
+    seed: int = 1

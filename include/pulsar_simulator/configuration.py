@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from pulsar_simulator.refusal import Refusal
-
-if TYPE_CHECKING:
-    from pulsar_simulator.brokers import Broker
+from pulsar_simulator.brokers import Broker
+from pulsar_simulator.faults import Refusal
 
 DEFAULTS = {
     "defaultNamespaceBundleSplitAlgorithm": "range_equally_divide",

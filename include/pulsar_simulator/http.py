@@ -3,26 +3,155 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import os
+import re
+import secrets
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
-from starlette.routing import Router
+from starlette.routing import Route, Router
 
-from pulsar_simulator.control import ControlApi
-from pulsar_simulator.faults import Fault, FaultKind
-from pulsar_simulator.refusal import Refusal
+from pulsar_simulator.brokers import Broker
+from pulsar_simulator.cluster import Cluster
+from pulsar_simulator.faults import LARGEST, Fault, FaultKind, Refusal, read_json
 from pulsar_simulator.rest import AdminApi, redirect
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
+    from starlette.requests import HTTPConnection, Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from pulsar_simulator.auth import Auth
-    from pulsar_simulator.brokers import Broker
-    from pulsar_simulator.cluster import Cluster
+
+# What brokers answer to any valid token.
+_FOR_ALL = re.compile(r"/admin/v2/(brokers/(ready|version)|clusters|namespaces/[^/]+/[^/]+/bundles)")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Auth:
+    """The valid tokens.
+
+    Attributes:
+        token: the superuser's token.
+        user_token: token of a user with limited permissions; empty if there is none.
+    """
+
+    token: str
+    user_token: str = ""
+
+    def refuses(self, request: HTTPConnection) -> str | None:
+        """Return None if the request is allowed, else `unauthenticated` or `unauthorized`."""
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme != "Bearer" or not given:
+            return "unauthenticated"
+        if secrets.compare_digest(given.encode(), self.token.encode()):
+            return None
+        if self.user_token and secrets.compare_digest(given.encode(), self.user_token.encode()):
+            return None if _FOR_ALL.fullmatch(request.url.path) else "unauthorized"
+        return "unauthenticated"
+
+
+def new_token() -> str:
+    """Return a random token."""
+    return secrets.token_urlsafe(32)
+
+
+def write_token(path: Path, token: str) -> None:
+    """Write a token to a file that only its owner can read. An existing file is replaced."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(token)
+
+
+class ControlApi:
+    """Request handlers. Every broker that accepts connections answers these requests, even if faults affect it.
+
+    A request that can open or close sockets is handled in a thread, which waits for the sockets before it responds.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def routes(self) -> list[Route]:
+        """Return all control routes."""
+        return [
+            Route("/simulation/state", self.state, methods=["GET"]),
+            Route("/simulation/faults", self.add_fault, methods=["POST"]),
+            Route("/simulation/faults", self.clear_faults, methods=["DELETE"]),
+            Route("/simulation/load", self.load, methods=["POST"]),
+            Route("/simulation/leader", self.leader, methods=["POST"]),
+            Route("/simulation/brokers/{broker}/{action}", self.broker, methods=["POST"]),
+        ]
+
+    async def state(self, request: Request) -> Response:
+        """Return loads, scores, owners, the destinations that the leader has stored, and faults."""
+        faults = [asdict(fault) for fault in self._cluster.faults.all()]
+        return JSONResponse({**self._cluster.state(), "faults": faults})
+
+    async def add_fault(self, request: Request) -> Response:
+        """Add a fault. The body contains the attributes of `faults.Fault`; `kind` is required."""
+        body = await self._body(request)
+        try:
+            add = partial(self._cluster.faults.add, body.pop("kind", ""), **body)
+            fault = await run_in_threadpool(add)
+        except (TypeError, ValueError) as error:
+            raise Refusal(400, str(error)) from error
+        return JSONResponse(asdict(fault))
+
+    async def clear_faults(self, request: Request) -> Response:
+        """Remove faults. The query may contain `kind` and `broker`; without them, all faults are removed."""
+        query = request.query_params
+        await run_in_threadpool(self._cluster.faults.clear, query.get("kind"), query.get("broker"))
+        return Response(status_code=204)
+
+    async def load(self, request: Request) -> Response:
+        """Multiply the load by the `factor` in the body.
+
+        The body may contain `bundle`, or `broker` for all bundles of a broker. Without them, all bundles are changed.
+        """
+        body = await self._body(request)
+        factor = body.get("factor")
+        if not isinstance(factor, int | float) or not 0 <= factor <= LARGEST:
+            raise Refusal(400, f"factor must be a number from 0 to {LARGEST:g}, got {factor!r}")
+        self._cluster.scale_load(factor, bundle=body.get("bundle"), broker=body.get("broker"))
+        return Response(status_code=204)
+
+    async def leader(self, request: Request) -> Response:
+        """Change the leader. The body contains `broker`, the new leader."""
+        self._cluster.change_leader((await self._body(request)).get("broker", ""))
+        return Response(status_code=204)
+
+    async def broker(self, request: Request) -> Response:
+        """Kill, start or restart a broker. The path contains the brokerId and the action."""
+        actions = {
+            "kill": self._cluster.kill,
+            "start": self._cluster.start_broker,
+            "restart": self._cluster.restart,
+        }
+        action = actions.get(request.path_params["action"])
+        if action is None:
+            raise Refusal(404, f"No such action: {request.path_params['action']}; there are {', '.join(actions)}")
+        await run_in_threadpool(action, request.path_params["broker"])
+        return Response(status_code=204)
+
+    async def _body(self, request: Request) -> dict[str, Any]:
+        body = read_json(await request.body())
+        if not isinstance(body, dict):
+            raise Refusal(400, "The body must be a JSON object")
+        for key, find in (("broker", self._cluster.membership.find), ("bundle", self._cluster.topology.index)):
+            name = body.get(key)
+            if not isinstance(name, str | None):
+                raise Refusal(400, f"{key} must be a text, got {name!r}")
+            if name is not None:
+                find(name)
+        return body
+
 
 STRANGER = "http://stranger.invalid:8080"
 """Address to which `redirect_to_stranger` redirects if the fault has no target."""

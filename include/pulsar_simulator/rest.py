@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from pulsar_simulator.faults import FaultKind
+from pulsar_simulator.brokers import Broker
+from pulsar_simulator.cluster import Cluster
+from pulsar_simulator.faults import FaultKind, Refusal, read_json
 from pulsar_simulator.ownership import Redirect
-from pulsar_simulator.refusal import Refusal, read_json
-from pulsar_simulator.scalable_topics import layout, scalable_topics
-from pulsar_simulator.topology import topic_hash
+from pulsar_simulator.topology import layout, scalable_topics, topic_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from starlette.requests import Request
-
-    from pulsar_simulator.brokers import Broker
-    from pulsar_simulator.cluster import Cluster
 
 
 def redirect(cluster: Cluster, broker: int, path: str, query: dict[str, str] | None = None) -> Response:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from pulsar_simulator.brokers import BrokerSpec
-from pulsar_simulator.cluster import Cluster
+from pulsar_simulator.cluster import Cluster, ClusterSpec
 from pulsar_simulator.load import NOBODY, Floats, Noise, Traffic, spread
 from pulsar_simulator.sampling import Timing
-from pulsar_simulator.spec import ClusterSpec
+from pulsar_simulator.timeline import Clock
 from pulsar_simulator.topology import Namespace, Topology
-
-if TYPE_CHECKING:
-    from pulsar_simulator.clock import Clock
 
 HOT_SCORE = 85.0
 """Score of the hot broker if no other is given, in percent."""

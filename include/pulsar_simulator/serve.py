@@ -7,19 +7,15 @@ import contextlib
 import socket
 import struct
 import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import uvicorn
 
-from pulsar_simulator.auth import Auth, new_token
-from pulsar_simulator.http import Brokers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from pulsar_simulator.cluster import Cluster
+from pulsar_simulator.cluster import Cluster
+from pulsar_simulator.http import Auth, Brokers, new_token
 
 _LINGER_NOTHING = struct.pack("ii", 1, 0)  # close() sends a reset
 _START_TIMEOUT = 60.0

@@ -5,26 +5,19 @@ The rules were measured on 4.0.8. The answer is 204 even if the bundle is not sp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pulsar_simulator.load import NOBODY
-from pulsar_simulator.ownership import Redirect
-from pulsar_simulator.refusal import Refusal
-from pulsar_simulator.topology import FULL_RANGE, topic_hash
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pulsar_simulator.configuration import Configuration
-    from pulsar_simulator.load import Traffic
-    from pulsar_simulator.ownership import Ownership
-    from pulsar_simulator.report import Reporter
-    from pulsar_simulator.sampling import Samples
-    from pulsar_simulator.topology import Topology
+from pulsar_simulator.answers import Reporter
+from pulsar_simulator.configuration import Configuration
+from pulsar_simulator.faults import Refusal
+from pulsar_simulator.load import NOBODY, Traffic
+from pulsar_simulator.ownership import Ownership, Redirect
+from pulsar_simulator.sampling import Samples
+from pulsar_simulator.topology import FULL_RANGE, Topology, topic_hash
 
 RANGE, TOPICS = "range_equally_divide", "topic_count_equally_divide"
 POSITIONS, FLOW = "specified_positions_divide", "flow_or_qps_equally_divide"

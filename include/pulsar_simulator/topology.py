@@ -11,13 +11,11 @@ import itertools
 import re
 import zlib
 from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
-from pulsar_simulator.refusal import Refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from pulsar_simulator.faults import Refusal
 
 FULL_RANGE = 0xFFFFFFFF
 _RANGE = re.compile(r"0x([0-9a-fA-F]{1,8})_0x([0-9a-fA-F]{1,8})")
@@ -221,3 +219,22 @@ class Topology:
                     slot.append(topic)
                     missing -= 1
         return by_range
+
+
+def scalable_topics(topics: Iterable[str]) -> dict[str, list[str]]:
+    """Return, for each scalable topic, the descriptors (`0000-7fff-1`) of its segments that are among the topics."""
+    found: dict[str, list[str]] = {}
+    for topic in topics:
+        if topic.startswith("segment:"):
+            parent, _, descriptor = topic.removeprefix("segment:").rpartition("/")
+            found.setdefault(f"topic:{parent}", []).append(descriptor)
+    return found
+
+
+def layout(descriptors: Iterable[str]) -> dict[str, Any]:
+    """Return the metadata of a scalable topic with these segments."""
+    segments = {}
+    for start, end, number in (descriptor.split("-") for descriptor in descriptors):
+        keys = {"start": int(start, 16), "end": int(end, 16)}
+        segments[number] = {"segmentId": int(number), "hashRange": keys, "state": "ACTIVE"}
+    return {"epoch": 0, "nextSegmentId": len(segments), "segments": segments, "properties": {}}

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import httpx
 
-from pulsar_simulator.auth import Auth, new_token
-from pulsar_simulator.http import Brokers
+from pulsar_simulator.http import Auth, Brokers, new_token
 from pulsar_simulator.scenario import build
 
 

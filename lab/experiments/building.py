@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pulsar_simulator.load import NOBODY, Cost, Floats, Ints, spread
-from pulsar_simulator.minutes.machines import BrokerColumns
-from pulsar_simulator.minutes.spec import CpuSpike, Event, Happening, Rules, Spec
+from pulsar_simulator.minutes.machines import BrokerColumns, CpuSpike, Event, Happening, Rules, Spec
 from pulsar_simulator.minutes.workload import BundleColumns, OnOff, Spike, Workload, random_shape
 
 if TYPE_CHECKING:

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.replay.columns import Floats
     from pulsar_simulator.load import Rates
-    from pulsar_simulator.minutes.machines import BrokerColumns
-    from pulsar_simulator.minutes.reports import Report
-    from pulsar_simulator.minutes.spec import Spec
+    from pulsar_simulator.minutes.machines import BrokerColumns, Report, Spec
 
 
 MEASURED = ("cpu", "bandwidth_in", "bandwidth_out")

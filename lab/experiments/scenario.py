@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.strategies.shedders.registry import validate
 from pulsar_rebalancer.texts import number_of
-from pulsar_simulator.minutes.spec import Rules
+from pulsar_simulator.minutes.machines import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,9 +9,8 @@ import numpy as np
 
 from lab.experiments.building import BASE_LOAD
 from pulsar_simulator.load import spread
-from pulsar_simulator.minutes import load_series
-from pulsar_simulator.minutes.machines import BrokerColumns
-from pulsar_simulator.minutes.spec import Event, Happening, Rules, Spec
+from pulsar_simulator.minutes import workload
+from pulsar_simulator.minutes.machines import BrokerColumns, Event, Happening, Rules, Spec
 from pulsar_simulator.minutes.workload import MINUTES_PER_DAY, BundleColumns, Workload, random_shape
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ def _series(family: Family, number: int, seed: int, brokers: int) -> Floats:
         settings = getattr(topics, name)
         if settings is not None:
             stream = random_shape(seed, _SERIES + kind, number)
-            factors *= getattr(load_series, name)(stream, family.minutes, count, **settings.model_dump())
+            factors *= getattr(workload, name)(stream, family.minutes, count, **settings.model_dump())
     return factors
 
 

@@ -32,11 +32,11 @@ from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, S
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.state_store import moves_asset, state_asset
-from pulsar_simulator.clock import RealClock
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.sampling import Timing
 from pulsar_simulator.scenario import build
 from pulsar_simulator.serve import running
+from pulsar_simulator.timeline import RealClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

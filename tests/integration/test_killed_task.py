@@ -30,12 +30,12 @@ from pulsar_rebalancer_airflow.embedded.child_processes import Processes
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 from pulsar_rebalancer_airflow.state_store import state_asset
-from pulsar_simulator.clock import RealClock
 from pulsar_simulator.faults import FaultKind
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.sampling import Timing
 from pulsar_simulator.scenario import build
 from pulsar_simulator.serve import running
+from pulsar_simulator.timeline import RealClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

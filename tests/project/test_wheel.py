@@ -21,9 +21,8 @@ from tests.own_git import git_environment
 
 from pulsar_rebalancer.command.__main__ import SUBCOMMANDS
 from pulsar_simulator import scenario
-from pulsar_simulator.cluster import Cluster
+from pulsar_simulator.cluster import Cluster, state_of
 from pulsar_simulator.serve import running
-from pulsar_simulator.truth import state_of
 
 pytestmark = pytest.mark.system
 

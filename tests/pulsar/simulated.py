@@ -11,9 +11,8 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.columns import Roster
 from pulsar_simulator.load import Cost
-from pulsar_simulator.minutes.machines import BrokerColumns
+from pulsar_simulator.minutes.machines import BrokerColumns, Rules, Spec
 from pulsar_simulator.minutes.simulation import Simulation, Unload
-from pulsar_simulator.minutes.spec import Rules, Spec
 from pulsar_simulator.minutes.workload import BundleColumns, Workload
 
 if TYPE_CHECKING:

@@ -1,16 +1,93 @@
-"""Broker sizes, and the resources that their bundles' traffic uses."""
+"""Brokers of a simulation by the minute: its rules and events, what brokers can carry, and what they report."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_simulator.load import Cost, Floats, Ints, Rates, per_broker
+from pulsar_simulator.load import NOBODY, Cost, Flags, Floats, Ints, Rates, per_broker
+from pulsar_simulator.minutes.workload import BLOCK, Workload
+
+
+class Happening(StrEnum):
+    """The kinds of events that can happen to a broker."""
+
+    STOP = "stop"  # its process ends without deregistering
+    START = "start"  # it starts or restarts: empty
+
+
+class Event(NamedTuple):
+    """Something that happens to a broker at the start of a minute."""
+
+    minute: int
+    broker: int
+    happening: Happening
+
+
+class CpuSpike(NamedTuple):
+    """CPU used by other processes on a broker, in percent of one core."""
+
+    minute: int
+    minutes: int
+    broker: int
+    cpu: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules that govern the cluster's behaviour; docs/simulation.md gives the source of each value.
+
+    Attributes:
+        direct: True if a bundle is assigned a new broker as soon as it is unloaded or loses its broker (extensible load
+            manager); False if it is assigned one only when a client looks it up (modular load manager).
+        unload_seconds: how long an unloaded bundle is unavailable.
+        unload_cpu_seconds: CPU time for each bundle that moves, on the old broker and on the new broker.
+        reconnect_seconds: mean time between the detection of a stopped broker and the lookup of its bundles; not used
+            if `direct`.
+        session_seconds: time until a stopped broker is detected.
+        reconnect_cpu_seconds: CPU time on the new broker for each client that reconnects.
+        busy_cpu: additional CPU usage of a broker that has any traffic, in percent of one core.
+        cpu_noise: relative standard deviation of a CPU sample.
+        late: share of reports that are outdated.
+        late_minutes: age of outdated reports in minutes.
+        missing: share of reports that do not arrive.
+        cost: CPU time per message and per byte.
+    """
+
+    direct: bool = False
+    unload_seconds: float = 0.12
+    unload_cpu_seconds: float = 0.01
+    reconnect_seconds: float = 2.0
+    session_seconds: float = 30.0
+    reconnect_cpu_seconds: float = 0.002
+    busy_cpu: float = 0.0
+    cpu_noise: float = 0.02
+    late: float = 0.0
+    late_minutes: int = 1
+    missing: float = 0.0
+    cost: Cost = field(default_factory=Cost)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """The specification of a run; `owner` is each bundle's initial owner, or `NOBODY`."""
+
+    brokers: BrokerColumns
+    workload: Workload
+    owner: Ints
+    started: Flags
+    rules: Rules = field(default_factory=Rules)
+    events: tuple[Event, ...] = ()
+    cpu_spikes: tuple[CpuSpike, ...] = ()
+    seed: int = 1
+
 
 KBIT = 8 / 1000
 """Kbit per byte: NIC speeds are in Kbit/s, as Pulsar reports them."""
-
 
 _NOTHING = 1e-9  # instead of a divisor of 0
 
@@ -86,3 +163,106 @@ def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor
 
 def _share(room: Floats, wanted: Floats) -> Floats:
     return np.minimum(1.0, room / np.maximum(wanted, _NOTHING))
+
+
+MINUTE = 60.0
+_REPORTS, _CPU = 21, 23  # one random stream each
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the load manager knows at the end of a minute.
+
+    Attributes:
+        minute: counted from 0.
+        registered: brokers that the cluster lists.
+        reported: brokers whose report arrived.
+        age: age of each report in seconds.
+        brokers: values of the brokers that reported, CPU as sampled; the entries for other brokers are meaningless.
+        owner: position of each bundle's broker.
+        rates: msg/s and bytes/s per bundle, from the report of its broker.
+    """
+
+    minute: int
+    registered: Flags
+    reported: Flags
+    age: Floats
+    brokers: Demand
+    owner: Ints
+    rates: Rates
+
+
+class Reports:
+    """Simulates the brokers' reports, minute by minute; the same seed gives the same reports."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._drawn: tuple[int, Floats, Floats] | None = None
+        self._before: deque[tuple[Demand, Rates]] = deque(maxlen=spec.rules.late_minutes)
+
+    def of(self, minute: int, truth: Demand, rates: Rates, owner: Ints, registered: Flags, alive: Flags) -> Report:
+        """Return the reports for a minute.
+
+        Args:
+            minute: counted from 0; call this once for each minute, in order.
+            truth: the brokers' actual traffic and usage.
+            rates: the bundles' actual traffic.
+            owner: position of each bundle's broker.
+            registered: brokers that the cluster lists.
+            alive: brokers that can answer.
+        """
+        noise, draw = self._draw(minute)
+        rules = self._spec.rules
+        cpu = np.minimum(truth.cpu * noise, self._spec.brokers.cpu_limit)
+        said = Demand(truth.traffic, cpu, truth.bandwidth_in, truth.bandwidth_out, truth.served)
+        fresh = (said, rates)
+        missing = draw < rules.missing
+        minutes = len(self._before)
+        late = ~missing & (draw < rules.missing + rules.late) & (minutes > 0)
+        if late.any():
+            said, rates = _of_before(self._before[0], fresh, late, owner)
+        self._before.append(fresh)
+        return Report(
+            minute=minute,
+            registered=registered.copy(),
+            reported=registered & alive & ~missing,
+            age=np.where(late, minutes * MINUTE, 0.0),
+            brokers=said,
+            owner=owner.copy(),
+            rates=rates,
+        )
+
+    def _draw(self, minute: int) -> tuple[Floats, Floats]:
+        """Return, for each broker, a noise factor for its CPU sample and a random number from 0 to 1 for its report.
+
+        If this number is low, the report is missing or late (`Rules.missing`, `Rules.late`).
+        """
+        number, row = divmod(minute, BLOCK)
+        if self._drawn is None or self._drawn[0] != number:
+            # Draw broker by broker, so that additional brokers do not change the reports of these.
+            size = (len(self._spec.started), BLOCK)
+            deviation = np.random.default_rng((self._spec.seed, _CPU, number)).standard_normal(size).T.clip(-3, 3)
+            reports = np.random.default_rng((self._spec.seed, _REPORTS, number)).random(size).T
+            self._drawn = (number, (1 + self._spec.rules.cpu_noise * deviation).clip(0), reports)
+        return self._drawn[1][row], self._drawn[2][row]
+
+
+def _of_before(
+    before: tuple[Demand, Rates], now: tuple[Demand, Rates], late: Flags, owner: Ints
+) -> tuple[Demand, Rates]:
+    """Return current values, but earlier values for brokers whose report is late and for their bundles."""
+    old_brokers, old_rates = before
+    brokers, rates = now
+    of_late = (owner != NOBODY) & late[owner]
+    mixed = replace(
+        brokers,
+        traffic=_mixed(old_brokers.traffic, brokers.traffic, late),
+        cpu=np.where(late, old_brokers.cpu, brokers.cpu),
+        bandwidth_in=np.where(late, old_brokers.bandwidth_in, brokers.bandwidth_in),
+        bandwidth_out=np.where(late, old_brokers.bandwidth_out, brokers.bandwidth_out),
+    )
+    return mixed, _mixed(old_rates, rates, of_late)
+
+
+def _mixed(old: Rates, new: Rates, late: Flags) -> Rates:
+    return Rates(*(np.where(late, *columns) for columns in zip(old.columns, new.columns, strict=True)))

@@ -8,9 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_simulator.load import NOBODY, Floats, Rates
-from pulsar_simulator.minutes.machines import Demand, demand
-from pulsar_simulator.minutes.reports import MINUTE, Report, Reports
-from pulsar_simulator.minutes.spec import Event, Happening, Spec
+from pulsar_simulator.minutes.machines import MINUTE, Demand, Event, Happening, Report, Reports, Spec, demand
 
 _RECONNECTS = 22  # a random stream of its own
 

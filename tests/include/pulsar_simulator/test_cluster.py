@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from pulsar_simulator.cluster import Cluster
+from pulsar_simulator.faults import Refusal
 from pulsar_simulator.load import QUIET
-from pulsar_simulator.refusal import Refusal
 from pulsar_simulator.scenario import build, spec
 
 PERIOD = 60.0

@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 
 from pulsar_simulator.brokers import BrokerSpec
-from pulsar_simulator.cluster import Cluster
+from pulsar_simulator.cluster import Cluster, ClusterSpec
 from pulsar_simulator.load import QUIET, Traffic
 from pulsar_simulator.serve import running
-from pulsar_simulator.spec import ClusterSpec
 from pulsar_simulator.topology import Namespace, Topology, topic_hash
 
 WHOLE = "0x00000000_0xffffffff"

@@ -15,10 +15,10 @@ from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webh
 
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE
-from pulsar_simulator.clock import RealClock
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.scenario import build
 from pulsar_simulator.serve import Running, running
+from pulsar_simulator.timeline import RealClock
 
 
 @pytest.fixture

@@ -12,10 +12,9 @@ from pulsar_rebalancer.pulsar.bundle_calls import BundleAdmin
 from pulsar_rebalancer.pulsar.transport import Transport
 from pulsar_rebalancer.run.plan import Split, SplitOutcome
 from pulsar_simulator.brokers import BrokerSpec
-from pulsar_simulator.cluster import Cluster
+from pulsar_simulator.cluster import Cluster, ClusterSpec
 from pulsar_simulator.load import QUIET, Traffic
 from pulsar_simulator.serve import running
-from pulsar_simulator.spec import ClusterSpec
 from pulsar_simulator.topology import Namespace, Topology
 
 WHOLE = "0x00000000_0xffffffff"

@@ -16,10 +16,9 @@ from pulsar_rebalancer.pulsar.transport import Transport
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Move
 from pulsar_simulator.brokers import BrokerSpec
-from pulsar_simulator.cluster import Cluster
+from pulsar_simulator.cluster import Cluster, ClusterSpec
 from pulsar_simulator.load import QUIET, Traffic
 from pulsar_simulator.serve import running
-from pulsar_simulator.spec import ClusterSpec
 from pulsar_simulator.topology import Namespace, Topology
 
 ON_A, ON_B = 10, 6

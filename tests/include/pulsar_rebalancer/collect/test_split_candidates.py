@@ -15,10 +15,9 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_simulator.brokers import BrokerSpec
-from pulsar_simulator.cluster import Cluster
+from pulsar_simulator.cluster import Cluster, ClusterSpec
 from pulsar_simulator.load import QUIET, Traffic
 from pulsar_simulator.serve import running
-from pulsar_simulator.spec import ClusterSpec
 from pulsar_simulator.topology import Namespace, Topology, topic_hash
 
 

@@ -25,11 +25,10 @@ from pulsar_rebalancer.pulsar.exchange import Request
 from pulsar_rebalancer.pulsar.transport import Transport
 from pulsar_rebalancer.reasons import Reason
 from pulsar_simulator import scenario
-from pulsar_simulator.clock import ManualClock
-from pulsar_simulator.cluster import Cluster
+from pulsar_simulator.cluster import Cluster, ClusterSpec
 from pulsar_simulator.faults import FaultKind
 from pulsar_simulator.serve import Running, running
-from pulsar_simulator.spec import ClusterSpec
+from pulsar_simulator.timeline import ManualClock
 
 
 class Now(ManualClock):

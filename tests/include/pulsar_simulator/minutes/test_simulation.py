@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from pulsar_simulator.load import Cost
-from pulsar_simulator.minutes.machines import BrokerColumns
-from pulsar_simulator.minutes.reports import Report
+from pulsar_simulator.minutes.machines import BrokerColumns, CpuSpike, Event, Happening, Report, Rules, Spec
 from pulsar_simulator.minutes.simulation import Simulation, Unload
-from pulsar_simulator.minutes.spec import CpuSpike, Event, Happening, Rules, Spec
 from pulsar_simulator.minutes.workload import BundleColumns, Workload
 
 STILL = Rules(
