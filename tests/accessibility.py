@@ -1,7 +1,5 @@
 """WCAG 2.2 AA of what a browser shows: axe-core's rules in both themes, the width of a phone, the keyboard."""
 
-from __future__ import annotations
-
 import json
 from importlib.metadata import distribution
 from pathlib import Path

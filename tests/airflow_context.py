@@ -1,7 +1,5 @@
 """What an operator sees of Airflow while it runs: params, XComs, and the state of one cluster's asset."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import SimpleNamespace

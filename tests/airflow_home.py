@@ -1,7 +1,5 @@
 """A fresh AIRFLOW_HOME for the whole test session; to be imported before anything of Airflow is."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import secrets

@@ -1,7 +1,5 @@
 """Runs as collect and decide leave them, for the tasks that follow."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any

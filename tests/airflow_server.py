@@ -1,7 +1,5 @@
 """Airflow's own API server with its UI and its login, in a thread of this process."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -3,8 +3,6 @@
 Rows are plain data: the test serves each over HTTP with the simulation's fault switches and takes it through the DAG.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Chromium without a window, driven over its debugging protocol: what a page shows, says and asks for."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import itertools

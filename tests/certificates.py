@@ -1,7 +1,5 @@
 """Certificates for brokers of tests."""
 
-from __future__ import annotations
-
 import datetime as dt
 import ipaddress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Programs that tests need and Python's packages do not bring."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A disk on which only small files have room: the system refuses what goes beyond, as it does on one that is full."""
 
-from __future__ import annotations
-
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager

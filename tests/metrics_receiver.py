@@ -1,7 +1,5 @@
 """What Airflow's metrics are sent to: OTLP over HTTP, or StatsD over UDP. A Prometheus scrapes what came in."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

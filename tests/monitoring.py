@@ -1,7 +1,5 @@
 """What the dashboard and the alert rules ask a monitoring system for."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A shedder of somebody else's package: the hottest broker gives the coldest one a bundle once the gap has lasted."""
 
-from __future__ import annotations
-
 from pydantic import BaseModel, ConfigDict, Field
 
 from pulsar_rebalancer.config.settings import Settings

@@ -1,7 +1,5 @@
 """Runs of a cluster as its tasks leave them, decided as the application decides: for what shows them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta

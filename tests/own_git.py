@@ -1,7 +1,5 @@
 """Git without the settings of the user or of a hook, for repositories that tests make."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """How long a test waits for what should happen: the limit only ends a test that would never end."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Files that others may read, and secrets in places where they must not be."""
 
-from __future__ import annotations
-
 import base64
 import stat
 from collections.abc import Iterable, Iterator, Mapping

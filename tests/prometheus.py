@@ -1,7 +1,5 @@
 """A real Prometheus with the alert rules of the project."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import time

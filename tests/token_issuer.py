@@ -1,7 +1,5 @@
 """An issuer of tokens for tests, over TLS: oauthlib judges the requests, PyJWT signs what brokers can verify."""
 
-from __future__ import annotations
-
 import json
 import logging
 import secrets

@@ -1,25 +1,19 @@
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk import BaseOperator
+from airflow.sdk import DAG, BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer_airflow import example_dags
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 from pulsar_rebalancer_airflow.state_store import moves_alias, state_asset
-
-if TYPE_CHECKING:
-    from airflow.sdk import DAG
 
 SOURCE = Path(__file__).parents[2]
 

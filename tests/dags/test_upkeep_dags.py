@@ -1,12 +1,6 @@
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 from pulsar_rebalancer_airflow.dag_factory.dags import daily_schedule
-
-if TYPE_CHECKING:
-    pass
 
 
 def test_the_minute_is_fixed_by_the_name_and_spread_over_four_hours() -> None:

@@ -1,15 +1,9 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from airflow.sdk import DAG
 
 from pulsar_rebalancer_airflow.dag_factory import build_dags
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from airflow.sdk import DAG
 
 CLUSTERS = """
 clusters:

@@ -1,15 +1,11 @@
 """docker-compose.yaml as a container engine reads it: anchors merged, variables filled in."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 SOURCE = Path(__file__).resolve().parents[2]
 COMPOSE = SOURCE / "docker-compose.yaml"

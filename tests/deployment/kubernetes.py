@@ -1,16 +1,12 @@
 """deploy/kubernetes as a cluster reads it."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from kubernetes_validate import validate
 from tests.deployment.compose import SOURCE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FOLDER = SOURCE / "deploy" / "kubernetes"
 VALUES = FOLDER / "values.yaml"

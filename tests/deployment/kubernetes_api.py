@@ -1,24 +1,20 @@
 """The API of Kubernetes as far as Spark's driver asks it: with the rights of a Role, and pods that are processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.deployment import kubernetes
 from tests.deployment.kubernetes import NAMESPACE, Document
 from tests.patience import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _RIGHTS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 

@@ -4,8 +4,6 @@ What only a container has is replaced: the services' names by loopback, their po
 folder, /tmp by one below it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -13,20 +11,16 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.deployment.compose import SOURCE, mounts
 from tests.deployment.postgres import Postgres
 from tests.patience import PATIENCE
 from tests.pulsar.processes import free_ports
 
-from pulsar_rebalancer_airflow.embedded.child_processes import tail
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pulsar_rebalancer_airflow.embedded.child_processes import Processes
+from pulsar_rebalancer_airflow.embedded.child_processes import Processes, tail
 
 _HOME = "/opt/airflow"
 # Outside of a container nobody else shall reach them.

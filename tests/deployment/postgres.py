@@ -1,21 +1,16 @@
 """A PostgreSQL server of its own, as the image of the compose file would set it up."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.debian import installed
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pulsar_rebalancer_airflow.embedded.child_processes import Processes
+from pulsar_rebalancer_airflow.embedded.child_processes import Processes
 
 _INSTALLED = Path("/usr/lib/postgresql")
 

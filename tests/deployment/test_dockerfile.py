@@ -1,7 +1,5 @@
 """The image cannot be built where there is no container engine: what can be known without one."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from importlib.metadata import requires

@@ -1,7 +1,5 @@
 """The manifests follow the schemas of Kubernetes, and say the same as docker-compose.yaml and the Dockerfile."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

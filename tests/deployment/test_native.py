@@ -1,13 +1,12 @@
 """The deployment without its containers: every component a process of its own, the simulated cluster as the brokers."""
 
-from __future__ import annotations
-
 import json
 import stat
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import psutil
@@ -23,9 +22,6 @@ from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome
 from pulsar_rebalancer_airflow.embedded.child_processes import Processes
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.system
 

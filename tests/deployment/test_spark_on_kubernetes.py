@@ -1,10 +1,10 @@
 """The task decide with the manifests' Spark settings, against a simulated API of Kubernetes that runs the executors."""
 
-from __future__ import annotations
-
 import json
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.airflow_context import context
@@ -14,15 +14,10 @@ from tests.deployment.test_kubernetes import main
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.run import plan
+from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer_airflow.operators import DecideOperator
 from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pulsar_rebalancer.run.plan import Summary
 
 pytestmark = pytest.mark.system
 

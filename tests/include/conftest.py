@@ -1,7 +1,5 @@
 """The event loop that asynchronous tests run on, the cluster that bundles are moved on, and where files are kept."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

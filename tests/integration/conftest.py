@@ -1,16 +1,12 @@
-from __future__ import annotations
-
 import tests.airflow_home  # noqa: F401 - before anything of Airflow
 
 # isort: split
 
-from typing import TYPE_CHECKING
+
+from collections.abc import Iterator
 
 import pytest
 from tests.integration.airflow_world import decided_in_one_session
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="session", autouse=True)

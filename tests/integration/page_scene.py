@@ -1,25 +1,19 @@
 """What the page is shown of in a real browser: clusters in every state, and how its buttons are pressed."""
 
-from __future__ import annotations
-
 import json
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import yaml
 from tests.accessibility import assert_accessible
 from tests.airflow_server import scheduler_is_alive
+from tests.browser import Browser
+from tests.integration.airflow_world import Outcome, World
 from tests.overview_scene import Scene, broker, history, uneven
 
 from pulsar_rebalancer.reasons import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.browser import Browser
-    from tests.integration.airflow_world import Outcome, World
 
 HOSTILE = "<script>alert(1)</script>"
 READY = "document.getElementById('page').getAttribute('aria-busy') === 'false'"

@@ -1,17 +1,17 @@
 """The stage of the scenes of the page: simulated clusters, one Airflow with a real scheduler, and a browser."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 from tests.accessibility import assert_accessible
-from tests.browser import browser
+from tests.browser import Browser, browser
 from tests.integration.page_scene import asked_for, press, send, show, told
 from tests.patience import PATIENCE
 
@@ -19,19 +19,12 @@ from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
 from pulsar_rebalancer_airflow.embedded.child_processes import Processes
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
+from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.sampling import Timing
 from pulsar_simulator.scenario import build
 from pulsar_simulator.serve import running
 from pulsar_simulator.timeline import RealClock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-    from pathlib import Path
-
-    from tests.browser import Browser
-
-    from pulsar_simulator.cluster import Cluster
 
 PICTURES = SOURCE / "docs" / "pictures" if os.environ.get("DRAW_PICTURES") else None
 """Where the pictures of the documents go when they are to be drawn again."""

@@ -2,14 +2,13 @@
 very plan.
 """
 
-from __future__ import annotations
-
 import os
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import httpx
@@ -41,9 +40,6 @@ from pulsar_rebalancer.orders.manual_plans import Answers, Drain, Drains, Questi
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.show.measurements import describe
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.integration
 

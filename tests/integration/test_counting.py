@@ -1,24 +1,18 @@
 """What runs with parameters of their own leave of the hits: real Airflow tasks, real HTTP, real Spark."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from tests.integration.airflow_world import World, world
+from tests.integration.airflow_world import Outcome, World, world
 from tests.integration.page_scene import changed_in_file
 from tests.patience import PATIENCE
 
 from pulsar_rebalancer.run.plan import Summary, read_moves
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from tests.integration.airflow_world import Outcome
 
 pytestmark = pytest.mark.integration
 

@@ -1,8 +1,6 @@
 """After a run that a task started, Airflow's flag that keeps the next scheduled run from starting is right again."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from airflow.models.dag import DagModel
@@ -11,11 +9,7 @@ from airflow.models.dagrun import DagRun
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunType
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session
 
 
 @pytest.fixture

@@ -3,11 +3,9 @@
 One scene of several acts on one cluster, in this order.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from airflow.models.dag import DagModel
@@ -19,9 +17,6 @@ from tests.integration.airflow_world import Outcome, World, world
 
 from pulsar_rebalancer.decide.sources import filling
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("one_session")]
 

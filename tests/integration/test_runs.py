@@ -1,9 +1,8 @@
 """Whole runs: real Airflow tasks, real HTTP, real Spark. The runs are shared, because each takes seconds."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -18,9 +17,6 @@ from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.documents import Committed, last_committed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.integration
 

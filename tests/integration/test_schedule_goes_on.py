@@ -3,12 +3,11 @@
 It parses the DAG files once.
 """
 
-from __future__ import annotations
-
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 import pytest
@@ -21,16 +20,12 @@ from pulsar_rebalancer_airflow.embedded.child_processes import Processes, _famil
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 from pulsar_rebalancer_airflow.state_store import state_asset
+from pulsar_simulator.cluster import Cluster as SimulatedCluster
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.sampling import Timing
 from pulsar_simulator.scenario import build
 from pulsar_simulator.serve import running
 from pulsar_simulator.timeline import RealClock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pulsar_simulator.cluster import Cluster as SimulatedCluster
 
 pytestmark = pytest.mark.system
 

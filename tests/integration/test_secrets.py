@@ -1,19 +1,19 @@
 """Secrets stay where they belong, and files with their owner, whatever a run comes to."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
 import subprocess
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.settings import engine
 from sqlalchemy import MetaData, select
 from tests.airflow_home import HOME
 from tests.hostile_names import BUNDLES, NAMES
-from tests.integration.airflow_world import world
+from tests.integration.airflow_world import World, world
 from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import mail_server, webhook
 from tests.private_files import leaks, open_to_others, texts_below
 from tests.pulsar.credentials import make_certificates
@@ -23,12 +23,6 @@ from pulsar_rebalancer import texts
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer_airflow import notifications as notifier_module
 from pulsar_rebalancer_airflow.operators import collect as collect_module
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.integration.airflow_world import World
 
 pytestmark = pytest.mark.integration
 

@@ -1,8 +1,6 @@
 """A bundle that is too large: condition, plan, gate, split, bounds, and the means that its parts carry on with."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -14,9 +12,6 @@ from pulsar_rebalancer.run.plan import Split, read_moves, read_splits
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.scenario import build
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("one_session")]
 

@@ -1,8 +1,7 @@
 """The state outlives its DAG file: Airflow's own cleaning, as it follows when a file is gone."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.jobs.job import Job
@@ -14,9 +13,6 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 from tests.airflow_home import HOME
 from tests.integration.airflow_world import world
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.integration
 

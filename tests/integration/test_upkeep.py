@@ -1,9 +1,8 @@
 """Daily upkeep and an order, run by Airflow."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from tests.accessibility import assert_accessible
@@ -15,10 +14,6 @@ from tests.integration.airflow_world import World, world
 from pulsar_rebalancer.run.compacted_tables import complete_runs
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.overview.stored_pages import stored_report
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.integration
 

@@ -1,7 +1,5 @@
 """The documents and pictures are those of the committed results, and these are what the sources give."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 

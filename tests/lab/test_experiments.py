@@ -1,7 +1,5 @@
 """Experiments from file to report, with custom shedders."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Families of sustained load: their files, what strategies are given, committed results that the sources give."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

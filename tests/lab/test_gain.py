@@ -1,7 +1,5 @@
 """The proof for GainShedder: parts are really taken away, and goals are judged as they were set."""
 
-from __future__ import annotations
-
 import pytest
 from lab.families.contestants import AVG, GAIN
 from lab.families.family_results import FamilyResults, Values

@@ -1,7 +1,5 @@
 """How values become verdicts, by the stated rules, and rows of the tables."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

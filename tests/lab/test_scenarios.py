@@ -1,7 +1,5 @@
 """Scenario files: the shipped ones are sound, and what is wrong with one is told with file and key."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

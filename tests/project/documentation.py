@@ -1,7 +1,5 @@
 """README.md, SECURITY.md, CONTRIBUTING.md and docs/ as a reader copies from them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

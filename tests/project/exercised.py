@@ -1,7 +1,5 @@
 """What a documented command is exercised by; each takes the command's words."""
 
-from __future__ import annotations
-
 import tests.airflow_home  # noqa: F401 - before anything of Airflow
 
 # isort: split
@@ -16,10 +14,11 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -57,9 +56,6 @@ from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook, _settings
 from pulsar_rebalancer_airflow.notifications import receivers
 from pulsar_simulator.configuration import Configuration
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @cache

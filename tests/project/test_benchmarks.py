@@ -1,20 +1,15 @@
 """What may be put on the page of values: one commit, one machine, a quiet machine or a mark, verdicts with noise."""
 
-from __future__ import annotations
-
 import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 from lab.benchmarks import __main__ as command
 from lab.benchmarks import conditions, page, results
 from lab.benchmarks.measure import Comparison, Goal, Taken, alternately
 from tests.own_git import ignore_own_git
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 BEFORE = "".join(
     f"<!-- benchmark-{part} -->\n\nold\n\n<!-- /benchmark-{part} -->\n" for part in ("conditions", *page.SHOWN)

@@ -1,7 +1,5 @@
 """Every command of the documents is exercised: here, or by a test that is named here."""
 
-from __future__ import annotations
-
 import tests.airflow_home  # noqa: F401 - before anything of Airflow
 
 # isort: split
@@ -9,7 +7,7 @@ import tests.airflow_home  # noqa: F401 - before anything of Airflow
 import re
 import shlex
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
 from airflow.dag_processing.bundles.manager import DagBundlesManager
@@ -48,9 +46,6 @@ from tests.project.exercised import (
     unpaused,
     wheel,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 EAST = "clusters: {east: {connection: pulsar_admin_east, alert_connection: pulsar_alerts, mode: approve}}"
 BALANCED = "tests/integration/test_embedded.py::test_once_ends_when_the_cluster_is_balanced"

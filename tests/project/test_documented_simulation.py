@@ -1,20 +1,16 @@
 """The example of docs/simulation.md against a simulated cluster of its own, as a reader would type it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.project.documentation import commands_in_blocks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 PAGE = "simulation.md"
 START, *ASKED, _ = commands_in_blocks(PAGE)  # the last one is `make run`: tested with the other commands

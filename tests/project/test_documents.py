@@ -1,7 +1,5 @@
 """What the documents name is there, and their blocks are what they say they are."""
 
-from __future__ import annotations
-
 import tests.airflow_home  # noqa: F401 - before anything of Airflow
 from fastapi.routing import APIRoute
 

@@ -3,11 +3,10 @@
 Of this process alone, so that what else the machine does hardly counts.
 """
 
-from __future__ import annotations
-
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,10 +22,6 @@ from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.state.state_documents import Learned
 from pulsar_rebalancer.strategies.learning import Sums, learn
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 pytestmark = pytest.mark.system
 

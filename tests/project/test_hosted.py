@@ -1,7 +1,5 @@
 """Files for a hosted repository and for pre-commit are of their schemas, and run targets that exist."""
 
-from __future__ import annotations
-
 import json
 from importlib.resources import files
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every promise of tests/PROMISES.md has a test that is there."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

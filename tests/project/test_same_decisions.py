@@ -1,16 +1,12 @@
 """What `scripts/same_decisions.py` counts as a difference between the decisions of two commits."""
 
-from __future__ import annotations
-
 import copy
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from scripts import same_decisions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 MOVE = {"bundle": "t/n/0x0_0x1", "taken": False, "reason": "over_remaining", "traffic": 3.0}
 RUN: dict[str, Any] = {

@@ -1,16 +1,11 @@
 """No code knows a shedder by its name but the enumeration and the strategies: the others ask its profile."""
 
-from __future__ import annotations
-
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.config.field_types import Strategy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = [ROOT / part for part in ("include/pulsar_rebalancer", "plugins", "spark_apps", "dags")]

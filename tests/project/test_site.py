@@ -1,19 +1,14 @@
 """The documentation site: every page is in its navigation, and a browser without a network shows all of it."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.browser import Browser, browser
 from tests.project.documentation import PAGES, ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.system
 

@@ -4,8 +4,6 @@ A history is one cluster run through one strategy object; every step states the 
 Names of settings are the brokers' own; a broker's bundle list and a bundle's traffic stay until a step changes them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 A step states the cluster, then asks for brokers one after the other; the answer is the set that Pulsar draws from.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Small clusters by hand, and what holds for the answer of every shedder."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence

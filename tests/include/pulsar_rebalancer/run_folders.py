@@ -1,7 +1,5 @@
 """Run folders as many runs leave them, at times of the past."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

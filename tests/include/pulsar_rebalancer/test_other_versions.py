@@ -1,7 +1,5 @@
 """What a release of another version wrote is refused, with a reason code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path

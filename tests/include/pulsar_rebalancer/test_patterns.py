@@ -1,7 +1,5 @@
 """The time of every match grows no faster than what people and brokers give; what Java reads otherwise is refused."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Texts and documents from outside."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Every fault as a client sees it, over real HTTP."""
 
-from __future__ import annotations
-
 import httpx
 import pytest
 

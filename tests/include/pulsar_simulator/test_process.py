@@ -1,7 +1,5 @@
 """`python -m pulsar_simulator`, as a process of its own, and https."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

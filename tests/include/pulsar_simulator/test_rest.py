@@ -1,7 +1,5 @@
 """The REST API over real HTTP, as measured on Pulsar 4.0.8 and 4.2.4 with the modular load manager."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import tests.airflow_home  # noqa: F401 - before anything of Airflow
 
 # isort: split

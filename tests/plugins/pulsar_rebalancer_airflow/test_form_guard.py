@@ -1,7 +1,5 @@
 """A wrong form is refused before Airflow starts a run for it; all other requests reach Airflow as they are."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whatever brokers and people call things: no path, no command, no markup and no log line is made of a name."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import date
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One Java for set-up, class archive and Spark: that of JAVA_HOME if it is set, else the first on PATH."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

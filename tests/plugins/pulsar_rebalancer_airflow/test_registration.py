@@ -1,7 +1,5 @@
 """How Airflow finds what is in the package: entry points for the plugin and the provider, nothing by folder."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The archive is made with the options that the driver's Java gets: with others it would be ignored without a word."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

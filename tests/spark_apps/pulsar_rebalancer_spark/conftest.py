@@ -1,7 +1,5 @@
 """One small Spark session for all tests of the transforms."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Folders of runs as collect and validate leave them, of any size."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What deciding on Spark costs grows no faster than reading, joining and writing the same tables there: CPU seconds."""
 
-from __future__ import annotations
-
 import gc
 import time
 

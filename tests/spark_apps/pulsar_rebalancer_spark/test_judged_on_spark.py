@@ -1,7 +1,5 @@
 """Scores, pairs and hits of many clusters in one query are those of Pulsar's class, and of the numpy form."""
 
-from __future__ import annotations
-
 import math
 from itertools import zip_longest
 from typing import Any, NamedTuple

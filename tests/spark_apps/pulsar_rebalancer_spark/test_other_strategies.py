@@ -1,7 +1,5 @@
 """The other shedders through the application: from a run's folder to a plan whose moves all have a destination."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A pairing shedder from outside through the application: its hits are kept from run to run, and its pair fires."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """The application: a run's folder in, a plan out, the same whatever Spark does and however often it is asked."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The same application on a Spark Connect server that runs already, through the operator."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The means on Spark are those of the specification, digit for digit."""
 
-from __future__ import annotations
-
 from itertools import cycle
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """Who may approve a plan, what people are asked, and what names from Pulsar are in a text of Markdown."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 

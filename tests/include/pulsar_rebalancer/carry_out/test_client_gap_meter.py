@@ -1,7 +1,5 @@
 """The meter counts the clients of a move's bundle; its brokers answer what a test says."""
 
-from __future__ import annotations
-
 import asyncio
 from itertools import repeat
 from typing import Any

@@ -1,7 +1,5 @@
 """What attempts at one wave make of a move together."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """How many bundles are under way at each broker, as their clients come back in time or late."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """An odd value costs the broker or the namespace that it is about, never the cluster."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

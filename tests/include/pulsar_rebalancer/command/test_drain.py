@@ -1,7 +1,5 @@
 """The command against scripted answers; `test_approve.py` runs it against a real Airflow."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

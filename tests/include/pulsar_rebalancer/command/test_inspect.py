@@ -1,7 +1,5 @@
 """`inspect` against simulated brokers over HTTP: what it prints, what it sends, and what it finds."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

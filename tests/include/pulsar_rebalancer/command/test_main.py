@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from pulsar_rebalancer.command.__main__ import SUBCOMMANDS, main

@@ -1,7 +1,5 @@
 """What is excluded since a plan was made."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

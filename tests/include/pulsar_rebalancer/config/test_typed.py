@@ -1,7 +1,5 @@
 """What people type is refused where it enters if it could not be stored, or if nobody could see it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

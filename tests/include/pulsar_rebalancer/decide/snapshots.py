@@ -1,7 +1,5 @@
 """Snapshots of small clusters below a storage root, for plans that people ask for."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta

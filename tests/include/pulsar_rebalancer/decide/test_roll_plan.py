@@ -1,7 +1,5 @@
 """What a rolling restart shows before it begins, and what runs say about one in force."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The steps of a rolling restart, one after the other, and everything that holds or stops it."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

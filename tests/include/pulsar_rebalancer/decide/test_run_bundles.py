@@ -1,7 +1,5 @@
 """The bundles of a snapshot: which must stay, and what is read of them."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs

@@ -1,7 +1,5 @@
 """What follows from the documents of a run."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

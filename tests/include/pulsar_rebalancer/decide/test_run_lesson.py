@@ -1,7 +1,5 @@
 """What the bundles of a broker add up to: each bundle once, with what was known of it before the sample."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path

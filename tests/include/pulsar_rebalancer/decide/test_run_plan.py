@@ -1,7 +1,5 @@
 """The files of a plan: its summary and state, and the plan of a run whose drained brokers are emptied first."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where the summary says that a split would help."""
 
-from __future__ import annotations
-
 import pytest
 
 from pulsar_rebalancer.decide.split_planning import helpful

@@ -1,7 +1,5 @@
 """Why a bundle stays: one order of rules, the same for every source, and what no strategy may return."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path

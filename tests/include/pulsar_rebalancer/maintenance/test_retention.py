@@ -1,7 +1,5 @@
 """What daily upkeep compacts and deletes, and when."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow.fs as pafs

@@ -1,7 +1,5 @@
 """What daily upkeep never touches: runs under way, links, and what others wrote."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Daily upkeep over files of a given age."""
 
-from __future__ import annotations
-
 import os
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Brokers on loopback for the tests of the admin client: real HTTP servers that answer what a test says."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

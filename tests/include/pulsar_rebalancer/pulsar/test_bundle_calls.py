@@ -1,7 +1,5 @@
 """Calls about bundles and topics: where they are, and who owns them."""
 
-from __future__ import annotations
-
 from typing import Any
 from zlib import crc32
 

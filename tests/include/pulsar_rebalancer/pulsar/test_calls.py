@@ -1,7 +1,5 @@
 """What each call of the admin client asks, and what it makes of the answers."""
 
-from __future__ import annotations
-
 from collections.abc import Coroutine
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a connection refuses, and where it says that a broker is reached."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

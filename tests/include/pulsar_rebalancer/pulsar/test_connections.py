@@ -1,7 +1,5 @@
 """Connections to brokers: what breaks them, which are used again, and how many there are."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

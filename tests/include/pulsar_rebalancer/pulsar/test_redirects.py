@@ -1,9 +1,5 @@
 """The admin client on the wire: redirects, address maps and seeds."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from starlette.responses import Response
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import (
@@ -20,9 +16,6 @@ from tests.include.pulsar_rebalancer.pulsar.scripted_broker import (
 
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
-
-if TYPE_CHECKING:
-    pass
 
 pytestmark = pytest.mark.anyio
 

@@ -1,7 +1,5 @@
 """Searching for the segments of scalable topics that lie in a bundle, if brokers answer oddly."""
 
-from __future__ import annotations
-
 import pytest
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import BUNDLE, brokers, connect
 

@@ -1,7 +1,5 @@
 """The admin client on the wire: TLS, and a token that shows nowhere."""
 
-from __future__ import annotations
-
 import json
 import logging
 import traceback

@@ -1,7 +1,5 @@
 """A first host that accepts connections and is of no use, over HTTP to simulated brokers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

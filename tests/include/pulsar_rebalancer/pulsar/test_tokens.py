@@ -1,7 +1,5 @@
 """Tokens that change while requests are made: from an issuer, from a file."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

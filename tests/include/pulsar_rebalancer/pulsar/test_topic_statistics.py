@@ -1,7 +1,5 @@
 """Clients in what brokers say about their topics."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

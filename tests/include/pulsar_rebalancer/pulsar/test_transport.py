@@ -1,7 +1,5 @@
 """The admin client on the wire: refusals, spoiled answers and limits."""
 
-from __future__ import annotations
-
 import asyncio
 import tracemalloc
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Counts of reasons are told in words; a code that has none stands beside its meaning."""
 
-from __future__ import annotations
-
 from pulsar_rebalancer.reasons import Reason, counted
 
 

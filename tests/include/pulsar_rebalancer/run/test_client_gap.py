@@ -1,13 +1,6 @@
 """What moves cost their clients, as values and in words."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from pulsar_rebalancer.run.outcome import ClientGap, ClientGapSummary
-
-if TYPE_CHECKING:
-    pass
 
 NOBODY, UNKNOWN = ClientGap(clients_before=0, topics=0), ClientGap(owner_seconds=0.1, unknown="b:1 did not answer")
 MISSING = ClientGap(clients_before=5, clients_back=3, watched_seconds=15.04, topics=300, topics_measured=10, errors=1)

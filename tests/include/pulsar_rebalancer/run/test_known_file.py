@@ -1,7 +1,5 @@
 """A table of the stored state that cannot be used counts as none, and a warning names it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The state that a run starts from is read whole or not at all."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What the end of a run says about each condition."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any

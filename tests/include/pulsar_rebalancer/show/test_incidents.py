@@ -1,7 +1,5 @@
 """Sequences of runs and the messages that people get."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """What is measured of a run."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from datetime import timedelta

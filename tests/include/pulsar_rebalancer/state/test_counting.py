@@ -1,7 +1,5 @@
 """Which samples count, and that a plan is committed once."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which resource is the bottleneck, and when another takes its place."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The two ways of a swap wait together or go together."""
 
-from __future__ import annotations
-
 import pytest
 
 from pulsar_rebalancer.config.settings import Settings

@@ -1,7 +1,5 @@
 """Which values may not give another hit, and which counts are kept."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

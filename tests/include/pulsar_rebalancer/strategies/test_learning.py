@@ -1,7 +1,5 @@
 """What is learned from one sample, worked out by hand, and when nothing is."""
 
-from __future__ import annotations
-
 from math import inf
 from typing import Any
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from pulsar_rebalancer.run.tables import TRAFFIC

@@ -1,7 +1,5 @@
 """What is stored comes back."""
 
-from __future__ import annotations
-
 import pytest
 
 from pulsar_rebalancer.state.state_documents import HitCount

@@ -1,7 +1,5 @@
 """Which clusters need waves: release notes of Pulsar 4.0.10 and 4.2.1 (apache/pulsar #25518)."""
 
-from __future__ import annotations
-
 import pytest
 from tests.vectors.rows import brokers_of
 

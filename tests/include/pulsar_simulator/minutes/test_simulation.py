@@ -1,7 +1,5 @@
 """Each rule of the cluster in steps of a minute, by a scene as small as it can be."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """`make run STRATEGY=…` without its Airflow and Spark: every shedder balances the simulated cluster."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """What Airflow's API answers on a busy machine, and what that comes to."""
 
-from __future__ import annotations
-
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The arguments of `make run`, and that no two runs share a folder."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

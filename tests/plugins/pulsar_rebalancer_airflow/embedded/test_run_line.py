@@ -1,7 +1,5 @@
 """When a cluster is balanced, and what the line of a run says."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 from unittest import mock

@@ -1,7 +1,5 @@
 """Receivers of alerts on the loopback: a webhook, a mail server, and one that never answers."""
 
-from __future__ import annotations
-
 import base64
 import email
 import email.policy

@@ -1,15 +1,8 @@
 """A message from a callback of somebody's own DAG."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook
 
 from pulsar_rebalancer_airflow.notifications import AlertNotifier
-
-if TYPE_CHECKING:
-    pass
 
 
 def notify() -> None:

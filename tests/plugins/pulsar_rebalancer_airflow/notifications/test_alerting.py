@@ -1,7 +1,5 @@
 """Runs in which report tells people, by a real webhook."""
 
-from __future__ import annotations
-
 import json
 import logging
 from datetime import UTC, datetime

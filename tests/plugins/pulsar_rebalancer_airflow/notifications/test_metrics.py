@@ -1,19 +1,13 @@
 """Measurements reach the metrics that Airflow is configured with; that they are received is an integration test."""
 
-from __future__ import annotations
-
 import tests.airflow_home  # noqa: F401 - before anything of Airflow
 
 # isort: split
 
-from typing import TYPE_CHECKING
 
 from airflow._shared.observability.metrics.validators import ALLOWED_CHARACTERS
 
 from pulsar_rebalancer.show.measurements import Measurement
-
-if TYPE_CHECKING:
-    pass
 
 
 def test_a_line_of_statsd_holds_whatever_a_broker_calls_itself() -> None:

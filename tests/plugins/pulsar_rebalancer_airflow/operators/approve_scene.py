@@ -1,7 +1,5 @@
 """Mode `approve`: a plan as the gate keeps it, its question, and an answer, task by task."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import Mock, patch

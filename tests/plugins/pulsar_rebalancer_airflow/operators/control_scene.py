@@ -1,7 +1,5 @@
 """A run of the control DAG, its tasks one after the other."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.airflow_context import MemoryState, context

@@ -1,7 +1,5 @@
 """What people answer in mode `approve`: an approved plan is carried out once, what was rejected is not asked again."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Who ordered what a run does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

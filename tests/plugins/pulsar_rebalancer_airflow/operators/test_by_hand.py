@@ -1,7 +1,5 @@
 """What a plan made by hand needs to be carried out, and what is refused with its reason."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any

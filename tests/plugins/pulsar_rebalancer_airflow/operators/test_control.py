@@ -1,7 +1,5 @@
 """What a person orders from outside a run, and what runs make of it."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from threading import Event, Thread
 from typing import Any

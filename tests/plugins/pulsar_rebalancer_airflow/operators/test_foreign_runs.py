@@ -1,7 +1,5 @@
 """Whoever may write an XCom may not choose whose run a task works on: every task looks at what it was given."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

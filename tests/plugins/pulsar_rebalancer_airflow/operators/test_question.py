@@ -1,7 +1,5 @@
 """Mode `approve`: which plan people are asked about, and that one question is open at a time."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from tests.airflow_context import MemoryState, context

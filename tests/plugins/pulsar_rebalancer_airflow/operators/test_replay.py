@@ -1,7 +1,5 @@
 """What a person may ask a replay for, and what is refused before anything is started."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest import mock

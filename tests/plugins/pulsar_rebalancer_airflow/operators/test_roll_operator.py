@@ -1,7 +1,5 @@
 """What a rolling restart needs to begin, what is refused with its reason, and what people and other DAGs are told."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any

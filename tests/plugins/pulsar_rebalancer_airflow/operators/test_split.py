@@ -1,7 +1,5 @@
 """The splits of a plan carried out before its moves, or left alone."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """What ends a wave between two bundles: no further one is begun, and a run that is cleared goes on."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A wave that is carried out, or refused before its first unload."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

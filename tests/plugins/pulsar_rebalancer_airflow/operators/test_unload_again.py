@@ -1,7 +1,5 @@
 """A wave whose earlier attempt did not end, or not well."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

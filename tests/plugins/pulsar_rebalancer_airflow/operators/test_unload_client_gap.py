@@ -1,7 +1,5 @@
 """What a wave's moves cost their clients is measured, and measuring disturbs no wave."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from dataclasses import replace

@@ -3,8 +3,6 @@
 It inherits the AIRFLOW_HOME of the tests.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A simulated cluster, a storage root and a state store, and the operator that unloads a wave there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """WCAG 2.2 AA contrast of the page's colours in both themes. axe-core does not check the shapes of a chart."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The outcome of what the page asked Airflow for, from Airflow's own tables and the files of runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

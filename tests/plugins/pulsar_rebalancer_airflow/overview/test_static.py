@@ -1,7 +1,5 @@
 """The logic of the page's JavaScript, by its own tests; a browser shows the rest in tests/integration/test_page*.py."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The page of a validation result: whole without the network, and harmless whatever brokers are called."""
 
-from __future__ import annotations
-
 import math
 from html.parser import HTMLParser
 

@@ -1,7 +1,5 @@
 """What the web server gives to whom: Airflow's own users and rights, and no other file than the run's page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A sample of three healthy brokers, to be spoiled by tests."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any

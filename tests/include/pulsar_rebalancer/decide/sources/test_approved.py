@@ -1,7 +1,5 @@
 """An approved plan is carried out as a whole or not; what serves a drain, with what is overruled for it."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Any

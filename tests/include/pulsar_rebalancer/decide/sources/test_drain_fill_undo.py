@@ -1,7 +1,5 @@
 """Brokers that are drained or filled, and runs that are undone: which bundles that means, and what is refused."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Any

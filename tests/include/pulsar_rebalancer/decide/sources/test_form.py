@@ -1,7 +1,5 @@
 """What may be typed into the form, and what is refused with the name of the field."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -4,8 +4,6 @@ That broker is no candidate. Of each ask the candidates are an isolation policy,
 those that Pulsar's own class draws from. AvgShedder's plans do not come this way: its pairs name destinations.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import count
 

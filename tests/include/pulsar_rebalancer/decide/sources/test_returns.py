@@ -1,7 +1,5 @@
 """Bundles go back to the broker that had them before, those with the most traffic first, if they still fit."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Any

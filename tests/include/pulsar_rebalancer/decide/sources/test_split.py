@@ -1,7 +1,5 @@
 """A bundle that a person splits: which one is meant, where it is cut, and what is refused in the dry run."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any

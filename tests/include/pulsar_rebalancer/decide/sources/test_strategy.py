@@ -1,7 +1,5 @@
 """What samples that do not count, forced runs and gaps make of what a strategy keeps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Bundles that a person names: which are meant, which may go, where to, and what the plan says of it."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Any

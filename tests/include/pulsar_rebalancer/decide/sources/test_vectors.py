@@ -1,7 +1,5 @@
 """The other shedders through the pipeline: what they choose, placement and policies beside them."""
 
-from __future__ import annotations
-
 import re
 from itertools import count
 

@@ -1,7 +1,5 @@
 """Which run moved bundles last, and when the cluster changed last."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 

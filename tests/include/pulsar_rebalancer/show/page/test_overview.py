@@ -1,7 +1,5 @@
 """What the page draws: brokers, pairs, the plan, the last run that moved something, and how large that is."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 

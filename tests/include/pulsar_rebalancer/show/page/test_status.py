@@ -1,7 +1,5 @@
 """One word and one sentence for whatever a cluster may be in."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Any

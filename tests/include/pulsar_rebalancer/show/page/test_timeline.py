@@ -1,7 +1,5 @@
 """The last hour as the page draws it: what each run measured, and what happened."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Moves get destinations that policies allow, each in sight of those before it."""
 
-from __future__ import annotations
-
 import pytest
 from tests.vectors.rows import sample
 

@@ -1,7 +1,5 @@
 """Candidates that are all of a list but a few are to every placement what the written-out list is."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """What the vectors cannot show of placements: round robin, the draw, and which one a cluster gets."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from tests.vectors.rows import sample

@@ -1,7 +1,5 @@
 """Placements against answers of Pulsar itself; those of LeastLongTermMessageRate go through the pipeline."""
 
-from __future__ import annotations
-
 import pytest
 from tests.vectors import histories, placements
 from tests.vectors.rows import decided, sample

@@ -1,7 +1,5 @@
 """The rules of Pulsar's placement pipeline, one by one and over a cluster."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 

@@ -1,7 +1,5 @@
 """The cases of Pulsar's AvgShedderTest as histories; maxUnloadPercentage 0.5."""
 
-from __future__ import annotations
-
 from tests.vectors.histories import History, Step
 from tests.vectors.rows import broker, bundle
 

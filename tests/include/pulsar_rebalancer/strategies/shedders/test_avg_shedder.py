@@ -1,7 +1,5 @@
 """AvgShedder against Pulsar's own answers, its upstream test cases, and the rules that are ours."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -4,8 +4,6 @@ A standard broker's score rises by one point for each 100 msg/s, so a bundle of 
 brokers, hot, mild and cold, unless a scene says otherwise; the mean of their scores is where bundles should lead.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A shedder from outside the package brings all that the product asks of one; nothing here is changed for it."""
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """OverloadShedder against Pulsar's own answers and its upstream test cases."""
 
-from __future__ import annotations
-
 import pytest
 from tests.vectors import histories
 from tests.vectors.rows import check

@@ -1,7 +1,5 @@
 """ThresholdShedder against Pulsar's own answers, its upstream test cases, and the rules that are ours."""
 
-from __future__ import annotations
-
 import pytest
 from tests.vectors import histories
 from tests.vectors.rows import MIB, broker, bundle, check, completed, reasons, sample

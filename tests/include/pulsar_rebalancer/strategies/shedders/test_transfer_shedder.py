@@ -1,7 +1,5 @@
 """TransferShedder against its upstream test cases, and the rules that are ours."""
 
-from __future__ import annotations
-
 import pytest
 from tests.include.pulsar_rebalancer.strategies.shedders.transfer_shedder_results import hits, moved
 from tests.vectors.rows import broker, bundle, check, reasons, sample

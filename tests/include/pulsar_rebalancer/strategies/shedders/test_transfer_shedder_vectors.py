@@ -1,7 +1,5 @@
 """TransferShedder against the answers of Pulsar's own class to recorded histories."""
 
-from __future__ import annotations
-
 import pytest
 from tests.include.pulsar_rebalancer.strategies.shedders.transfer_shedder_results import hits, moved
 from tests.vectors import histories

@@ -1,7 +1,5 @@
 """What TransferShedder decided, in the words of the vectors."""
 
-from __future__ import annotations
-
 from pulsar_rebalancer.state.state_documents import HitCount
 from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER
 
