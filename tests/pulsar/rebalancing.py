@@ -121,19 +121,14 @@ def assert_clients_came_back(run: Run) -> None:
     print(f"client gaps {run.outcome.client_gap}")
     gaps = [end.client_gap for end in run.outcome.moves if end.client_gap is not None]
     assert len(gaps) == len(run.outcome.moves), run.outcome.moves
-    assert not [client_gap for client_gap in gaps if "the task's log" in client_gap.unknown], gaps
-    back = [client_gap for client_gap in gaps if client_gap.clients_seconds is not None]
+    assert not [gap for gap in gaps if "the task's log" in gap.unknown], gaps
+    back = [gap for gap in gaps if gap.clients_seconds is not None]
     assert back, gaps
-    for client_gap in back:
-        assert (client_gap.topics, client_gap.clients_before, client_gap.clients_back, client_gap.errors) == (
-            1,
-            1,
-            1,
-            0,
-        ), client_gap
-        assert client_gap.owner_seconds is not None
-        assert client_gap.clients_seconds is not None
-        assert 0 < client_gap.owner_seconds <= client_gap.clients_seconds
+    for gap in back:
+        assert (gap.topics, gap.clients_before, gap.clients_back, gap.errors) == (1, 1, 1, 0), gap
+        assert gap.owner_seconds is not None
+        assert gap.clients_seconds is not None
+        assert 0 < gap.owner_seconds <= gap.clients_seconds
 
 
 def load_broker_zero(

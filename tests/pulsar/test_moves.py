@@ -169,15 +169,15 @@ def test_every_message_that_was_acknowledged_arrives(
             assert [outcome.reason for outcome in outcomes] == ["moved"] * len(moves)
             print(f"client gaps {gaps}")
             assert gaps.keys() == set(topics)
-            for client_gap in gaps.values():
+            for gap in gaps.values():
                 # One producer and one subscriber.
-                assert (client_gap.unknown, client_gap.clients_before, client_gap.clients_back, client_gap.errors) == (
+                assert (gap.unknown, gap.clients_before, gap.clients_back, gap.errors) == (
                     "",
                     2,
                     2,
                     0,
                 )
-                assert client_gap.clients_seconds is not None
+                assert gap.clients_seconds is not None
         for producer in producers:
             producer.flush()
         awaited(lambda: len(acknowledged) + len(failed) == 2 * ROUNDS * 50 * len(producers))
