@@ -17,7 +17,7 @@ for resolution in ${1:-lowest-direct highest}; do
   "$uv" pip install --quiet --python "$folder/bin/python" --no-deps dist/*.whl
   "$uv" pip check --python "$folder/bin/python"
   printf 'versions: %s\n' "$resolution"
-  grep -E '^(apache-airflow|pyspark|great|pandas|numpy|pyarrow|pydantic|httpx|httpcore|msgspec)[^ ]*==' "$folder/versions.txt"
+  grep -E '^(apache-airflow|pyspark|great|pandas|numpy|pyarrow|pydantic|httpx|msgspec)[^ ]*==' "$folder/versions.txt"
   # Packages come from the wheels: only the tests, and what they bring, from here.
   PATH=$PWD/$folder/bin:$PATH "$folder/bin/python" -m pytest --quiet -p no:cacheprovider --override-ini pythonpath=. \
     tests/include tests/dags tests/expectations tests/plugins/pulsar_rebalancer_airflow/{hooks,operators,validation} \

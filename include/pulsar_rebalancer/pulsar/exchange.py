@@ -8,13 +8,12 @@ import resource
 import ssl
 from collections import defaultdict
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-import httpcore
+import httpx
 
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.pulsar.answers import TokenMask, failure, first_line
@@ -37,8 +36,12 @@ OF_ONE_BROKER = 32
 """Maximum concurrent requests per address: a thousand namespaces can all ask one broker."""
 MOST_KEPT = max(384, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 """Maximum number of idle connections, except to the first seed; 1,024 open files are often the limit."""
-_KEPT_SECONDS = 15
-"""Maximum seconds that a reused connection may be idle; brokers close it after 30 s."""
+_ONE_IDLE = httpx.Limits(max_keepalive_connections=1, keepalive_expiry=15)  # brokers close them after 30 s
+_HEADERS = {
+    "User-Agent": "pulsar-rebalancer",
+    "Accept": "application/json, */*;q=0.5",
+    "Accept-Encoding": "identity",  # a compressed answer could be larger than its limit
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,28 +88,11 @@ class NotSentError(Exception):
     """No connection could be made, so the broker did not receive the request. `reason` is a reason code."""
 
     def __init__(self, error: BaseException) -> None:
-        while error.__cause__ is not None:  # httpcore and anyio wrap the system's error
-            error = error.__cause__
+        while inner := error.__cause__ or error.__context__:  # httpx and anyio wrap the system's error
+            error = inner
         super().__init__(first_line(str(error)) or type(error).__name__)
         refused = isinstance(error, ssl.SSLCertVerificationError)
         self.reason = Reason.CERTIFICATE_REFUSED if refused else Reason.UNREACHABLE
-
-
-class _BrokenError(Exception):
-    """The connection broke before the response was complete; the broker may have received the request."""
-
-
-def _url(text: str) -> httpcore.URL:
-    """Parse a URL, and percent-encode it where necessary, because redirects can be unencoded."""
-    return httpcore.URL(quote(text, safe="/?:@!$&'()*+,;=-._~%[]"))
-
-
-def _can_be_used_again(connection: httpcore.AsyncHTTPConnection) -> bool:
-    """Return False if bytes follow the last response: they would be read as the next response."""
-    if not connection.is_idle() or connection.has_expired():
-        return False
-    http11: Any = connection._connection
-    return not http11._h11_state.trailing_data[0]
 
 
 class Exchange:
@@ -114,22 +100,17 @@ class Exchange:
 
     def __init__(self, connection: AdminConnection, mask: TokenMask) -> None:
         self._connection = connection
-        # Redirects, the environment's proxies and .netrc are ignored: none of them may see or add credentials.
-        headers = {"User-Agent": "pulsar-rebalancer", "Accept": "application/json, */*;q=0.5"}
-        # Compressed answers could be larger than their limit.
-        headers["Accept-Encoding"] = "identity"
-        self._headers = headers
         self.mask = mask
         self._ssl = connection.ssl_context()
-        self._idle: dict[str, list[httpcore.AsyncHTTPConnection]] = {}
+        self._idle: defaultdict[str, list[httpx.AsyncHTTPTransport]] = defaultdict(list)
         self._kept = 0
         self._slots = asyncio.Semaphore(connection.concurrency)
         self._slots_of: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(OF_ONE_BROKER))
         self._long_slots = asyncio.Semaphore(_LONG_AT_ONCE)
 
     async def close(self) -> None:
-        for connection in chain.from_iterable(self._idle.values()):
-            await connection.aclose()
+        for transport in chain.from_iterable(self._idle.values()):
+            await transport.aclose()
 
     def failure(
         self,
@@ -158,19 +139,10 @@ class Exchange:
         """
         try:
             return await self._once(request, place, token)
-        except _BrokenError as error:
-            if request.method != "GET":
-                raise self._broken(request, place, error) from None
-        try:
-            return await self._once(request, place, token)
-        except _BrokenError as error:
-            raise self._broken(request, place, error) from None
-
-    def _broken(self, request: Request, place: Place, error: Exception) -> AdminError:
-        detail = f"the connection broke before an answer ({error})"
-        if request.method != "GET":
-            detail += "; the broker may have carried it out"
-        return self.failure(request, place.broker, Reason.UNREACHABLE, detail)
+        except AdminError as error:
+            if error.reason != Reason.UNREACHABLE or request.method != "GET":
+                raise
+        return await self._once(request, place, token)
 
     async def _once(self, request: Request, place: Place, token: str) -> tuple[int, str, bytes, bool]:
         if not address_in(place.base):  # made from a template and a broker's name
@@ -180,81 +152,77 @@ class Exchange:
         try:
             # The time spent waiting for a slot does not count.
             async with self._slots_of[place.base], self._slots, asyncio.timeout(limit) as deadline:
-                return await self._stream(request, place, token, deadline)
+                return await self._exchange(request, place, token, deadline)
         except TimeoutError:
-            detail = f"no complete answer within {request.timeout_s:g} s"
-            raise self.failure(request, place.broker, Reason.TIMEOUT, detail) from None
-        except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+            reason, detail = Reason.TIMEOUT, f"no complete answer within {request.timeout_s:g} s"
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise NotSentError(error) from error
-        except httpcore.NetworkError as error:
-            raise _BrokenError(str(error)) from None
-        except (httpcore.ProtocolError, UnicodeError) as error:
-            if isinstance(error, httpcore.RemoteProtocolError) and error.__cause__ is None:  # h11 has no complaint
-                raise _BrokenError("closed without an answer") from None
-            detail = f"the answer is not complete HTTP ({first_line(self.mask.text(str(error)))})"
-            raise self.failure(request, place.broker, Reason.BAD_ANSWER, detail) from None
-
-    @asynccontextmanager
-    async def _connected(self, base: str) -> AsyncIterator[httpcore.AsyncHTTPConnection]:
-        """Yield a connection from the broker's own pool, because a shared pool would be slow to search."""
-        idle = self._idle.setdefault(base, [])
-        while idle:
-            self._kept -= 1
-            connection = idle.pop()
-            if _can_be_used_again(connection):
-                break
-            await connection.aclose()
-        else:
-            origin = _url(base).origin
-            connection = httpcore.AsyncHTTPConnection(origin, self._ssl, keepalive_expiry=_KEPT_SECONDS)
-        try:
-            yield connection
-        finally:
-            room = self._kept < MOST_KEPT or base == self._connection.seeds[0]
-            if room and _can_be_used_again(connection):
-                self._kept += 1
-                idle.append(connection)
+        except (httpx.NetworkError, httpx.ProtocolError, httpx.InvalidURL, UnicodeError) as error:
+            said = first_line(self.mask.text(str(error)))
+            if isinstance(error, httpx.NetworkError) or said.startswith("Server disconnected"):
+                reason, detail = Reason.UNREACHABLE, f"the connection broke before an answer ({said})"
+                if request.method != "GET":
+                    detail += "; the broker may have carried it out"
             else:
-                await connection.aclose()
+                reason, detail = Reason.BAD_ANSWER, f"the answer is not complete HTTP ({said})"
+        raise self.failure(request, place.broker, reason, detail)
 
-    async def _stream(
+    async def _exchange(
         self, request: Request, place: Place, token: str, deadline: asyncio.Timeout
     ) -> tuple[int, str, bytes, bool]:
-        reads, url = request.method == "GET", _url(place.url(request))
-        headers = [("Host", urlsplit(place.base).netloc), *self._headers.items()]
+        # A redirect can be unencoded.
+        url = quote(place.url(request), safe="/?:@!$&'()*+,;=-._~%[]")
+        headers = dict(_HEADERS)
         if token:
             # Brokers with strictAuthMethod=true require the method.
-            headers += [("Authorization", f"Bearer {token}"), ("X-Pulsar-Auth-Method-Name", "token")]
-        if not reads:
-            headers.append(("Content-Type", "application/json"))
+            headers |= {"Authorization": f"Bearer {token}", "X-Pulsar-Auth-Method-Name": "token"}
+        if request.method != "GET":
+            headers["Content-Type"] = "application/json"
+        content = None if request.method == "GET" else request.body
+        timeout = {"timeout": {"connect": self._connection.connect_timeout_s}}
+        asked = httpx.Request(request.method, url, headers=headers, content=content, extensions=timeout)
         async with (
-            self._connected(place.base) as connection,
-            connection.stream(
-                request.method,
-                url,
-                headers=headers,
-                content=None if reads else request.body,
-                extensions={"timeout": {"connect": self._connection.connect_timeout_s}},
-            ) as response,
+            self._connected(place.base) as transport,
+            aclosing(await transport.handle_async_request(asked)) as response,
         ):
-            most = self.most_bytes(request) if 200 <= response.status < 300 else MAX_ERROR_BYTES
-            content, cut = await self._read(response, most, deadline)
-        location = next((value for name, value in response.headers if name.lower() == b"location"), b"")
-        return response.status, self.mask.body(location).decode(errors="replace"), self.mask.body(content), cut
+            most = self.most_bytes(request) if response.is_success else MAX_ERROR_BYTES
+            body, cut = await self._read(response, most, deadline)
+        location = self.mask.text(response.headers.get("Location", ""))
+        return response.status_code, location, self.mask.body(body), cut
 
-    async def _read(self, response: httpcore.Response, most: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
+    @asynccontextmanager
+    async def _connected(self, base: str) -> AsyncIterator[httpx.AsyncHTTPTransport]:
+        """Yield a transport with one idle connection or none, because a pool of all connections is slow to search.
+
+        A transport, unlike a client, ignores redirects, cookies, the environment's proxies and .netrc: none of
+        them may see or add credentials.
+        """
+        idle = self._idle[base]
+        if idle:
+            self._kept -= 1
+            transport = idle.pop()
+        else:
+            transport = httpx.AsyncHTTPTransport(verify=self._ssl, trust_env=False, limits=_ONE_IDLE)
+        try:
+            yield transport
+        finally:
+            if self._kept < MOST_KEPT or base == self._connection.seeds[0]:
+                self._kept += 1
+                idle.append(transport)
+            else:
+                await transport.aclose()
+
+    async def _read(self, response: httpx.Response, most: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
         """Read a body; waiting for other long bodies (`_LONG_AT_ONCE`) does not count as time."""
-        chunks: list[bytes] = []
-        size = 0
+        body = bytearray()
         async with AsyncExitStack() as turn:
-            async for chunk in response.aiter_stream():
-                if size <= _SHORT_BYTES < size + len(chunk):
+            async for chunk in response.aiter_raw():
+                if len(body) <= _SHORT_BYTES < len(body) + len(chunk):
                     left = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
                     deadline.reschedule(None)
                     await turn.enter_async_context(self._long_slots)
                     deadline.reschedule(asyncio.get_running_loop().time() + left)
-                chunks.append(chunk)
-                size += len(chunk)
-                if size > most:
+                body += chunk
+                if len(body) > most:
                     break
-        return b"".join(chunks)[:most], size > most
+        return bytes(body[:most]), len(body) > most

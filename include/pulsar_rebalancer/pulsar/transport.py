@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Self
@@ -69,6 +70,7 @@ class Transport:
         self.mask = self.tokens.mask
         self._exchange = Exchange(connection, self.mask)
         self._hosts = list(connection.seeds)
+        self._silent_until: dict[str, float] = {}
         self.addresses = KnownAddresses(connection)
 
     async def __aenter__(self) -> Self:
@@ -155,6 +157,8 @@ class Transport:
             except AdminError as error:
                 if error.reason not in (Reason.TIMEOUT, Reason.UNREACHABLE):
                     raise
+                if error.reason == Reason.TIMEOUT:
+                    self._silent_until[host] = time.monotonic() + request.timeout_s
                 failed.append(error)
             else:
                 if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -187,6 +191,10 @@ class Transport:
         return self._checked(request, answer)
 
     async def _ask_place(self, request: Request, place: Place) -> tuple[BrokerAnswer, str]:
+        if request.method == "GET" and time.monotonic() < self._silent_until.get(place.base, 0.0):
+            # A broker that hangs costs one wait, not a second one after that for it as a seed.
+            detail = "no answer a moment ago, so it was not asked again yet"
+            raise self._exchange.failure(request, place.broker, Reason.TIMEOUT, detail, sent=False)
         try:
             return await self._ask(request, place)
         except NotSentError as error:

@@ -74,3 +74,15 @@ async def test_an_unload_is_not_sent_again_elsewhere_but_the_next_one_is_sent_th
         await admin.bundles.unload(scene.bundle, scene.leader)
     assert scene.cluster.owner(scene.bundle) != scene.well
     assert scene.asked == 1
+
+
+@pytest.mark.parametrize("scene", [FaultKind.SILENT], indirect=True)
+async def test_a_first_seed_that_hangs_costs_one_wait(scene: Scene) -> None:
+    scene.fall_ill(scene.sick)
+    async with scene.connect() as admin:
+        reports = await admin.load_reports(await admin.brokers(), lambda broker, _: broker)
+    assert scene.asked == 1
+    failed = reports.pop(scene.sick)
+    assert isinstance(failed, AdminError)
+    assert (failed.reason, failed.sent) == ("timeout", False)
+    assert set(reports.values()) == {scene.leader, scene.well}
