@@ -1,4 +1,4 @@
-"""The picture of GainShedder's idea: what a move takes off the squared heights, now and on the hour's average."""
+"""The picture of GainShedder's idea: what a move takes off the squared heights to expect."""
 
 from __future__ import annotations
 
@@ -6,56 +6,52 @@ from typing import NamedTuple
 
 from scripts.drawing import Drawing, Palette
 
-_MIN_GAIN, _LARGE = 30, 8
+_MIN_GAIN, _LARGE = 45, 8
 _POINT = 3.2
 """Pixels."""
 
 
 class _Case(NamedTuple):
-    """A move: heights of source and destination, and the bundle's points, each now and on the hour's average."""
+    """Points of source, destination and bundle, now and over the hour, and the share of the difference that lasts."""
 
     title: str
-    hot: tuple[int, int]
-    cold: tuple[int, int]
-    bundle: tuple[int, int]
+    now: tuple[int, int, int]
+    hour: tuple[int, int, int]
+    lasts: float
 
 
 _CASES = (
-    _Case("A bundle of 16 points", (23, 23), (-18, -18), (16, 16)),
-    _Case("During a burst: a steady bundle of 10", (13, 1), (-7, 0), (10, 10)),
-    _Case("During a burst: the burst, 10 now and 1 later", (13, 1), (-7, 0), (10, 1)),
+    _Case("A steady bundle of 16 points", (23, -18, 16), (23, -18, 16), 0.5),
+    _Case("A burst of 10, of which 20 % lasts", (13, -7, 10), (1, 0, 1), 0.2),
+    _Case("The same, if 90 % lasts", (13, -7, 10), (1, 0, 1), 0.9),
 )
 
 
 def gain_idea(colours: Palette) -> str:
     """Return the picture."""
-    drawing = Drawing(1122, 372, colours, "What a move gains, and what it costs")
-    drawing.text(24, 30, "A move gains what it takes off the squared heights of its two brokers", size=15, bold=True)
+    drawing = Drawing(1122, 350, colours, "What a move gains, and what it costs")
+    drawing.text(24, 30, "A move gains what it takes off the squared heights to expect", size=15, bold=True)
     for number, case in enumerate(_CASES):
         _draw(drawing, 24 + 366 * number, case)
     return drawing.svg()
 
 
 def _draw(drawing: Drawing, left: int, case: _Case) -> None:
-    colours, gains = drawing.colours, []
-    drawing.box(left, 48, 342, 306)
+    colours, mean = drawing.colours, 180
+    drawing.box(left, 48, 342, 284)
     drawing.text(left + 14, 72, case.title, size=12, bold=True)
-    for part, when in enumerate(("now", "on the hour's average")):
-        x, mean = left + 14 + 164 * part, 190
-        before = case.hot[part], case.cold[part]
-        after = before[0] - case.bundle[part], before[1] + case.bundle[part]
-        gains.append(sum(height**2 for height in before) - sum(height**2 for height in after))
-        drawing.text(x, 96, when, size=11, colour=colours.dim)
-        drawing.box(x, mean, 150, 0.6, colour=colours.dim)
-        for at, heights, colour in ((0, before, colours.hot), (76, after, colours.good)):
-            for place, height in enumerate(heights):
-                tall = max(abs(height) * _POINT, 1)
-                middle = x + at + 14 + 32 * place
-                drawing.box(middle - 10, mean - tall if height > 0 else mean, 20, tall, colour=colour, fill=colour)
-                drawing.text(middle, mean + (16 if height > 0 else -6), f"{height:+d}", size=10.5, middle=True)
-            drawing.text(x + at + 30, 274, ("before", "after")[at > 0], size=10.5, middle=True, colour=colours.dim)
-        drawing.text(x, 298, f"takes off {gains[-1]:+d}", size=11.5, mono=True)
-    gain, price = sum(gains) / 2, _MIN_GAIN * (1 + sum(case.bundle) / 2 / _LARGE)
-    words = "moves" if gain >= price else "stays"
-    colour = colours.good if gain >= price else colours.hot
-    drawing.text(left + 14, 334, f"gain {gain:.0f}, price {price:.0f}: it {words}", size=13, bold=True, colour=colour)
+    hot, cold, load = (hour + case.lasts * (now - hour) for now, hour in zip(case.now, case.hour, strict=True))
+    before, after = (hot, cold), (hot - load, cold + load)
+    shown = ("now", case.now[:2], colours.dim), ("to expect", before, colours.hot), ("after it", after, colours.good)
+    for part, (when, heights, colour) in enumerate(shown):
+        x = left + 14 + 109 * part
+        drawing.box(x, mean, 96, 0.6, colour=colours.dim)
+        for place, height in enumerate(heights):
+            tall, middle = max(abs(height) * _POINT, 1), x + 28 + 40 * place
+            drawing.box(middle - 10, mean - tall if height > 0 else mean, 20, tall, colour=colour, fill=colour)
+            drawing.text(middle, mean + (16 if height > 0 else -6), f"{height:+.0f}", size=10.5, middle=True)
+        drawing.text(x + 48, 270, when, size=11, middle=True, colour=colours.dim)
+    gain = sum(height**2 for height in before) - sum(height**2 for height in after)
+    price = _MIN_GAIN * (1 + load / _LARGE)
+    words, colour = ("moves", colours.good) if gain >= price else ("stays", colours.hot)
+    drawing.text(left + 14, 312, f"gain {gain:.0f}, price {price:.0f}: it {words}", size=13, bold=True, colour=colour)

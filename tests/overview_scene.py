@@ -241,7 +241,7 @@ def _with_means(bundles: pa.Table) -> pa.Table:
     found = bundles.append_column("msg_rate", bundles["msg_rate_in"])
     found = found.append_column("msg_throughput", bundles["msg_throughput_in"])
     nothing = pa.nulls(bundles.num_rows)
-    for name in ("long_term_msg_rate", "load_now", "load_later", "reason"):
+    for name in ("long_term_msg_rate", "load", "reason"):
         found = found.append_column(name, nothing)
     return found.select(COLUMNS.names)
 

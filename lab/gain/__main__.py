@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lab.families.family import Family
     from lab.families.family_results import Values
 
-PRICES = (10, 20, 30, 40, 60, 80)
+PRICES = (10, 20, 30, 45, 60, 80)
 """Values of `min_gain`."""
 
 

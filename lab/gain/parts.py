@@ -15,8 +15,7 @@ import numpy as np
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay import columns
-from pulsar_rebalancer.replay.columns import ColumnBundles, LearnedColumns
-from pulsar_rebalancer.run.bundle_columns import BundleSample
+from pulsar_rebalancer.replay.columns import ColumnBundles
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.strategies import learning, sample
 from pulsar_rebalancer.strategies.learning import BundleCosts
@@ -32,16 +31,14 @@ SHUFFLED = "control: shuffled loads"
 
 
 @contextmanager
-def _one_average(kept: str) -> Iterator[None]:
-    """Let strategies see only the present or only the hour."""
-    usual = LearnedColumns.sums
+def _persistence(of_all: float) -> Iterator[None]:
+    """Let this share of every deviation last: 1 is only the present, 0 only the hour."""
+    usual = learning._persisting
 
-    def sums(self, owner, summands):  # type: ignore[no-untyped-def]
-        known = usual(self, owner, summands)
-        return {name: of._replace(now=getattr(of, kept), later=getattr(of, kept)) for name, of in known.items()}
+    def persisting(*given):  # type: ignore[no-untyped-def]
+        return replace(usual(*given), persistence=of_all)
 
-    loads = property(lambda bundle: (getattr(bundle, f"load_{kept}") or 0.0,) * 2)
-    with patch.object(LearnedColumns, "sums", sums), patch.object(BundleSample, "loads", loads):
+    with patch.object(learning, "_persisting", persisting):
         yield
 
 
@@ -70,10 +67,10 @@ def _from_partner() -> Iterator[None]:
     usual = gain_shedder._move
 
     def move(sample, own, hotter, colder):  # type: ignore[no-untyped-def]
-        middle = np.add(hotter.heights, colder.heights) / 2
-        hotter.heights, colder.heights = hotter.heights - middle, colder.heights - middle
+        middle = (hotter.height + colder.height) / 2
+        hotter.height, colder.height = hotter.height - middle, colder.height - middle
         moved = usual(sample, own, hotter, colder)
-        hotter.heights, colder.heights = hotter.heights + middle, colder.heights + middle
+        hotter.height, colder.height = hotter.height + middle, colder.height + middle
         return moved
 
     with patch.object(gain_shedder, "_move", move):
@@ -98,16 +95,17 @@ def _random_bundles() -> Iterator[None]:
     usual, random = gain_shedder._move, Random(1)
 
     def move(sample, own, hotter, colder):  # type: ignore[no-untyped-def]
-        hot, cold = hotter.heights, colder.heights
+        hot, cold, points = hotter.height, colder.height, sample.lesson.learned.points
         chosen = usual(sample, own, hotter, colder)
         if chosen is None:
             return None
         put_back = hotter.bundles.index(chosen)
         hotter.reasons[put_back] = None
         drawn = random.choice([number for number, reason in enumerate(hotter.reasons) if reason is None])
-        hotter.squares[put_back] = (hotter.loads[:, put_back] ** 2).sum()
-        hotter.reasons[drawn], hotter.squares[drawn], load = Reason.TAKEN, np.inf, hotter.loads[:, drawn]
-        hotter.heights, colder.heights = hot - load / hotter.cores, cold + load / colder.cores
+        hotter.loads[put_back] = points * chosen.load
+        hotter.reasons[drawn], hotter.loads[drawn] = Reason.TAKEN, np.inf
+        load = points * hotter.bundles[drawn].load
+        hotter.height, colder.height = hot - load / hotter.cores, cold + load / colder.cores
         return hotter.bundles[drawn]
 
     with patch.object(gain_shedder, "_move", move):
@@ -122,10 +120,7 @@ def _shuffled_loads() -> Iterator[None]:
     def of(self, broker, largest=None):  # type: ignore[no-untyped-def]
         bundles = usual(self, broker, largest)
         others = Random(broker).sample(bundles, len(bundles))
-        return [
-            bundle._replace(load_now=other.load_now, load_later=other.load_later)
-            for bundle, other in zip(bundles, others, strict=True)
-        ]
+        return [bundle._replace(load=other.load) for bundle, other in zip(bundles, others, strict=True)]
 
     with patch.object(ColumnBundles, "of", of):
         yield
@@ -140,8 +135,9 @@ def _messages() -> Iterator[None]:
 
 
 PARTS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
-    "only the present": lambda: _one_average("now"),
-    "only the hour": lambda: _one_average("later"),
+    "only the present": lambda: _persistence(1),
+    "only the hour": lambda: _persistence(0),
+    "half of a deviation lasts": lambda: _persistence(0.5),
     "every message costs the same": _equal_costs,
     "nothing but bundles explains a score": _no_residuals,
     "distance from the partner": _from_partner,

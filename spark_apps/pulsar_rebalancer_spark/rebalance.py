@@ -85,7 +85,7 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
             # While Spark starts and computes the means.
             learned = lesson_of(run)
             learned.write(run)
-            bundles = RunBundles(run, means, learned.costs)
+            bundles = RunBundles(run, means, learned.loads)
             planned = run_plan.plan_run(run, bundles, learned, _judge(own.result, run))
             kept.result()
         finally:

@@ -74,7 +74,7 @@ def test_a_strategy_grows_with_its_cluster(strategy, own, tmp_path):
         for measure in ("msg_rate", "msg_throughput"):
             held = held.append_column(measure, pc.add(held[f"{measure}_in"], held[f"{measure}_out"]))
         held = held.append_column("long_term_msg_rate", held["msg_rate"])
-        held = held.append_column("load_now", held["msg_rate"]).append_column("load_later", held["msg_rate"])
+        held = held.append_column("load", held["msg_rate"])
         held = held.append_column("reason", pa.nulls(held.num_rows, pa.string())).select(COLUMNS.names)
         return lambda: decided(run, listed, held)
 

@@ -84,7 +84,7 @@ def decide(run: RunInput) -> Summary:
     run.new_means.write_table(table(strategy_state.update(reported, known), MEANS))
     learned = lesson_of(run)
     learned.write(run)
-    return write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means, learned.costs), learned))
+    return write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means, learned.loads), learned))
 
 
 @dataclass

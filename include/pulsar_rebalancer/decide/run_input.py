@@ -20,7 +20,7 @@ from pulsar_rebalancer.reasons import Trait
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, bundle_counts, filled, in_order
 from pulsar_rebalancer.run.plan import parts_by_bundle
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, NO_COSTS, TRAFFIC, BrokerSample, Cell, known_file
+from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, NO_LOADS, TRAFFIC, BrokerSample, Cell, known_file
 from pulsar_rebalancer.state.state_documents import SETTLED, Counting, Learned, decide_counting
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import RecentMove
@@ -159,14 +159,14 @@ class _Reported(NamedTuple):
 class RunBundles(Bundles):
     """The bundles that a run's brokers report, with their moving averages.
 
-    To save time, the bundles are read and sorted while `means` waits for the averages' file. `costs` are the
-    bundles' costs after this sample (`run.tables.BUNDLE_COSTS`), if learned.
+    To save time, the bundles are read and sorted while `means` waits for the averages' file. `loads` are what
+    was learned about bundles (`run.tables.NO_LOADS`).
     """
 
-    def __init__(self, run: RunInput, means: Callable[[], StoragePath], costs: pa.Table = NO_COSTS) -> None:
+    def __init__(self, run: RunInput, means: Callable[[], StoragePath], loads: pa.Table = NO_LOADS) -> None:
         self._run = run
         self._means = means
-        self._costs = costs
+        self._loads = loads
         self._announced: pa.Array[Any] | None = None
 
     def announce(self, brokers: Collection[str]) -> None:
@@ -185,7 +185,7 @@ class RunBundles(Bundles):
         bundles = reported.append_column(
             "reason", stays.of_bundles(reported["bundle"], stays.BundleFacts.of(run, run.settings))
         )
-        bundles = with_loads(bundles, self._costs)
+        bundles = with_loads(bundles, self._loads)
         # A bundle that validation left out may have no means. Its values are then 0, and it has a reason to stay.
         means = self._means().read_table(OF_MEANS)
         return filled(with_means(bundles, run.cluster, means))
@@ -213,13 +213,10 @@ def with_means(bundles: pa.Table, cluster: str, means: pa.Table) -> pa.Table:
     return bundles.append_column("long_term_msg_rate", known["long_term_msg_rate"].take(at))
 
 
-def with_loads(bundles: pa.Table, costs: pa.Table = NO_COSTS) -> pa.Table:
-    """Return the bundles in unchanged order, with their loads, now and later; null without costs."""
-    at: Any = pc.index_in(bundles["bundle"], costs["bundle"])
-    for name, rate in (("load_now", "quick_rate"), ("load_later", "hour_rate")):
-        load = pc.multiply(*(costs[of].take(at).cast(pa.float64()) for of in (rate, "cost")))
-        bundles = bundles.append_column(name, load)
-    return bundles
+def with_loads(bundles: pa.Table, loads: pa.Table = NO_LOADS) -> pa.Table:
+    """Return the bundles in unchanged order, with their loads; null for an unknown one."""
+    at: Any = pc.index_in(bundles["bundle"], loads["bundle"])
+    return bundles.append_column("load", loads["load"].take(at))
 
 
 def _concatenated(parts: Iterable[pa.Table], columns: pa.Schema) -> pa.Table:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, COSTS, NO_COSTS, RATES, Cell
+from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, COSTS, NO_COSTS, NO_LOADS, RATES, Cell
 from pulsar_rebalancer.state.state_documents import Learned
 from pulsar_rebalancer.strategies import learning
 from pulsar_rebalancer.strategies.learning import BundleCosts, Correction, Lesson, Sums
@@ -27,10 +27,11 @@ _KNOWN = pa.schema([BUNDLE_COSTS.field("bundle"), *(pa.field(name, pa.float64())
 
 
 class RunLesson(NamedTuple):
-    """The lesson of a run's sample, and the costs of bundles after it (`run.tables.BUNDLE_COSTS`)."""
+    """The lesson of a run's sample, and what is known about bundles after it: `BUNDLE_COSTS` and `NO_LOADS`."""
 
     lesson: Lesson = Lesson()
     costs: pa.Table = NO_COSTS
+    loads: pa.Table = NO_LOADS
 
     def write(self, run: RunInput) -> None:
         if self.costs and run.counting.counts and not run.new_costs.exists():
@@ -59,10 +60,9 @@ def lesson_of(run: RunInput) -> RunLesson:
     inward, outward = (np.nan_to_num(reported[f"{measure}_{way}"].to_numpy()) for way in ("in", "out"))
     rate = np.where(refused, known.quick, (inward + outward) / UNIT[measure])
     after, change = known.averaged(rate, minutes, counts=counts)
-    averages = ("hour", "quick", "quarter", "samples")
-    kept = {name: np.where(refused, getattr(known, name), getattr(after, name)) for name in averages}
-    after, change = after._replace(**kept), np.where(refused, 0.0, change)
-    lesson = Lesson(before, _sums(brokers, after.summands(rate, change)))
+    after = BundleCosts(*(np.where(refused, *columns) for columns in zip(known, after, strict=True)))
+    *of_sample, lasted, deviation = after.summands(rate, change := np.where(refused, 0.0, change))
+    lesson = Lesson(before, _sums(brokers, [*of_sample, lasted * ~refused, deviation * ~refused]))
     # A run that does not count decides by what was learned before it or, if nothing was, by its own sample.
     if counts or not before.samples:
         lesson = learning.learn(before, run.brokers, lesson.sums, recent.values(), run.settings, minutes)
@@ -74,7 +74,8 @@ def lesson_of(run: RunInput) -> RunLesson:
     if run.silent:
         unreported = stored.filter(pc.invert(pc.is_in(stored["bundle"], names)))
         costs = pa.concat_tables([costs, unreported.cast(BUNDLE_COSTS)])
-    return RunLesson(lesson, costs)
+    loads = pa.array(after.loads(lesson.learned.persistence), from_pandas=True)
+    return RunLesson(lesson, costs, pa.table([names, loads], schema=NO_LOADS.schema))
 
 
 def _minutes(run: RunInput) -> float:

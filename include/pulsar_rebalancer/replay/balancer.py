@@ -137,13 +137,8 @@ class Balancer:
                 minute=minute.number,
                 counts=counting.counts,
             )
-        sample = ClusterSample(
-            brokers,
-            self._columns(minute, seen),
-            self._settings,
-            counting=counting,
-            lesson=lesson,
-        )
+        columns = self._columns(minute, seen, lesson.learned.persistence)
+        sample = ClusterSample(brokers, columns, self._settings, counting=counting, lesson=lesson)
         decision = self._shed(minute, sample)
         moves = [move for move in decision.moves if move.taken]
         takes = {pair.pair: pair.destination for pair in decision.decisions}
@@ -228,12 +223,11 @@ class Balancer:
         if self._placing.used:
             self._state = replace(self._state, placement=self._placing.chooser.state())
 
-    def _columns(self, minute: Minute, seen: Flags) -> ColumnBundles:
+    def _columns(self, minute: Minute, seen: Flags, persistence: float) -> ColumnBundles:
         reasons = dict.fromkeys(self._moved, Reason.RECENTLY_UNLOADED) | self._stays | dict(minute.stays)
         self._topics = minute.bundles[-1]
         owner = np.where(seen, minute.owner, NOBODY)
-        costs = self._learned.costs if self._learned else None
-        loads = (costs.cost * costs.quick, costs.cost * costs.hour) if costs else None
+        loads = self._learned.costs.loads(persistence) if self._learned else None
         return ColumnBundles(self._roster, owner, minute.bundles, self._means, reasons, self._kind, loads)
 
     def _empty(self) -> ClusterSample:

@@ -86,7 +86,7 @@ class ColumnBundles(Bundles):
         present: the bundles' current load, a row for each of `LOADS`.
         reasons: why a bundle must stay, by position.
         kind: returns the kind of policy for a namespace; None if there is none.
-        loads: the bundles' `load_now` and `load_later`; None if costs are not learned.
+        loads: the bundles' `load`; None if costs are not learned.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class ColumnBundles(Bundles):
         means: MeanColumns,
         reasons: Mapping[int, Reason],
         kind: Callable[[str], str | None],
-        loads: tuple[Floats, Floats] | None = None,
+        loads: Floats | None = None,
     ) -> None:
         self._roster = roster
         self._owner = owner
@@ -114,13 +114,13 @@ class ColumnBundles(Bundles):
         bundles = np.flatnonzero(self._owner == number)
         if largest is not None and self._loads is not None:
             bundles = bundles[~np.isin(bundles, list(self._reasons))]
-            bundles = bundles[np.argsort(-self._loads[0][bundles], kind="stable")[:largest]]
+            bundles = bundles[np.argsort(-self._loads[bundles], kind="stable")[:largest]]
         return self._samples(bundles)
 
     def able(self, least: float) -> set[str]:
         if self._loads is None:
             return set()
-        may_move = (self._owner != NOBODY) & (np.maximum(*self._loads) > least)
+        may_move = (self._owner != NOBODY) & (self._loads > least)
         may_move[list(self._reasons)] = False
         return {self._roster.brokers[number] for number in np.unique(self._owner[may_move]).tolist()}
 
@@ -162,8 +162,7 @@ class ColumnBundles(Bundles):
         rate = (self._means.short[0] + self._means.short[1])[numbers].tolist()
         throughput = (self._means.short[2] + self._means.short[3])[numbers].tolist()
         long_term = self._means.long_term_msg_rate[numbers].tolist()
-        nothing = [None] * len(numbers)
-        now, later = (nothing, nothing) if self._loads is None else (of[numbers].tolist() for of in self._loads)
+        loads = [0.0] * len(numbers) if self._loads is None else self._loads[numbers].tolist()
         owners, names = self._owner[numbers].tolist(), self._roster
         return [
             BundleSample(
@@ -175,8 +174,7 @@ class ColumnBundles(Bundles):
                 msg_rate=rate[i],
                 msg_throughput=throughput[i],
                 long_term_msg_rate=long_term[i],
-                load_now=now[i],
-                load_later=later[i],
+                load=loads[i],
                 reason=self._reasons.get(number),
             )
             for i, number in enumerate(numbers.tolist())

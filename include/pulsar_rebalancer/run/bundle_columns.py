@@ -17,12 +17,12 @@ from pulsar_rebalancer.run.tables import BUNDLES, TRAFFIC, Measure, one_by_one
 
 COLUMNS = pa.schema(
     {field.name: field.type for field in BUNDLES if field.name not in ("cluster", "owners")}
-    | dict.fromkeys(("msg_rate", "msg_throughput", "long_term_msg_rate", "load_now", "load_later"), pa.float64())
+    | dict.fromkeys(("msg_rate", "msg_throughput", "long_term_msg_rate", "load"), pa.float64())
     | {"reason": pa.string()}
 )
 """Columns for strategies: the bundles table, the bundle's moving averages, and why it must stay (`BundleSample`)."""
 
-_VALUES = (*TRAFFIC, "topics", "producers", "consumers", "cache_size", "msg_rate", "msg_throughput")
+_VALUES = (*TRAFFIC, "topics", "producers", "consumers", "cache_size", "msg_rate", "msg_throughput", "load")
 
 
 class BundleSample(NamedTuple):
@@ -36,9 +36,8 @@ class BundleSample(NamedTuple):
         policy: the kind of policy that applies to the bundle's namespace; None if none does.
         msg_rate, msg_throughput: short-term moving averages, inbound plus outbound.
         long_term_msg_rate: long-term moving average; None if it is not known yet.
-        load_now, load_later: fast and hourly moving averages of inbound plus outbound traffic, weighted
-            by the cost of its messages (msg/s or kB/s at average cost); None if the strategy learns no
-            costs.
+        load: inbound plus outbound traffic to expect, weighted by the cost of its messages (msg/s or kB/s at
+            average cost); 0 if the strategy learns no costs.
         reason: why the bundle must not be moved, regardless of its traffic; None if it may be moved.
     """
 
@@ -57,14 +56,8 @@ class BundleSample(NamedTuple):
     msg_rate: float = 0.0
     msg_throughput: float = 0.0
     long_term_msg_rate: float | None = None
-    load_now: float | None = None
-    load_later: float | None = None
+    load: float = 0.0
     reason: Reason | None = None
-
-    @property
-    def loads(self) -> tuple[float, float]:
-        """Return `load_now` and `load_later`; both are 0 if no cost was learned."""
-        return self.load_now or 0.0, self.load_later or 0.0
 
     def mean(self, measure: Measure) -> float:
         """Return the short-term moving average of inbound plus outbound traffic, in msg/s or bytes/s."""
@@ -124,23 +117,22 @@ class Bundles:
     def of(self, broker: str, largest: int | None = None) -> list[BundleSample]:
         """Return the bundles that one broker reports, sorted by name.
 
-        With `largest`, return that number of movable ones with the largest `load_now`, in descending order.
+        With `largest`, return that number of movable ones with the largest `load`, in descending order.
         """
         start, end = self._rows_of.get(broker, (0, 0))
         rows = self._table.slice(start, end - start)
         if largest is not None:
             rows = rows.filter(pc.is_null(rows["reason"]))
-            rows = rows.sort_by([("load_now", "descending"), ("bundle", "ascending")]).slice(0, largest)
+            rows = rows.sort_by([("load", "descending"), ("bundle", "ascending")]).slice(0, largest)
         columns = [_values(rows[name]) for name in BundleSample._fields[:-1]]
         reasons = [Reason(reason) if reason else None for reason in _values(rows["reason"])]
         return list(map(BundleSample._make, zip(*columns, reasons, strict=True)))
 
     def able(self, least: float) -> set[str]:
-        """Return the brokers that report a movable bundle whose load, now or later, is above `least`."""
-        largest: Any = pc.max_element_wise(self._table["load_now"], self._table["load_later"])
-        may_move = pc.and_(pc.is_null(self._table["reason"]), pc.greater(largest, pa.scalar(least, pa.float64())))
-        brokers: list[Any] = self._table["broker"].filter(may_move).unique().to_pylist()
-        return set(brokers)
+        """Return the brokers that report a movable bundle whose load is above `least`."""
+        table: Any = self._table
+        may_move = pc.and_(pc.is_null(table["reason"]), pc.greater(table["load"], pa.scalar(least, pa.float64())))
+        return set(table["broker"].filter(may_move).unique().to_pylist())
 
     def reasons_of(self, names: Collection[str]) -> dict[tuple[str, str], Reason | None]:
         """Return why some bundles must stay (None if they may move), by reporting broker and bundle."""

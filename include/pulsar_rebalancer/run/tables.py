@@ -148,14 +148,16 @@ LONG_TERM = ("long_term_msg_rate", "long_term_msg_throughput")
 MEANS = _schema(("cluster", _S), ("bundle", _S), ("samples", _I), *_TRAFFIC, *((name, _F) for name in LONG_TERM))
 """Moving averages of bundles: short-term over at most 10 samples, long-term over 1000 (TimeAverageMessageData)."""
 
-RATES = ("hour_rate", "quick_rate", "quarter_rate")
+RATES = ("hour_rate", "quick_rate", "quarter_rate", "hour_before")
 COSTS = (*RATES, "cost", "cost_variance", "samples")
-"""Columns in which a strategy that learns stores what it knows about bundles (`strategies.costs.BundleCosts`)."""
+"""Columns in which a strategy that learns stores what it knows about bundles (`strategies.learning.BundleCosts`)."""
 
 BUNDLE_COSTS = pa.schema([MEANS.field("bundle"), *(pa.field(name, pa.float32()) for name in COSTS)])
 
 # Not `empty_table`, which imports pandas.
 NO_COSTS = pa.Table.from_batches([], BUNDLE_COSTS)
+NO_LOADS = pa.Table.from_batches([], pa.schema([MEANS.field("bundle"), pa.field("load", pa.float64())]))
+"""What a bundle adds to its broker, in msg/s or kB/s at average cost."""
 
 DECISIONS = _schema(
     ("cluster", _S),

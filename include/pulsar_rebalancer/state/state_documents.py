@@ -220,6 +220,8 @@ class Learned:
         quiet: minutes since a broker last joined or left, at most `SETTLED`.
         bottleneck: the resource that determines the scores.
         others: consecutive counted samples in which a different resource determined the scores.
+        lasted, deviation: moving averages of the sums over all bundles (`strategies.learning.Sums`).
+        persistence: share of a bundle's deviation from its hourly average that is expected to last.
     """
 
     samples: int = 0
@@ -229,6 +231,9 @@ class Learned:
     brokers: Mapping[str, LearnedBroker] = field(default_factory=dict)
     bottleneck: str = "cpu"
     others: int = 0
+    lasted: float = 0.0
+    deviation: float = 0.0
+    persistence: float = 0.5
 
     def document(self) -> dict[str, Any]:
         """Return the document to store; empty if nothing has been learned."""

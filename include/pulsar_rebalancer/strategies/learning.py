@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 
 MOVED = 4.0  # minutes for which a broker's report may not yet show a move
-_AVERAGES = (1 - 2 ** (-1 / 60), 0.25, 0.045)  # steps per minute, in the order of `run.tables.RATES`
+_AVERAGES = (1 - 2 ** (-1 / 60), 0.25, 0.045, 0.045)  # steps per minute, in the order of `run.tables.RATES`
+_PERSISTENCE = 1 - 2 ** (-1 / 720)  # step per minute: half-life 12 hours
+_PRIOR = 60  # samples with which the persistence starts at one half
 _POINTS, _RESIDUAL, _VARIANCE, _SCORE = 0.01, 0.05, 0.02, 0.045  # further steps, per minute
 _IDLE = 0.002  # step per minute back to the start value: a process that starts may report 0
 _FULL = 97.0  # percent; above it, a score no longer grows with the load
@@ -47,14 +49,18 @@ class Sums(NamedTuple):
         rate: sum of e x in msg/s.
         change: sum of e (x - u) in msg/s.
         doubt: sum of P (x - u)^2, msg/s squared, where P is the variance of e.
-        now, later: sums of e times the quick and the hourly average of x, in msg/s, with this sample.
+        quick, hour: sums of e times the quick and the hourly average of x, in msg/s, with this sample.
+        lasted: sum of e^2 (x - h) (u - h), where h is the hourly average of a quarter of an hour ago.
+        deviation: sum of the squared differences between the summands of `quick` and `hour`.
     """
 
     rate: float = 0.0
     change: float = 0.0
     doubt: float = 0.0
-    now: float = 0.0
-    later: float = 0.0
+    quick: float = 0.0
+    hour: float = 0.0
+    lasted: float = 0.0
+    deviation: float = 0.0
 
 
 class Correction(NamedTuple):
@@ -122,13 +128,24 @@ def learn(
     ages, before_ages = ({name: broker.samples for name, broker in of.items()} for of in (known, before.brokers))
     disturbed = before.samples and (ages != before_ages or minutes > longest)
     undisturbed = 0.0 if disturbed else min(before.quiet + minutes, SETTLED)
-    after = replace(before, samples=samples, points=points, idle=idle, quiet=undisturbed)
+    after = _persisting(replace(before, samples=samples, points=points, idle=idle, quiet=undisturbed), sums, minutes)
     quiet = {end: move.minutes for move in sorted(moved, key=lambda move: -move.minutes) for end in move[:2]}
     corrections = {}
     for name, now in scores.items():
         seen = _Seen(now, points / limits[name], sums.get(name, Sums()), quiet.get(name, SETTLED), name not in old)
         known[name], corrections[name] = _learn(known[name], seen, after, minutes)
     return Lesson(replace(after, brokers=known), sums, corrections)
+
+
+def _persisting(known: Learned, sums: Mapping[str, Sums], minutes: float) -> Learned:
+    weight = step(_PERSISTENCE, minutes, known.samples)
+    lasted, deviation = (
+        before + weight * (one_by_one(getattr(of, name) for of in sums.values()) - before)
+        for name, before in (("lasted", known.lasted), ("deviation", known.deviation))
+    )
+    start = _PRIOR * weight * deviation or 1.0
+    persistence = min(max((lasted + start / 2) / (deviation + start), 0.0), 1.0)
+    return replace(known, lasted=lasted, deviation=deviation, persistence=persistence)
 
 
 class _Seen(NamedTuple):
@@ -165,7 +182,7 @@ class BundleCosts(NamedTuple):
     """A column for each of `run.tables.COSTS`, with a value for each bundle; rates are NaN if nothing is known.
 
     Attributes:
-        hour, quick, quarter: moving averages of the rate, msg/s, or of the throughput, kB/s.
+        hour, quick, quarter: moving averages of the rate, msg/s, or of the throughput, kB/s; before: of `hour`.
         cost, variance: relative cost of a message, and its variance.
         samples: number of counted samples since the bundle appeared.
     """
@@ -173,6 +190,7 @@ class BundleCosts(NamedTuple):
     hour: Floats
     quick: Floats
     quarter: Floats
+    before: Floats
     cost: Floats
     variance: Floats
     samples: Floats
@@ -190,17 +208,23 @@ class BundleCosts(NamedTuple):
             counts: False if the sample changes no average.
         """
         new = np.isnan(self.quick)
-        before = [np.where(new, rate, average) for average in self[:3]]
+        before = [np.where(new, rate, average) for average in self[:4]]
         samples = np.where(new, 0.0, self.samples) + counts
         weights: tuple[Any, ...] = steps(samples, minutes) if counts else (0.0,) * len(before)
-        hour, quick, quarter = (old + step * (rate - old) for old, step in zip(before, weights, strict=True))
+        hour, quick, quarter = (old + step * (rate - old) for old, step in zip(before[:3], weights, strict=False))
+        hour_before = before[3] + weights[3] * (hour - before[3])
         cost, variance = np.where(new, START_COST, self.cost), np.where(new, START_VARIANCE, self.variance)
-        return type(self)(hour, quick, quarter, cost, variance, samples), rate - before[2]
+        return type(self)(hour, quick, quarter, hour_before, cost, variance, samples), rate - before[2]
 
     def summands(self, rate: Floats, change: Floats) -> tuple[Floats, ...]:
         """Return a column for each of `Sums`, with what each bundle adds."""
         of_sample = self.cost * rate, self.cost * change, self.variance * change**2
-        return *of_sample, self.cost * self.quick, self.cost * self.hour
+        lasted = self.cost**2 * (rate - self.before) * (rate - change - self.before)
+        deviation = (self.cost * (self.quick - self.hour)) ** 2
+        return *of_sample, self.cost * self.quick, self.cost * self.hour, lasted, deviation
+
+    def loads(self, persistence: float) -> Floats:
+        return self.cost * (self.hour + persistence * (self.quick - self.hour))
 
     def corrected(self, change: Floats, gain: Floats, shrink: Floats) -> Self:
         known = self.variance * change

@@ -1,13 +1,12 @@
 """GainShedder: AvgShedder's pairs and hits, but a move's gain must cover its price. Not part of Pulsar.
 
-The gain of a move is the decrease in its two brokers' squared distances from the mean, averaged over current loads and
-the last hour's average loads. The formulas are explained in docs/gain-shedder.md.
+A gain is the decrease in two brokers' squared distances from the mean, by the loads to expect (docs/gain-shedder.md).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count, repeat
 from typing import TYPE_CHECKING, Any
@@ -36,7 +35,6 @@ from pulsar_rebalancer.strategies.strategy_state import ShedderState
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    Heights = tuple[float, float]
     Floats = npt.NDArray[np.float64]
 
 _ROUNDS = 40  # the largest number of bundles that a pair may move in one run
@@ -51,7 +49,7 @@ class GainSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    min_gain: float = Field(30, ge=0, description="minimum gain of a move, points squared; half if the pair is urgent")
+    min_gain: float = Field(45, ge=0, description="minimum gain of a move, points squared; half if the pair is urgent")
     hot_threshold: float = Field(80, ge=0, description="score from which a gap above low_threshold is urgent, percent")
 
 
@@ -60,14 +58,13 @@ class _Broker:
     """A broker while moves are being chosen.
 
     Attributes:
-        heights: points above the mean of the broker's pool: by current load, and by the last hour's average load.
+        height: points above the mean of the broker's pool.
         gives, takes: whether the broker is the hotter (gives) or the colder (takes) broker of a pair that fires.
         urgent: whether the broker's pair fires because of high hits or because the run is forced.
         unread: whether the broker has candidates that have not been read yet; they are read for its first move.
         reasons: why each candidate stays; None for a candidate that can still move.
         at_first: why each candidate was not moved first; reported for candidates without a reason in `reasons`.
-        loads: points that each candidate adds to a broker with the median number of cores; two rows as in `heights`.
-        squares: sum of each candidate's two squared loads; infinite for a candidate that stays.
+        loads: points that each candidate adds to a broker with the median number of cores; infinite if it stays.
         dearness: price of each candidate's move, in multiples of the lowest possible price.
         words: about its last move; before its first move, about the best one when it was first examined.
     """
@@ -75,7 +72,7 @@ class _Broker:
     name: str
     pair: int
     cores: float
-    heights: Heights
+    height: float
     gives: bool
     takes: bool
     urgent: bool
@@ -84,7 +81,6 @@ class _Broker:
     reasons: list[Reason | None] = field(default_factory=list)
     at_first: list[Reason] = field(default_factory=list)
     loads: Floats = field(init=False)
-    squares: Floats = field(init=False)
     dearness: Floats = field(init=False)
     words: str = ""
 
@@ -92,15 +88,6 @@ class _Broker:
     def able(self) -> bool:
         """Return whether the broker might have a bundle that can move."""
         return self.unread or None in self.reasons
-
-    @property
-    def level(self) -> float:
-        return (self.heights[0] + self.heights[1]) / 2
-
-    def with_load(self, load: Iterable[float], sign: int = 1) -> Heights:
-        """Return the heights after the broker receives (sign 1) or loses (sign -1) a bundle with this load."""
-        now, later = load
-        return self.heights[0] + sign * now / self.cores, self.heights[1] + sign * later / self.cores
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
@@ -147,12 +134,12 @@ def _pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_B
         fires = pair.fired and pair.source != pair.destination
         coming = sample.arriving.get(name, {}).get(sample.measure, 0.0) / UNIT[sample.measure]
         unexplained = learned.idle + learned.brokers.get(name, LearnedBroker()).residual
-        of_one = learned.points / cores[name]
-        heights = (unexplained + of_one * (sums.now + coming), unexplained + of_one * (sums.later + coming))
+        expected = sums.hour + learned.persistence * (sums.quick - sums.hour)
+        height = unexplained + learned.points / cores[name] * (expected + coming)
         gives, takes = fires and name == pair.source, fires and name == pair.destination
         urgent = sample.forced or (pair.high_hits or 0) >= sample.settings.hit_count_high
         pools[broker.reserved_by or ""].append(
-            _Broker(name, pair.pair or 0, cores[name], heights, gives=gives, takes=takes, urgent=urgent)
+            _Broker(name, pair.pair or 0, cores[name], height, gives=gives, takes=takes, urgent=urgent)
         )
     for pool in pools.values():
         _from_mean(pool)
@@ -162,7 +149,7 @@ def _pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_B
 def _read(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> None:
     """Read the candidates of brokers above the mean."""
     points = sample.lesson.learned.points
-    above = [broker for pool in pools for broker in pool if broker.gives or broker.level > 0]
+    above = [broker for pool in pools for broker in pool if broker.gives or broker.height > 0]
     sample.bundles.announce([broker.name for broker in above])
     able = sample.bundles.able(_CRUMB / points) if points else set()
     for broker in above:
@@ -174,22 +161,21 @@ def _read(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> None:
 def _read_candidates(sample: ClusterSample, broker: _Broker) -> None:
     broker.unread = False
     broker.bundles = sample.bundles.of(broker.name, None if broker.gives else _OF_OTHERS)
-    broker.loads = sample.lesson.learned.points * np.array([bundle.loads for bundle in broker.bundles]).reshape(-1, 2).T
-    broker.dearness = 1 + broker.loads.mean(axis=0) / broker.cores / _LARGE
+    loads = sample.lesson.learned.points * np.array([bundle.load for bundle in broker.bundles])
+    broker.dearness = 1 + loads / broker.cores / _LARGE
     broker.reasons = [
         bundle.reason
         or (Reason.SYSTEM_NAMESPACE if is_heartbeat(bundle.bundle) else None)
         or (None if load > _CRUMB else Reason.BELOW_GAIN if load > 0 else Reason.NO_TRAFFIC)
-        for bundle, load in zip(broker.bundles, broker.loads.max(axis=0).tolist(), strict=True)
+        for bundle, load in zip(broker.bundles, loads.tolist(), strict=True)
     ]
-    broker.squares = np.where([reason is None for reason in broker.reasons], (broker.loads**2).sum(axis=0), np.inf)
+    broker.loads = np.where([reason is None for reason in broker.reasons], loads, np.inf)
 
 
 def _from_mean(pool: Sequence[_Broker]) -> None:
-    cores = one_by_one(broker.cores for broker in pool)
-    now, later = (one_by_one(broker.cores * broker.heights[of] for broker in pool) / cores for of in (0, 1))
+    mean = one_by_one(broker.cores * broker.height for broker in pool) / one_by_one(broker.cores for broker in pool)
     for broker in pool:
-        broker.heights = (broker.heights[0] - now, broker.heights[1] - later)
+        broker.height -= mean
 
 
 def _planned(
@@ -203,8 +189,8 @@ def _planned(
     measure, ranks = sample.measure, {broker.pair: count() for broker in pool}
     for _ in range(_ROUNDS):
         # A hot broker without candidates leaves its partner to the next one.
-        able = [broker for broker in pool if broker.level < 0 or broker.able]
-        able.sort(key=lambda broker: (broker.level, broker.name))
+        able = [broker for broker in pool if broker.height < 0 or broker.able]
+        able.sort(key=lambda broker: (broker.height, broker.name))
         before = len(moves)
         for colder, hotter in zip(able[: len(able) // 2], reversed(able), strict=False):
             if (hotter.gives or colder.takes) and (bundle := _move(sample, own, hotter, colder)):
@@ -221,7 +207,7 @@ def _planned(
 def _left(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
     """Yield the bundles that stay on the hotter broker of a pair, each with its reason."""
     if broker.able and not broker.at_first:  # it was never the hotter of two brokers
-        broker.words = f"Its load is {broker.level:+.0f} points from the mean; others need relief first"
+        broker.words = f"Its expected load is {broker.height:+.0f} points from the mean; others need relief first"
     taken, pair, source = Reason.TAKEN, broker.pair, broker.name  # looked up once instead of for each bundle
     at_first = broker.at_first or repeat(Reason.NOT_REACHED)
     for of, reason, first in zip(broker.bundles, broker.reasons, at_first, strict=False):
@@ -236,14 +222,13 @@ def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Br
     least = own.min_gain / (_URGENT if urgent else 1)
     if hotter.unread:
         _read_candidates(sample, hotter)
-    heights = zip(hotter.heights, colder.heights, strict=True)
-    now, later = (hot / hotter.cores - cold / colder.cores for hot, cold in heights)
-    narrow = (hotter.cores**-2 + colder.cores**-2) / 2
-    most = (now**2 + later**2) / 4 / narrow  # with a bundle of the best size
+    slope = 2 * (hotter.height / hotter.cores - colder.height / colder.cores)
+    narrow = hotter.cores**-2 + colder.cores**-2
+    most = slope**2 / 4 / narrow  # with a bundle of the best size
     if None not in hotter.reasons or (hotter.at_first and most < least):
         return None
-    # The squared heights before the move minus those after it, averaged over now and later.
-    gains = now * hotter.loads[0] + later * hotter.loads[1] - narrow * hotter.squares
+    # The squared heights before the move minus those after it.
+    gains = hotter.loads * (slope - narrow * hotter.loads)
     prices = least * hotter.dearness
     net = gains - prices
     if not hotter.at_first:
@@ -256,22 +241,18 @@ def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Br
         if forbidden is None:
             break
         hotter.at_first[best], net[best] = forbidden, -np.inf
-    bundle, load = hotter.bundles[best], hotter.loads[:, best].tolist()
-    after = hotter.with_load(load, -1), colder.with_load(load)
+    bundle, load = hotter.bundles[best], float(hotter.loads[best])
+    after = hotter.height - load / hotter.cores, colder.height + load / colder.cores
     if net[best] >= 0 or (not hotter.words and net[best] > -np.inf):
-        hotter.words = f"{_words(hotter, colder, bundle, after)}: gain {gains[best]:.0f}, price {prices[best]:.0f}"
+        giver = "" if hotter.gives else f" of {hotter.name}"  # a pair may take from a broker that is not its own
+        heights = f"{hotter.height:+.0f}/{colder.height:+.0f} to {after[0]:+.0f}/{after[1]:+.0f}"
+        worth = f"gain {gains[best]:.0f}, price {prices[best]:.0f}"
+        hotter.words = f"{bundle.bundle}{giver} to {colder.name} brings the two from {heights}: {worth}"
     if net[best] < 0:
         return None
-    hotter.heights, colder.heights = after
-    hotter.reasons[best], hotter.squares[best] = Reason.TAKEN, np.inf
+    hotter.height, colder.height = after
+    hotter.reasons[best], hotter.loads[best] = Reason.TAKEN, np.inf
     return bundle
-
-
-def _words(hotter: _Broker, colder: _Broker, bundle: BundleSample, after: tuple[Heights, Heights]) -> str:
-    heights = zip(hotter.heights, colder.heights, *after, strict=True)
-    now, later = ("from {:+.0f}/{:+.0f} to {:+.0f}/{:+.0f}".format(*of) for of in heights)
-    giver = "" if hotter.gives else f" of {hotter.name}"  # a pair may take from a broker that is not its own
-    return f"{bundle.bundle}{giver} to {colder.name} brings the two {now} now, {later} over the hour"
 
 
 def _completed(

@@ -29,7 +29,7 @@ from pulsar_rebalancer.strategies.strategy_state import ShedderState, StrategySt
 RATE = {name: 100.0 * (number + 1) for number, name in enumerate("abcdefgh")}
 """In and out, each, of the bundles `t/n/<name>` with these names."""
 
-KNOWN = {name: (90.0 + number, 95.0, 80.0, 1.5, 0.125, 30.0) for number, name in enumerate("abcd")}
+KNOWN = {name: (90.0 + number, 95.0, 80.0, 85.0, 1.5, 0.125, 30.0) for number, name in enumerate("abcd")}
 """Costs (`run.tables.COSTS`) of bundles that were there before."""
 
 SPLIT, HALVES = "t/n/0x00000000_0x40000000", ("t/n/0x00000000_0x20000000", "t/n/0x20000000_0x40000000")
@@ -70,12 +70,15 @@ def given(
 
 def expected(rate: float, costs: tuple[float, ...] | None = None) -> Sums:
     """A bundle's share of its broker's sums."""
-    averages = dict(zip(RATES, costs or (rate,) * 3, strict=False))
-    cost, variance, samples = costs[3:] if costs else (1.0, 0.25, 0.0)
+    averages = dict(zip(RATES, costs or (rate,) * len(RATES), strict=False))
+    cost, variance, samples = costs[len(RATES) :] if costs else (1.0, 0.25, 0.0)
     change = rate - averages["quarter_rate"]
     sizes = dict(zip(RATES, steps(np.array(samples + 1), 1.0), strict=True))
     hour, quick = (averages[name] + sizes[name] * (rate - averages[name]) for name in ("hour_rate", "quick_rate"))
-    return Sums(cost * rate, cost * change, variance * change**2, float(cost * quick), float(cost * hour))
+    before = averages["hour_before"] + sizes["hour_before"] * (hour - averages["hour_before"])
+    persisting = cost**2 * (rate - before) * (averages["quarter_rate"] - before), cost**2 * (quick - hour) ** 2
+    of_sample = cost * rate, cost * change, variance * change**2, cost * quick, cost * hour
+    return Sums(*(float(value) for value in (*of_sample, *persisting)))
 
 
 def added(*sums: Sums) -> Any:
@@ -96,7 +99,7 @@ def test_bundles_count_once_with_their_known_costs(tmp_path):
         reported("b3", "t/n/a", 7.0, cluster="west"),
     ]
     costs = [known(f"t/n/{name}", values) for name, values in KNOWN.items()]
-    costs += [known(SPLIT, (200.0, 300.0, 400.0, 2.0, 0.0625, 30.0)), known(HALVES[1], KNOWN["a"])]
+    costs += [known(SPLIT, (200.0, 300.0, 400.0, 100.0, 2.0, 0.0625, 30.0)), known(HALVES[1], KNOWN["a"])]
     findings = tuple(Finding(reason=Reason.BAD_VALUE, subject=f"t/n/{name}") for name in "cf")
     split = BundleSplit(at=runs.NOW, plan_id="p", positions=(0x20000000,), shares=(0.25, 0.75))
     # It had moved to b3, where its parts are now.
@@ -107,20 +110,21 @@ def test_bundles_count_once_with_their_known_costs(tmp_path):
     run = given(tmp_path, bundles, costs, before, **more)
     found = lesson_of(run)
     sums, of = found.lesson.sums, expected
-    hour, quick, _, cost, *_ = KNOWN["c"]
+    hour, quick, *_, cost, _, _ = KNOWN["c"]
     assert set(sums) == {"b1", "b2", "b3"}
     assert sums["b1"] == added(of(200, KNOWN["a"]), of(1000), of(400, KNOWN["b"]))
     assert sums["b2"] == added(Sums(cost * quick, 0.0, 0.0, cost * quick, cost * hour), of(0, KNOWN["d"]))
-    assert sums["b3"] == added(of(100, (50.0, 75.0, 100.0, 2.0, 0.0625, 30.0)), of(100, KNOWN["a"]))
+    assert sums["b3"] == added(of(100, (50.0, 75.0, 100.0, 25.0, 2.0, 0.0625, 30.0)), of(100, KNOWN["a"]))
 
     # The next run goes on from the same values, of each bundle once.
     after = {row["bundle"]: [row[name] for name in COSTS] for row in found.costs.to_pylist()}
     assert set(after) == {*(f"t/n/{name}" for name in "abcde"), *HALVES}
-    of_a = zip(KNOWN["a"], steps(np.array(31.0), 1.0), strict=False)
-    assert after["t/n/a"][:4] == pytest.approx([*(rate + step * (200 - rate) for rate, step in of_a), 1.5])
+    of_a = [*zip(KNOWN["a"], steps(np.array(31.0), 1.0), strict=False)]
+    assert after["t/n/a"][:3] == pytest.approx([rate + step * (200 - rate) for rate, step in of_a[:3]])
+    assert after["t/n/a"][3:5] == pytest.approx([85 + of_a[3][1] * (after["t/n/a"][0] - 85), 1.5])
     assert (after["t/n/a"][-1], after["t/n/c"][-1]) == (31, 30)
-    assert after["t/n/e"] == [1000, 1000, 1000, 1, 0.25, 1]
-    assert after["t/n/c"][:4] == list(KNOWN["c"][:4])
+    assert after["t/n/e"] == [1000, 1000, 1000, 1000, 1, 0.25, 1]
+    assert after["t/n/c"][:5] == list(KNOWN["c"][:5])
     found.write(run)
     assert run.new_costs.read_table() == found.costs
 
@@ -187,7 +191,7 @@ def test_a_bundle_that_moved_counts_once_and_at_its_destination(tmp_path, source
         run = given(tmp_path, bundles, costs, before, moves=moves, validation=Validation(findings=findings))
         found = lesson_of(run)
         after = {row.pop("bundle"): tuple(row.values()) for row in found.costs.to_pylist()}
-        hour, quick, _, cost, *_ = KNOWN["a"]
+        hour, quick, *_, cost, _, _ = KNOWN["a"]
         unseen = Sums(cost * quick, 0.0, 0.0, cost * quick, cost * hour)
         is_seen = len(reporting) == 1
         load = expected(200, KNOWN["a"]) if is_seen else unseen
@@ -203,7 +207,7 @@ def test_a_bundle_that_moved_counts_once_and_at_its_destination(tmp_path, source
 
 def test_bundles_with_low_rates_teach_as_in_a_replay(tmp_path):
     names = [f"t/n/{number}" for number in range(100)]
-    costs = [known(name, (*KNOWN["a"][:2], 10.0, 1.0, 0.25, 30.0)) for name in names]
+    costs = [known(name, (*KNOWN["a"][:2], 10.0, 10.0, 1.0, 0.25, 30.0)) for name in names]
     bundles = [reported("b1", name, 5.5) for name in names]
     busy = reported("b2", "t/n/busy", 1e5)
     for others in ([], [busy]):
@@ -212,7 +216,7 @@ def test_bundles_with_low_rates_teach_as_in_a_replay(tmp_path):
 
 
 def test_a_new_bundle_starts_with_the_mean_of_its_own_samples(tmp_path):
-    costs = [known("t/n/a", (300.0, 300.0, 300.0, 1.0, 0.25, 1.0))]
+    costs = [known("t/n/a", (300.0, 300.0, 300.0, 300.0, 1.0, 0.25, 1.0))]
     run = given(tmp_path, [reported("b1", "t/n/a", 50.0)], costs, Learned(samples=1000, points=0.01))
     (after,) = lesson_of(run).costs.to_pylist()
-    assert [after[name] for name in (*RATES, "samples")] == [200, 200, 200, 2]
+    assert [after[name] for name in (*RATES, "samples")] == [200, 200, 200, 250, 2]

@@ -127,7 +127,7 @@ def test_gain_shedder_moves_what_a_drain_a_group_and_a_cap_leave(tmp_path: Path)
 
 def learned_and_decided(run: RunInput) -> Plan:
     learned = lesson_of(run)
-    return plan_run(run, RunBundles(run, lambda: run.new_means, learned.costs), learned)
+    return plan_run(run, RunBundles(run, lambda: run.new_means, learned.loads), learned)
 
 
 def forced(root: Path, owned: dict[str, dict[str, float]], cpu: dict[str, float], **moved: Any) -> RunInput:

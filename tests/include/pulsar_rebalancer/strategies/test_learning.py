@@ -56,7 +56,7 @@ def test_the_error_is_put_down_to_the_bundles_whose_rate_changed():
 
 def corrected(variance: float, *given: float) -> tuple[float, float]:
     """The cost and its variance after a correction, of one bundle whose cost is 1."""
-    values = BundleCosts(*(np.array([value]) for value in (9.0, 9.0, 9.0, 1.0, variance, 9.0)))
+    values = BundleCosts(*(np.array([value]) for value in (9.0, 9.0, 9.0, 9.0, 1.0, variance, 9.0)))
     after = values.corrected(*(np.array([value]) for value in given))
     return after.cost.item(), after.variance.item()
 
@@ -87,6 +87,23 @@ def test_a_score_of_zero_does_not_count_for_good():
     day = learn(found, sampled(), SUMS, [], SETTINGS, 1440.0).learned
     assert day.idle == pytest.approx(5 * (1 - 0.998**1440))
     assert learn(day, sampled(b=3.0), SUMS, [], SETTINGS, 1.0).learned.idle == 3
+
+
+def test_deviations_last_in_a_daily_curve_and_not_in_bursts():
+    minutes = np.arange(2880)
+    bursts, daily = np.where(minutes % 90 < 10, 1000.0, 100.0), 500 + 400 * np.sin(minutes / 1440 * 2 * np.pi)
+    for rates, least, most in ((daily * 0 + 100, 0.5, 0.5), (bursts, 0.0, 0.3), (daily, 0.8, 1.0)):
+        costs, known = BundleCosts.unknown(1), Learned()
+        for rate in rates:
+            costs, change = costs.averaged(now := np.array([rate]), 1.0, counts=True)
+            sums = {"a": Sums(*(column.item() for column in costs.summands(now, change)))}
+            known = learn(known, brokers_of([broker("a", 50.0)]), sums, [], SETTINGS, 1.0).learned
+        assert least <= known.persistence <= most
+
+
+def test_a_load_is_the_hourly_average_and_the_deviation_that_lasts():
+    values = BundleCosts(*(np.array([value]) for value in (100.0, 300.0, 9.0, 9.0, 2.0, 0.1, 9.0)))
+    assert [values.loads(persistence).item() for persistence in (0.0, 0.25, 1.0)] == [200, 300, 600]
 
 
 def test_points_are_the_same_in_every_python_version():

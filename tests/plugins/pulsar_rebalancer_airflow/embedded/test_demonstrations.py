@@ -27,11 +27,10 @@ from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
-from pulsar_rebalancer.run.tables import BUNDLE_COSTS, MEANS, TRAFFIC
+from pulsar_rebalancer.run.tables import MEANS, NO_LOADS, TRAFFIC
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies import strategy_state
-from pulsar_rebalancer.strategies.learning import Lesson
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer_airflow.embedded import __main__ as make_run
 from pulsar_rebalancer_airflow.embedded import child_processes
@@ -52,8 +51,8 @@ class Demonstration:
     entry: ClusterEntry
     columns: LearnedColumns | None = None
 
-    def learn(self, run: RunInput, bundles: list[dict[str, Any]]) -> tuple[Lesson, pa.Table]:
-        """Learns from a sample, and returns what is known of brokers and of bundles."""
+    def learn(self, run: RunInput, bundles: list[dict[str, Any]]) -> RunLesson:
+        """Learns from a sample, and returns what is known of brokers and of bundles' loads."""
         if self.columns is None:
             self.roster = Roster([broker.broker for broker in run.brokers], [row["bundle"] for row in bundles])
             self.columns = LearnedColumns(self.roster)
@@ -73,8 +72,8 @@ class Demonstration:
             minute=run.request.collected_at.timestamp() / 60,
             counts=run.counting.counts,
         )
-        columns: list[Any] = [self.roster.bundles, *(column.astype(np.float32) for column in self.columns.costs)]
-        return lesson, pa.table(columns, schema=BUNDLE_COSTS)
+        columns: list[Any] = [self.roster.bundles, self.columns.costs.loads(lesson.learned.persistence)]
+        return RunLesson(lesson, loads=pa.table(columns, schema=NO_LOADS.schema))
 
 
 def demonstration(strategy: str) -> Demonstration:
@@ -97,9 +96,9 @@ async def decided(shown: Demonstration, storage: ClusterStorage, admin: PulsarAd
 
     known = run.known_means.read_table().to_pylist() if run.known_means else []
     bundles = run.table("bundles").to_pylist()
-    learned = RunLesson(*shown.learn(run, bundles)) if profile_of(run.settings).learns else RunLesson()
+    learned = shown.learn(run, bundles) if profile_of(run.settings).learns else RunLesson()
     run.new_means.write_table(pa.Table.from_pylist(strategy_state.update(bundles, known), schema=MEANS))
-    plan_files.write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means, learned.costs), learned))
+    plan_files.write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means, learned.loads), learned))
     return run
 
 

@@ -31,6 +31,7 @@ def scene(
     brokers: dict[str, dict[str, Any]] | None = None,
     own: dict[str, float] | None = None,
     bottleneck: str = "cpu",
+    persistence: float = 0.5,
     **more: Any,
 ) -> ClusterSample:
     """A cluster of which everything is known.
@@ -41,21 +42,22 @@ def scene(
         bundles: further columns by name of the bundle, `<broker>-<number>`.
         brokers: further columns by name of the broker.
         own: settings of GainShedder.
+        persistence: share of the difference between now and the hour that lasts.
     """
     residuals = residuals or {}
     held = [
-        bundle(name, f"t/n/{name}-{n}", rate=100 * now, load_now=100 * now, load_later=100 * later)
+        bundle(name, f"t/n/{name}-{n}", rate=100 * now, load=100 * (later + persistence * (now - later)))
         | ((bundles or {}).get(f"{name}-{n}") or {})
         for name, carried in loads.items()
         for n, (now, later) in enumerate(carried)
     ]
     cpu = {name: residuals.get(name, 0) + sum(now for now, _ in carried) for name, carried in loads.items()}
     sums = {
-        name: Sums(now=100 * sum(now for now, _ in carried), later=100 * sum(later for _, later in carried))
+        name: Sums(quick=100 * sum(now for now, _ in carried), hour=100 * sum(later for _, later in carried))
         for name, carried in loads.items()
     }
     known = {name: LearnedBroker(50, residuals.get(name, 0), 0, 4) for name in loads}
-    learned = Learned(50, 0.01, 0.0, 25.0, known, bottleneck)
+    learned = Learned(50, 0.01, 0.0, 25.0, known, bottleneck, persistence=persistence)
     settings = validate({"strategy": "GainShedder", "strategy_settings": {"min_gain": 20} | (own or {})}, where="test")
     rows = [broker(name, usage, rate=100 * usage, **(brokers or {}).get(name, {})) for name, usage in cpu.items()]
     return replace(sample(rows, held, settings), lesson=Lesson(learned, sums), **more)
@@ -91,8 +93,8 @@ def test_the_best_bundle_moves_first_and_each_other_has_a_reason():
     assert {name: reason for name, reason in reasons(result).items() if reason is not Reason.TAKEN} == passed_over
     pair = result.decisions[0]
     assert pair.explanation == (
-        "hot is 41.1 points above cold, 8 low and 2 high hits. t/n/hot-1 to cold brings the two from +23/-18 to +7/-2 "
-        "now, from +23/-18 to +7/-2 over the hour: gain 803, price 30"
+        "hot is 41.1 points above cold, 8 low and 2 high hits. t/n/hot-1 to cold brings the two from +23/-18 to +7/-2: "
+        "gain 803, price 30"
     )
     assert (pair.reason, pair.target) == (Reason.FIRED, 2000)
     # All three brokers were part of a move.
@@ -100,7 +102,7 @@ def test_the_best_bundle_moves_first_and_each_other_has_a_reason():
 
 
 def test_a_small_gain_needs_an_urgent_pair_or_a_lower_price():
-    # 1 gains 2 x 16 - 2 = 30 per hour's mean and now; 0.4 gains 12.5: less than 20 x 1.05, more than 10 x 1.05.
+    # 1 gains 2 x 16 - 2 = 30; 0.4 gains 12.5: less than 20 x 1.05, more than 10 x 1.05.
     few = {"hot": [*steady(0.4), (39.6, 39.6)], "mild": steady(32), "cold": steady(24)}
     low, high = {"hot": HitCount(0, 7)}, {"hot": HitCount(1, 7)}
     assert moved(shed_once(scene(few), low)) == {}
@@ -110,10 +112,13 @@ def test_a_small_gain_needs_an_urgent_pair_or_a_lower_price():
 
 
 def test_a_burst_moves_where_a_steady_bundle_would_have_to_come_back():
-    # Hot is 13 above the mean now, 1 above over the hour. A steady 10 gains 200 now and loses 160 later.
+    # Hot is 13 above the mean now, 1 above over the hour.
     hot = [(15.0, 15.0), (10.0, 10.0), (10.0, 1.0), (10.0, 1.0)]
-    result = shed_once(scene({"hot": hot, "mild": steady(25), "cold": steady(25)}))
-    assert moved(result) == {"hot-2": "cold"}
+    loads = {"hot": hot, "mild": steady(25), "cold": steady(25)}
+    assert moved(shed_once(scene(loads))) == {"hot-2": "cold"}
+    # If deviations do not last, hot will soon be as low as the others; if they do, a burst is like a steady bundle.
+    assert moved(shed_once(scene(loads, persistence=0.0))) == {}
+    assert moved(shed_once(scene(loads, persistence=1.0))) == {"hot-1": "cold"}
 
 
 def test_only_brokers_whose_pair_fires_take_part():
@@ -172,7 +177,7 @@ def test_a_broker_that_is_not_among_those_to_relieve_says_so():
     result = shed_once(scene(loads))
     assert (moved(result), result.decisions[0].reason) == ({}, Reason.NO_GAIN)
     assert reasons(result) == dict.fromkeys(("hot-0", "hot-1"), Reason.NOT_REACHED)
-    told = ". Its load is +10 points from the mean; others need relief first"
+    told = ". Its expected load is +10 points from the mean; others need relief first"
     assert (result.decisions[0].explanation or "").endswith(told)
 
 
