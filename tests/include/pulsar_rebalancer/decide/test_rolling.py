@@ -349,3 +349,12 @@ def test_time_in_which_airflow_was_down_is_no_time_without_progress(roll: Roll) 
     for minute in range(hours + 7, hours + 12):
         roll = stepped(roll, minute)
     assert not roll.active
+
+
+def test_a_clock_that_was_set_back_leaves_a_roll_its_time() -> None:
+    roll = new_roll().model_copy(update={"looked_at": at(100), "progress_at": at(0)})
+    facts = RollFacts(now=at(4), minutes=30, seen=None)
+    assert advance(roll, facts).looked_at == at(4)
+
+    ahead = roll.model_copy(update={"looked_at": at(-60), "progress_at": at(3)})
+    assert advance(ahead, facts).progress_at == at(4)

@@ -88,6 +88,14 @@ def test_an_old_run_that_somebody_clears_tells_nothing() -> None:
     assert len(pending_messages(same, START, QUIET)) == 1
 
 
+def test_a_run_from_before_the_clock_was_set_back_hides_no_later_one() -> None:
+    ahead, run = (f"{day}T100000.000000Z-1dc1c1d8" for day in ("20261122", "20261121"))
+    state = advance(AlertsState(began_at=START + timedelta(days=1)), {}, START, run=ahead)
+
+    assert state.began_at == START
+    assert len(pending_messages(advance(state, {Condition.BLOCKED: SEEN}, START, run=run), START, QUIET)) == 1
+
+
 LINK = "http://airflow.example/dags/pulsar_rebalance__east/runs/manual__1"
 
 

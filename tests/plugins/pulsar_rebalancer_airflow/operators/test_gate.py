@@ -2,12 +2,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.airflow_context import MemoryState, context
+from tests.airflow_context import MemoryState, context, store_of
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import ByHand, Finding, Validation, parse_form
+from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import GateOperator, RecordOperator
@@ -79,6 +80,17 @@ def test_closes_for_another_plan_than_the_recorded_one(storage: ClusterStorage, 
 
     record(storage, run, state)
     record(storage, make_run(storage, MOVES, base_seq=1), state)
+
+    assert ask(run, state) == ([], "stale_plan")
+
+
+@pytest.mark.parametrize("recorded", [{"plan_id": "another"}, {"plan_hash": "0" * 64}])
+def test_closes_if_the_recorded_id_or_hash_is_another(
+    storage: ClusterStorage, state: MemoryState, recorded: dict[str, str]
+) -> None:
+    run = make_run(storage, MOVES)
+    record(storage, run, state)
+    store_of(state).put(store_of(state).get(DecisionState).model_copy(update=recorded))
 
     assert ask(run, state) == ([], "stale_plan")
 

@@ -46,3 +46,10 @@ def test_a_cluster_that_never_ran_is_told_from_the_first_look(state: MemoryState
     (message,) = hook.messages
     assert "no run has ended yet" in message["message"]
     assert AlertsState.KEY not in state.writes
+
+
+def test_a_run_that_ended_before_the_clock_was_set_back_counts_as_none(state: MemoryState) -> None:
+    ran(state, -3600)
+    store_of(state).put(WatchState(began_at=datetime.now(UTC) - timedelta(seconds=181)))
+
+    assert watch(state) >= 181
