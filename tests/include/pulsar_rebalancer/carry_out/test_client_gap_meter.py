@@ -43,7 +43,7 @@ class Brokers:
         answer = self._answers.pop(0) if self._answers[1:] else self._answers[0]
         if isinstance(answer, Exception):
             raise answer
-        return Clients(answer, 0)
+        return Clients(answer, answer)
 
 
 @pytest.fixture(autouse=True)
@@ -95,8 +95,9 @@ def test_a_topic_without_client_statistics_leaves_the_client_gap_unknown(brokers
 
 
 def test_clients_of_the_topics_that_have_statistics_are_measured() -> None:
-    client_gap = asyncio.run(Measured(Brokers(2, also={"publishers": None})).report())
-    assert (client_gap.topics, client_gap.clients_back, client_gap.unknown) == (1, 2, "")
+    brokers = Brokers(2, silent={"publishers": None}, **{"segment://acme/shop/t/0": CONNECTED})
+    client_gap = asyncio.run(Measured(brokers).report())
+    assert (client_gap.topics, client_gap.topics_measured, client_gap.clients_back) == (2, 1, 4)
 
 
 @pytest.mark.parametrize("listed", [CONNECTED, CONNECTED | {"publishers": []}], ids=["gone since", "none"])
@@ -192,7 +193,7 @@ def test_clients_that_return_later_are_late_and_those_at_the_limit_in_time() -> 
 
 def test_times_are_rounded_to_milliseconds_and_reasons_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     async def reported(brokers: Brokers) -> ClientGap:
-        clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+        clock: Any = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
         monkeypatch.setattr(client_gap_meter, "time", clock)
         measured = Measured(brokers)
         await measured.move.before(asyncio.sleep(0))
@@ -227,7 +228,7 @@ def test_clients_that_never_return_are_late() -> None:
     ("answers", "unknown", "back", "errors"),
     [
         ((2, 1, GONE), "b:1 is gone", None, None),
-        ((2, GONE, 2), "", 2, 0),
+        ((2, GONE, 2), "", 4, 0),
         ((2, ERROR), "", 0, 1),
         ((2, 1, ValueError("odd")), "ValueError, see the task's log", None, None),
     ],
