@@ -6,7 +6,7 @@ import pytest
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.faults import Refusal
 from pulsar_simulator.load import QUIET
-from pulsar_simulator.scenario import build, spec
+from pulsar_simulator.scenario import spec
 
 PERIOD = 60.0
 
@@ -36,26 +36,6 @@ def move(cluster: Cluster, bundle: str, destination: str) -> str:
     return cluster.lookup(topic_of(cluster, bundle))
 
 
-# the load
-
-
-def test_equal_seeds_give_equal_reports_and_other_seeds_others() -> None:
-    def story(seed: int, *, curious: bool = False) -> dict[str, dict[str, Any]]:
-        cluster = build(seed=seed)
-        for _ in range(5):
-            cluster.advance(PERIOD)
-            if curious:  # reading changes nothing
-                reports(cluster)
-                cluster.true_scores()
-        return reports(cluster)
-
-    assert story(7) == story(7, curious=True)
-    assert story(7) != story(8)
-
-
-# moves
-
-
 def test_rates_follow_at_the_next_statistics_and_cpu_at_the_next_host_sample() -> None:
     base = spec(brokers=3, bundles=30, noise=QUIET)
     base.timing = replace(base.timing, stats_period=10.0, host_check_period=60.0)
@@ -80,21 +60,6 @@ def test_rates_follow_at_the_next_statistics_and_cpu_at_the_next_host_sample() -
     assert gained > 0
     assert before[hot]["cpu"]["usage"] - after[hot]["cpu"]["usage"] == pytest.approx(gained)
     assert after[empty]["bandwidthIn"]["usage"] > 0
-
-
-# ownership
-
-
-def test_after_an_unload_nobody_owns_the_bundle_until_the_next_lookup(cluster: Cluster) -> None:
-    hot, empty = hot_and_empty(cluster)
-    bundle = busy_bundles(cluster, hot)[0]
-    cluster.unload(bundle, empty)
-    assert cluster.owner(bundle) is None
-    assert cluster.lookup(topic_of(cluster, bundle)) == empty
-    assert cluster.owner(bundle) == empty
-
-
-# life and death
 
 
 def test_a_killed_broker_is_noticed_when_its_session_ends(cluster: Cluster) -> None:
