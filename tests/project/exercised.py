@@ -37,7 +37,6 @@ from lab.families import family
 from lab.families.__main__ import _options as family_options
 from lab.gain.__main__ import QUESTIONS
 from lab.gain.__main__ import _options as gain_options
-from scripts.mutants import SUBJECTS
 from sqlalchemy import select
 from tests.airflow_home import HOME
 from tests.deployment import compose, kubernetes
@@ -139,14 +138,6 @@ def benchmark_page(_: list[str]) -> None:
     for part in (page.CONDITIONS, *page.SHOWN):
         assert "measured like this" in page.renewed(text, part, "measured like this")
         assert page.renewed(text, part, "").count("<!-- ") == text.count("<!-- ")
-
-
-def mutated(words: list[str]) -> None:
-    """The files that it changes and the tests that it runs are there."""
-    assert words[1:] == ["-m", "scripts.mutants"]
-    for subject in SUBJECTS.values():
-        for pattern in (*subject.files, *subject.tests):
-            assert list(ROOT.glob(pattern)), pattern
 
 
 def experiment(words: list[str]) -> None:

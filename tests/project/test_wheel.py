@@ -59,7 +59,7 @@ def run(*command, **options):
 
 
 UV = Path(sys.executable).parent / "uv"
-LOCKED = {"alerts", "extensible", "postgres"}
+LOCKED = {"alerts", "extensible", "kubernetes", "postgres"}
 """Extras that `make lock` puts into the lock."""
 
 

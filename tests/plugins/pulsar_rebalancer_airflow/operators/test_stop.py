@@ -20,7 +20,6 @@ from pulsar_rebalancer.orders.control_document import Control, Order, PauseOrder
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.tables import BUNDLES, table
-from pulsar_rebalancer.storage.documents import Committed
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import ReportOperator, UnloadWaveOperator
 from pulsar_rebalancer_airflow.operators import holds as module
@@ -72,11 +71,6 @@ def damaged(scene: UnloadScene) -> None:
     scene.state.documents["control"] = {"version": 99}
 
 
-def lost(scene: UnloadScene) -> None:
-    Committed(seq=1, at=NOW).write(scene.storage.new_run(NOW))
-    scene.state.documents.pop("control", None)
-
-
 def opened(scene: UnloadScene) -> None:
     store_of(scene.state).put(Breaker(opened_at=datetime.now(UTC), why="worse"))
 
@@ -90,18 +84,10 @@ def nothing(scene: UnloadScene) -> None:
     [
         (ordered, FILE, "paused"),
         (damaged, FILE, "state_lost"),
-        (lost, FILE, "state_lost"),
         (opened, FILE, "breaker_open"),
         (nothing, FILE | {"mode": "observe"}, "observe"),
-        (nothing, FILE | {"mode": False}, "observe"),
         (nothing, FILE | {"mode": "approve"}, "awaiting_approval"),
-        (nothing, FILE | {"pause": {"until": "2999-01-01T00:00:00Z", "reason": "x"}}, "paused"),
         (nothing, FILE | {"blackouts": [{"start": "2020-01-01T00:00", "end": "2999-01-01T00:00"}]}, "blackout"),
-        (
-            nothing,
-            FILE | {"maintenance_windows": [{"start": "2020-01-01T00:00", "end": "2020-01-02T00:00"}]},
-            "outside_window",
-        ),
         (nothing, FILE | {"modes": "auto"}, "wrong_setting"),
         (nothing, None, "wrong_setting"),
     ],
@@ -114,22 +100,19 @@ def test_whatever_closes_the_gate_ends_a_wave_as_a_stop_does(
     def write(given: dict[str, Any] | None) -> None:
         clusters.write_text(json.dumps({"clusters": {CLUSTER: given} if given else {}}))
 
-    def between(_: str) -> None:
-        order(scene)
-        write(file)
-
     write(FILE)
     scene.monkeypatch.setenv(CLUSTERS_VARIABLE, str(clusters))
     scene.monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.0)
     # As long as it is looked at twice at least: an editor may be writing the file at the first look.
-    moves, documents = scene.moves(5), dict(scene.state.documents)
+    moves = scene.moves(5)
     run = scene.run(moves)
     documents = dict(scene.state.documents)
     with scene.monkeypatch.context() as once:
         real = scene.cluster.unload_at
 
         def unload_at(at: int, *given: Any) -> Any:
-            between("")
+            order(scene)
+            write(file)
             return real(at, *given)
 
         once.setattr(scene.cluster, "unload_at", unload_at)
