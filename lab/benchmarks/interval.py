@@ -21,10 +21,9 @@ import pyarrow.parquet as pq
 from lab.benchmarks.measure import ROOT, BenchmarkError, Comparison, Goal, Taken
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.embedded import child_processes
+from pulsar_rebalancer_airflow.embedded import local_airflow
 from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome
-from pulsar_rebalancer_airflow.embedded.child_processes import Processes
-from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun, LocalAirflow, TaskInstance
+from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun, LocalAirflow, Processes, TaskInstance
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def measure(repetitions: int, only: str) -> Iterator[Comparison]:
 def _airflow(folder: Path, processes: Processes) -> LocalAirflow:
     """Start Airflow with both DAGs."""
     archive = cached_archive(ROOT / ".cache")
-    connection = child_processes.start(processes, folder, brokers=BROKERS, bundles=BROKERS * EACH)
+    connection = local_airflow.start_cluster(processes, folder, brokers=BROKERS, bundles=BROKERS * EACH)
     home = AirflowHome(
         folder=folder / "airflow",
         clusters={"observed": EACH_RUN_FIRES | {"connection": "bench"}},

@@ -45,8 +45,7 @@ from pulsar_rebalancer.show.incidents import (
 from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure, measure_orders
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
-from pulsar_rebalancer_airflow.failures import FAILURE
-from pulsar_rebalancer_airflow.options import clusters_file, current_xcom, storage_root
+from pulsar_rebalancer_airflow.options import FAILURE, clusters_file, current_xcom, storage_root
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:

@@ -1,19 +1,21 @@
-"""This deployment: options in Airflow's configuration, locations, DAG ids, and the `extra` field of connections."""
+"""This deployment: options in Airflow's configuration, locations, DAG ids, and how errors end a task."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.configuration import conf
+from airflow.sdk.exceptions import AirflowFailException
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
-from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.errors import RebalancerError, SettingsError
 from pulsar_rebalancer.pulsar.connection import known_only
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.snapshot import find_run
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -51,7 +53,6 @@ def wrong_option(name: str, problem: str) -> SettingsError:
 
 
 registry.SOURCES.append(partial(option, "strategies"))
-
 
 CLUSTERS_VARIABLE = f"{VARIABLES}CLUSTERS_FILE"
 
@@ -146,3 +147,33 @@ def read_extra(connection: Connection, known: Set[str]) -> dict[str, object]:
     except RecursionError:
         raise SettingsError(Reason.WRONG_SETTING, "extra is nested too deeply") from None
     return known_only(given, known, "extra")
+
+
+FAILURE = "failure"
+"""XCom key of a failed task's reason code."""
+
+MESSAGE = "failure_message"
+"""XCom key of a failed task's error message."""
+
+
+def sentence(error: RebalancerError) -> str:
+    """Return the error's message, reason code and remedy as text."""
+    action = error.reason.action
+    return f"{error} {action}".strip() if action not in error.message else str(error)
+
+
+@contextmanager
+def final_unless_passing(context: Context | None = None) -> Iterator[None]:
+    """Convert the rebalancer's errors to AirflowFailException, which is not retried, unless they are temporary.
+
+    The reason code and the message are stored as XComs of the context's task; None stores none.
+    """
+    try:
+        yield
+    except RebalancerError as error:
+        if context is not None:
+            context["ti"].xcom_push(key=FAILURE, value=error.reason)
+            context["ti"].xcom_push(key=MESSAGE, value=error.message)
+        if error.reason.has(Trait.PASSING):
+            raise
+        raise AirflowFailException(sentence(error)) from error

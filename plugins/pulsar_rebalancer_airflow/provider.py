@@ -75,7 +75,7 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [_modules("operators", *OPERATORS)],
         "hooks": [_modules("hooks", "pulsar_admin")],
         "notifications": [f"{_PACKAGE}.notifications.AlertNotifier"],
-        "extra-links": [f"{_PACKAGE}.links.ValidationLink", f"{_PACKAGE}.links.ReplayLink"],
+        "extra-links": [f"{_PACKAGE}.suites.ValidationLink", f"{_PACKAGE}.suites.ReplayLink"],
         "plugins": [{"name": SECTION, "plugin-class": f"{_PACKAGE}.plugin.PulsarRebalancerPlugin"}],
         "cli": [f"{_PACKAGE}.provider.get_cli_commands"],
         "asset-uris": [{"schemes": ["x-pulsar-rebalancer"], "handler": None}],

@@ -20,7 +20,7 @@ from tests.deployment.postgres import Postgres
 from tests.patience import PATIENCE
 from tests.pulsar.processes import free_ports
 
-from pulsar_rebalancer_airflow.embedded.child_processes import Processes, tail
+from pulsar_rebalancer_airflow.embedded.local_airflow import Processes, tail
 
 _HOME = "/opt/airflow"
 # Outside of a container nobody else shall reach them.

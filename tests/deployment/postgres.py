@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.debian import installed
 
-from pulsar_rebalancer_airflow.embedded.child_processes import Processes
+from pulsar_rebalancer_airflow.embedded.local_airflow import Processes
 
 _INSTALLED = Path("/usr/lib/postgresql")
 

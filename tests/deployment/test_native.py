@@ -17,10 +17,9 @@ from tests.deployment.native import Native
 from tests.patience import PATIENCE
 from tests.pulsar.processes import free_ports
 
-from pulsar_rebalancer_airflow.embedded import child_processes
+from pulsar_rebalancer_airflow.embedded import local_airflow
 from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome
-from pulsar_rebalancer_airflow.embedded.child_processes import Processes
-from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
+from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 
 pytestmark = pytest.mark.system
@@ -98,7 +97,7 @@ def deployment(env_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder = tmp_path_factory.mktemp("deployment")
     (port,) = free_ports(1)
     with Processes() as processes:
-        connection = child_processes.start(processes, folder / "simulation", brokers=3, bundles=40)
+        connection = local_airflow.start_cluster(processes, folder / "simulation", brokers=3, bundles=40)
         variables = compose.read_env(env_file) | {"AIRFLOW_PORT": str(port)}
         services = {
             name: service for name, service in compose.load(variables)["services"].items() if "profiles" not in service

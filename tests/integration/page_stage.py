@@ -16,8 +16,7 @@ from tests.integration.page_scene import asked_for, press, send, show, told
 from tests.patience import PATIENCE
 
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
-from pulsar_rebalancer_airflow.embedded.child_processes import Processes
-from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
+from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.load import QUIET

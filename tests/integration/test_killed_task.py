@@ -26,8 +26,7 @@ from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.embedded import EmbeddedError
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
-from pulsar_rebalancer_airflow.embedded.child_processes import Processes
-from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
+from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 from pulsar_rebalancer_airflow.state_store import state_asset
 from pulsar_simulator.faults import FaultKind

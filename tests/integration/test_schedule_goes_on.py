@@ -16,8 +16,7 @@ from tests.patience import awaited
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer_airflow import example_dags
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
-from pulsar_rebalancer_airflow.embedded.child_processes import Processes, _family
-from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
+from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes, _family
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 from pulsar_rebalancer_airflow.state_store import state_asset
 from pulsar_simulator.cluster import Cluster as SimulatedCluster

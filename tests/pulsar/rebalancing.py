@@ -13,8 +13,7 @@ from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
-from pulsar_rebalancer_airflow.embedded.child_processes import Processes
-from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
+from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pulsar_rebalancer.reasons.counts import counted
-from pulsar_rebalancer.reasons.reason import Reason
-from pulsar_rebalancer.reasons.traits import Effect, Trait
+from pulsar_rebalancer.reasons.reason import Effect, Reason, Trait
 
 __all__ = ["Effect", "Reason", "Trait", "counted"]

@@ -7,6 +7,9 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import FrameType
 from urllib.parse import urlsplit
@@ -15,17 +18,116 @@ from pydantic import JsonValue
 
 from pulsar_rebalancer.config.field_types import DEFAULT_STRATEGY, Strategy
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.errors import RebalancerError, SettingsError
+from pulsar_rebalancer.errors import RebalancerError, SettingsError, SnapshotError
 from pulsar_rebalancer.pulsar import AdminConnection
+from pulsar_rebalancer.reasons import Effect, Reason, Trait, counted
+from pulsar_rebalancer.run.outcome import Outcome
+from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.run.request import Validation
+from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.strategies.sample import Threshold
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer.texts import number_of
-from pulsar_rebalancer_airflow.embedded import EmbeddedError, child_processes
+from pulsar_rebalancer_airflow.embedded import EmbeddedError, local_airflow
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome, locked
-from pulsar_rebalancer_airflow.embedded.child_processes import ENDING, Processes
-from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
-from pulsar_rebalancer_airflow.embedded.run_line import describe
+from pulsar_rebalancer_airflow.embedded.local_airflow import ENDING, DagRun, LocalAirflow, Processes
 from pulsar_rebalancer_airflow.options import PAGE_ROUTE
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """The line printed for one run, and the run's result.
+
+    Attributes:
+        balanced: the run plans no moves, and hit counts or a grace period delay none. If the strategy pairs
+            brokers, the score range is also below the low threshold.
+        moved: at least one move was verified.
+        failed: why the run failed; empty if it succeeded.
+        in_force: sentence about the orders at the run's end and who gave them; empty if unknown.
+    """
+
+    text: str
+    balanced: bool = False
+    moved: bool = False
+    failed: str = ""
+    in_force: str = ""
+
+
+def describe(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> RunLine:
+    begun, ended = (datetime.fromisoformat(run[name]) for name in ("start_date", "end_date"))
+    head = f"{begun.astimezone():%H:%M:%S}  run {number:<3}"
+    seconds = f"{(ended - begun).total_seconds():.1f} s"
+    uri = airflow.xcom(dag_id, run["dag_run_id"], "collect")
+    if run["state"] == "failed":
+        reason = _failure(airflow, dag_id, run["dag_run_id"], uri)
+        return RunLine(f"{head} FAILED  {reason}  {seconds}", failed=reason)
+    try:
+        summary, outcome = Summary.read(StoragePath(uri)), Outcome.read(StoragePath(uri))
+    except (SnapshotError, AttributeError):
+        return RunLine(f"{head} ended without a plan  {seconds}")
+    text = f"{head} {_scores(summary)}  {_progress(summary)}  {_verdict(summary, outcome)}  {seconds}"
+    moved = any(move.ok for move in outcome.moves)
+    return RunLine(text, is_balanced(summary), moved=moved, in_force=outcome.in_force)
+
+
+def is_balanced(summary: Summary) -> bool:
+    later = Reason.RECENTLY_UNLOADED in summary.bundle_skip_reasons
+    if summary.bundles_taken or later or Reason.having(Trait.WAITING) & summary.reasons.keys():
+        return False
+    thresholds = _thresholds(summary)
+    return not thresholds or summary.score_range < thresholds["low"].gap
+
+
+def _thresholds(summary: Summary) -> Mapping[str, Threshold]:
+    settings = summary.resolved.settings
+    return profile_of(settings).thresholds(settings)
+
+
+def _scores(summary: Summary) -> str:
+    if summary.score_min is None or summary.score_max is None:
+        return "no broker could be judged"
+    return f"range {summary.score_range:4.1f} ({summary.score_min:.1f} to {summary.score_max:.1f} %)"
+
+
+def _progress(summary: Summary) -> str:
+    thresholds = _thresholds(summary)
+    if not thresholds:
+        return f"{summary.resolved.settings.strategy}: {summary.sentence}"
+    over = f"pairs over {summary.pairs_over} of {summary.pairs}"
+    required = ((kind, threshold.hits) for kind, threshold in thresholds.items())
+    hits = (f"{have}/{need} {kind}" for have, (kind, need) in zip(summary.hits, required, strict=False))
+    return f"{over}, hits {' '.join(hits)}" if summary.pairs_over else over
+
+
+def _verdict(summary: Summary, outcome: Outcome) -> str:
+    if outcome.moves:
+        verified = sum(move.ok for move in outcome.moves)
+        others: dict[Reason, int] = {
+            reason: count
+            for reason, count in outcome.counts.items()
+            if reason not in (Reason.MOVED, Reason.ALREADY_THERE)
+        }
+        named = f", {counted(others)}" if others else ""
+        return f"fired: {verified} of {number_of(len(outcome.moves), 'bundle')} moved and verified{named}"
+    if summary.bundles_taken:
+        return f"would move {number_of(summary.bundles_taken, 'bundle')}. {outcome.verdict.meaning}"
+    if Reason.having(Trait.STUCK) & summary.reasons.keys():
+        return "unbalanced, but no move helps"
+    if summary.pairs_fired:
+        return "fired, nothing to move"
+    return "waiting" if Reason.having(Trait.WAITING) & summary.reasons.keys() else "balanced: nothing to do"
+
+
+def _failure(airflow: LocalAirflow, dag_id: str, run_id: str, uri: str | None) -> str:
+    tasks = [task["task_id"] for task in airflow.tasks(dag_id, run_id) if task["state"] == "failed"]
+    where = ", ".join(tasks) or "the run"
+    if uri and (StoragePath(uri) / "validation.json").exists():
+        blocks = Validation.read(StoragePath(uri)).reasons(Effect.BLOCK)
+        if blocks:
+            return f"{where}: " + " ".join(f"{code}: {Reason(code).meaning} {Reason(code).action}" for code in blocks)
+    return f"{where} failed; see its log in the UI"
+
 
 _CONNECTION = "pulsar_admin_embedded"
 _SPARK: dict[str, JsonValue] = {"conn_type": "spark", "host": "local[2]"}
@@ -102,7 +204,7 @@ def _simulated_cluster(
     # Strategies with a fixed upper line need a broker well above it; others act on much smaller differences.
     lines = profile_of(settings).lines(settings, None)
     hot_score = max([_HOT_SCORE, *(line.upper + 10 for line in lines)])
-    connection = child_processes.start(
+    connection = local_airflow.start_cluster(
         processes, given.folder / "simulation", brokers=given.brokers, bundles=bundles, hot_score=hot_score
     )
     interval = given.interval or 15

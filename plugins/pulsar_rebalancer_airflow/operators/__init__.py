@@ -12,8 +12,7 @@ from pulsar_rebalancer_airflow.operators.by_hand import (
 from pulsar_rebalancer_airflow.operators.collect import CollectOperator, ValidateOperator
 from pulsar_rebalancer_airflow.operators.control import ControlOperator, OrderOperator
 from pulsar_rebalancer_airflow.operators.gate import GateOperator, RecordOperator
-from pulsar_rebalancer_airflow.operators.maintain import MaintainOperator, RefuseOperator, WatchOperator
-from pulsar_rebalancer_airflow.operators.report import ReportOperator
+from pulsar_rebalancer_airflow.operators.report import MaintainOperator, RefuseOperator, ReportOperator, WatchOperator
 from pulsar_rebalancer_airflow.operators.roll import RollOperator
 from pulsar_rebalancer_airflow.operators.spark_application import DecideOperator, ReplayOperator
 from pulsar_rebalancer_airflow.operators.unload import SplitOperator, UnloadWaveOperator

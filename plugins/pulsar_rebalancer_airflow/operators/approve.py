@@ -18,10 +18,9 @@ from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary, verify
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import one_line
-from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.notifications import emit_orders
 from pulsar_rebalancer_airflow.operators.bases import HandOverOperator, is_retry, new_run_id, not_of_roll, refusal_now
-from pulsar_rebalancer_airflow.options import APPLY_DAG
+from pulsar_rebalancer_airflow.options import APPLY_DAG, final_unless_passing
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:

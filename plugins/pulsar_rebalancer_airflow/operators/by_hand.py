@@ -38,7 +38,6 @@ from pulsar_rebalancer.run.request import HandRequest, RunRequest, parse_form
 from pulsar_rebalancer.run.snapshot import Candidates, Snapshot, StateBefore
 from pulsar_rebalancer.storage.documents import ClusterStorage, time_of
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.notifications import emit_orders
 from pulsar_rebalancer_airflow.operators.bases import (
@@ -50,7 +49,7 @@ from pulsar_rebalancer_airflow.operators.bases import (
     requester,
 )
 from pulsar_rebalancer_airflow.operators.collect import CollectOperator
-from pulsar_rebalancer_airflow.options import run_folder
+from pulsar_rebalancer_airflow.options import final_unless_passing, run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:

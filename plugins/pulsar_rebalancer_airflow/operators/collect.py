@@ -27,13 +27,11 @@ from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import resolve
-from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
-from pulsar_rebalancer_airflow.links import ValidationLink, page_address
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, requester
-from pulsar_rebalancer_airflow.options import run_folder
+from pulsar_rebalancer_airflow.options import final_unless_passing, run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore
-from pulsar_rebalancer_airflow.suites import page_of
+from pulsar_rebalancer_airflow.suites import ValidationLink, page_address, page_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -26,10 +26,9 @@ from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.documents import last_committed, time_of
 from pulsar_rebalancer_airflow import control_actions
 from pulsar_rebalancer_airflow.control_actions import UnderWay, loss, note
-from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.notifications import emit_orders
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, refuse_repeated, requester
-from pulsar_rebalancer_airflow.options import REBALANCE_DAG
+from pulsar_rebalancer_airflow.options import REBALANCE_DAG, final_unless_passing
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:

@@ -16,11 +16,10 @@ from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.state.state_documents import DecisionState, commit
 from pulsar_rebalancer.storage.documents import Committed
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.operators.approve import is_open
 from pulsar_rebalancer_airflow.operators.bases import RunOperator, new_run_id
-from pulsar_rebalancer_airflow.options import run_folder, storage_of
+from pulsar_rebalancer_airflow.options import final_unless_passing, run_folder, storage_of
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:

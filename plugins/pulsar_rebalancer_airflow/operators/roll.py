@@ -23,10 +23,9 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.snapshot import Snapshot, latest_sample
 from pulsar_rebalancer.storage.documents import ClusterStorage
-from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.notifications import emit_orders, tell_of_roll
 from pulsar_rebalancer_airflow.operators.bases import refuse_while_plan_waits, requester
-from pulsar_rebalancer_airflow.options import APPLY_DAG, REBALANCE_DAG
+from pulsar_rebalancer_airflow.options import APPLY_DAG, REBALANCE_DAG, final_unless_passing
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:

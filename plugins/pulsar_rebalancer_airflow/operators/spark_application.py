@@ -27,11 +27,10 @@ from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
-from pulsar_rebalancer_airflow.failures import FAILURE, final_unless_passing
-from pulsar_rebalancer_airflow.links import ReplayLink
 from pulsar_rebalancer_airflow.operators.bases import requester
-from pulsar_rebalancer_airflow.options import VARIABLES, option, option_path, run_folder
+from pulsar_rebalancer_airflow.options import FAILURE, VARIABLES, final_unless_passing, option, option_path, run_folder
 from pulsar_rebalancer_airflow.spark_connect import CONNECTION_TYPE, ConnectedApplication, server_environment
+from pulsar_rebalancer_airflow.suites import ReplayLink
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook

@@ -31,12 +31,11 @@ from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
 from pulsar_rebalancer.state.state_documents import MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.caps import needs_waves
-from pulsar_rebalancer_airflow.failures import final_unless_passing
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.operators.bases import RunOperator
 from pulsar_rebalancer_airflow.operators.gate import present_verdict
 from pulsar_rebalancer_airflow.operators.holds import Holds
-from pulsar_rebalancer_airflow.options import current_xcom, run_folder
+from pulsar_rebalancer_airflow.options import current_xcom, final_unless_passing, run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:

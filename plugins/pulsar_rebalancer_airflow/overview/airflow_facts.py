@@ -35,11 +35,18 @@ from pulsar_rebalancer.show.page.timeline import Event
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import one_line
-from pulsar_rebalancer_airflow.failures import FAILURE, MESSAGE
-from pulsar_rebalancer_airflow.links import base_path, page_path
-from pulsar_rebalancer_airflow.options import APPLY_DAG, BY_HAND_DAG, CONTROL_DAG, FOLDER, REBALANCE_DAG, ROLL_DAG
+from pulsar_rebalancer_airflow.options import (
+    APPLY_DAG,
+    BY_HAND_DAG,
+    CONTROL_DAG,
+    FAILURE,
+    FOLDER,
+    MESSAGE,
+    REBALANCE_DAG,
+    ROLL_DAG,
+)
 from pulsar_rebalancer_airflow.state_store import StoredState, state_asset
-from pulsar_rebalancer_airflow.suites import page_of
+from pulsar_rebalancer_airflow.suites import base_path, page_of, page_path
 
 if TYPE_CHECKING:
     from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod

@@ -26,11 +26,11 @@ from pulsar_rebalancer.show.page.page_model import Acts, BundlesFound, Overview,
 from pulsar_rebalancer.show.page.timeline import Timeline, begin_of, timeline
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
-from pulsar_rebalancer_airflow.links import PREFIX, base_path, report_path
 from pulsar_rebalancer_airflow.options import BY_HAND_DAG, REBALANCE_DAG, clusters_file, rebalance_dags, storage_root
 from pulsar_rebalancer_airflow.overview import airflow_facts, stored_pages
 from pulsar_rebalancer_airflow.overview.run_answers import answer_of
 from pulsar_rebalancer_airflow.overview.stored_pages import report_of_run
+from pulsar_rebalancer_airflow.suites import PREFIX, base_path, report_path
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "

@@ -16,11 +16,11 @@ from pulsar_rebalancer.show.page.page_model import RunAnswer, State
 from pulsar_rebalancer.show.page.recent_runs import Run, read_run
 from pulsar_rebalancer.show.page.status import answered, of_run
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
-from pulsar_rebalancer_airflow.failures import MESSAGE
 from pulsar_rebalancer_airflow.options import (
     APPLY_DAG,
     BY_HAND_DAG,
     CONTROL_DAG,
+    MESSAGE,
     REBALANCE_DAG,
     clusters_file,
     rebalance_dags,

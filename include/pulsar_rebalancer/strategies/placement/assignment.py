@@ -1,22 +1,213 @@
-"""Assign each accepted bundle a destination that policies allow, or refuse the bundle with a reason."""
+"""Pulsar's placements by load, and the assignment of destinations that policies allow."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import repeat
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from pulsar_rebalancer.config.field_types import Placement
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.bundle_columns import BundleSample
+from pulsar_rebalancer.run.tables import BrokerSample, one_by_one
 from pulsar_rebalancer.strategies.caps import in_order, units
-from pulsar_rebalancer.strategies.placement.least_loaded import (
-    ExtensibleLeastResourceUsageWithWeight,
-    LeastLongTermMessageRate,
-    LeastResourceUsageWithWeight,
-)
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
-from pulsar_rebalancer.strategies.placement.selector import RoundRobin, Selector, Stateless, choose, overloaded
+from pulsar_rebalancer.strategies.placement.selector import (
+    Others,
+    PerCandidates,
+    RoundRobin,
+    Selector,
+    Stateless,
+    choose,
+    overloaded,
+    split,
+    usages,
+)
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.shedders.registry import placement_of
 from pulsar_rebalancer.strategies.strategy_state import PlacementState
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+
+
+class LeastLongTermMessageRate:
+    """Choose the broker with the lowest rate, overloaded brokers last (LeastLongTermMessageRate.selectBroker).
+
+    A broker's rate, in msg/s, is the sum of its bundles' long-term rates, in and out (TimeAverageBrokerData).
+    """
+
+    def __init__(self, rates: Mapping[str, float], overloaded: Collection[str]) -> None:
+        self._reported = rates
+        self._rates = dict(rates)
+        self._overloaded = overloaded
+        self._preallocated: dict[str, dict[str, float]] = defaultdict(dict)
+        self._queues = PerCandidates(lambda candidates: _Queue(candidates, self._rates, self._overloaded))
+
+    def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
+        """Return the candidates with the lowest rate; all candidates if all are overloaded."""
+        brokers, without = split(candidates)
+        return self._queues.of(brokers).least(without) or candidates
+
+    def placed(self, bundle: BundleSample, broker: str) -> None:
+        """Add the bundle's rate to its broker's rate (BrokerData.preallocatedBundleData)."""
+        given = self._preallocated[broker]
+        rate = bundle.long_term_msg_rate
+        given[bundle.bundle] = bundle.msg_rate if rate is None else rate
+        self._rates[broker] = self._reported.get(broker, 0.0) + one_by_one(given.values())
+        for queue in self._queues:
+            queue.changed(broker)
+
+    def state(self) -> PlacementState:
+        """Return an empty state: brokers will report the placed bundles before the next run."""
+        return PlacementState()
+
+
+class _Queue:
+    """Candidates ordered by rate, to find the lowest quickly; the caller reports each change to `changed`."""
+
+    def __init__(self, candidates: Sequence[str], rates: Mapping[str, float], overloaded: Collection[str]) -> None:
+        self._rates = rates
+        self._waiting = {broker for broker in candidates if broker not in overloaded}
+        self._heap = [(rates.get(broker, 0.0), broker) for broker in self._waiting]
+        heapify(self._heap)
+        self._least: list[tuple[float, str]] = []
+
+    def least(self, without: Collection[str]) -> list[str]:
+        """Return the brokers with the lowest rate, sorted by name; empty if all are overloaded or left out."""
+        # Placing a bundle only raises rates: brokers that had the smallest rate come first while any still has it.
+        self._least = self._next([entry for entry in self._least if self._is_present(entry)])
+        brokers = [broker for _, broker in self._least if broker not in without]
+        passed_over: list[tuple[float, str]] = []
+        while not brokers and self._heap:
+            following = self._next([])
+            brokers = [broker for _, broker in following if broker not in without]
+            passed_over += following
+        for entry in passed_over:
+            heappush(self._heap, entry)
+        return sorted(brokers)
+
+    def _next(self, found: list[tuple[float, str]]) -> list[tuple[float, str]]:
+        while self._heap and (not found or self._heap[0][0] <= found[0][0]):
+            entry = heappop(self._heap)
+            if self._is_present(entry) and entry not in found[-1:]:
+                found.append(entry)
+        return found
+
+    def _is_present(self, entry: tuple[float, str]) -> bool:
+        """Return whether an entry is current; outdated ones stay in the heap when a rate changes."""
+        return entry[0] == self._rates.get(entry[1], 0.0)
+
+    def changed(self, broker: str) -> None:
+        entry = (self._rates.get(broker, 0.0), broker)
+        if broker in self._waiting and entry not in self._least:
+            heappush(self._heap, entry)
+
+
+class LeastResourceUsageWithWeight:
+    """The modular load manager's version (impl.LeastResourceUsageWithWeight): it computes averages itself."""
+
+    def __init__(self, sample: ClusterSample, state: PlacementState) -> None:
+        usage = usages(sample)
+        self._row_of = {broker: row for row, broker in enumerate(usage)}
+        self._usage = np.fromiter(usage.values(), float)
+        self._history = sample.settings.history_percentage
+        self._difference = sample.settings.usage_difference / 100
+        # An idle broker's past is meaningless: each of its samples counts in full.
+        self._in_full = np.array([_is_idle(broker) for broker in sample.taking_part], bool)
+        self._averages = np.array([state.averages.get(broker, np.nan) for broker in usage], float)
+        listed = {broker.broker for broker in sample.brokers}
+        # Drop averages of brokers that are gone, as Pulsar does when the list of active brokers changes.
+        self._others = {b: average for b, average in state.averages.items() if b in listed and b not in usage}
+        self._rows = PerCandidates(lambda brokers: np.array([self._row_of[broker] for broker in brokers], int))
+        self._eligible = PerCandidates(self._of)
+
+    def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
+        """Update the candidates' averages, and return those that are eligible (see `below_average`)."""
+        return self._step(candidates)[0] if isinstance(candidates, Others) else next(self._eligible.of(candidates))
+
+    def _of(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:
+        while True:
+            eligible, has_settled = self._step(candidates)
+            yield eligible
+            if has_settled:
+                # Averages that one step leaves unchanged never change again, and neither do the eligible candidates.
+                yield from repeat(eligible)
+
+    def _step(self, candidates: Sequence[str]) -> tuple[Sequence[str], bool]:
+        """Return the eligible candidates for one call, and True if no average changed."""
+        rows = of_each(candidates, self._rows)
+        usage, before = self._usage[rows], self._averages[rows]
+        # As `scoring.smooth` does for one broker, with the same steps.
+        moved = before * self._history + (1 - self._history) * usage
+        after = np.where(self._in_full[rows] | np.isnan(before), usage, moved)
+        self._averages[rows] = after
+        return below_average(candidates, after, self._difference), np.array_equal(before, after)
+
+    def placed(self, bundle: BundleSample, broker: str) -> None:
+        """Do nothing, because only load reports change the usage."""
+
+    def state(self) -> PlacementState:
+        averages = {broker: float(self._averages[row]) for broker, row in self._row_of.items()}
+        known = {broker: average for broker, average in averages.items() if not isnan(average)}
+        return PlacementState(averages=dict(sorted((self._others | known).items())))
+
+
+class ExtensibleLeastResourceUsageWithWeight(Stateless):
+    """The extensible load manager's version, with the averages that brokers report (`load_average`).
+
+    As in org.apache.pulsar.broker.loadbalance.extensions.strategy.LeastResourceUsageWithWeight.
+    """
+
+    def __init__(self, sample: ClusterSample) -> None:
+        averages = {broker.broker: broker.load_average for broker in sample.taking_part}
+        self._averages = {broker: np.nan if average is None else average for broker, average in averages.items()}
+        self._difference = sample.settings.usage_difference / 100
+        self._of_each = PerCandidates(self._averages_of)
+        self._eligible = PerCandidates(self._of)
+
+    def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
+        return self._of(candidates) if isinstance(candidates, Others) else self._eligible.of(candidates)
+
+    def _averages_of(self, brokers: Sequence[str]) -> Floats:
+        return np.array([self._averages.get(broker, np.nan) for broker in brokers], float)
+
+    def _of(self, candidates: Sequence[str]) -> Sequence[str]:
+        return below_average(candidates, of_each(candidates, self._of_each), self._difference)
+
+
+def of_each(candidates: Sequence[str], known: PerCandidates[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    if isinstance(candidates, Others):
+        return np.delete(known.of(candidates.brokers), candidates.positions)
+    return known.of(candidates)
+
+
+def below_average(candidates: Sequence[str], usage: Floats, difference: float) -> Sequence[str]:
+    """Return the candidates at least `difference` below the average; all candidates if there are none.
+
+    Usage 1 is 100 percent; NaN is unknown and not in the average.
+    """
+    known = usage[~np.isnan(usage)]
+    # Values are added one by one, which `np.sum` does not do.
+    average = np.cumsum(known)[-1] / len(known) if len(known) else np.nan
+    is_below = usage + difference <= average
+    if isinstance(candidates, Others):
+        of_all = np.zeros(len(candidates.brokers), bool)
+        of_all[np.delete(np.arange(len(of_all)), candidates.positions)] = is_below
+        return [candidates.brokers[row] for row in np.flatnonzero(of_all).tolist()] or candidates
+    return [candidates[row] for row in np.flatnonzero(is_below).tolist()] or candidates
+
+
+def _is_idle(broker: BrokerSample) -> bool:
+    """Return whether a broker has no bundles or messages, so that its earlier usage means nothing."""
+    return not broker.bundles or not (broker.msg_rate_in or broker.msg_rate_out)
 
 
 class AvgPlacement(Stateless):

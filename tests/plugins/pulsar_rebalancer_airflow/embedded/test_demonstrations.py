@@ -33,8 +33,8 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies import strategy_state
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer_airflow.embedded import __main__ as make_run
-from pulsar_rebalancer_airflow.embedded import child_processes
-from pulsar_rebalancer_airflow.embedded.run_line import is_balanced
+from pulsar_rebalancer_airflow.embedded import local_airflow
+from pulsar_rebalancer_airflow.embedded.__main__ import is_balanced
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.sampling import Timing
 from pulsar_simulator.scenario import spec
@@ -78,7 +78,7 @@ class Demonstration:
 
 def demonstration(strategy: str) -> Demonstration:
     given = make_run._parser().parse_args(["--strategy", strategy])
-    with mock.patch.object(child_processes, "start") as start:
+    with mock.patch.object(local_airflow, "start_cluster") as start:
         name, values, _ = make_run._simulated_cluster(given, mock.Mock())
     of_cluster = {"timing": Timing(stats_period=1, host_check_period=1), **start.call_args.kwargs}
     entry: dict[str, Any] = dict(values)

@@ -9,8 +9,7 @@ from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
 
 from pulsar_rebalancer_airflow.embedded import EmbeddedError
 from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome
-from pulsar_rebalancer_airflow.embedded.child_processes import Processes
-from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
+from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes
 
 
 def test_the_password_is_for_a_server_that_was_started_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

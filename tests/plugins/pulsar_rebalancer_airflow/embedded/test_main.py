@@ -12,11 +12,9 @@ import pytest
 
 from pulsar_rebalancer_airflow.embedded import EmbeddedError
 from pulsar_rebalancer_airflow.embedded import __main__ as embedded_main
-from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser, main
+from pulsar_rebalancer_airflow.embedded.__main__ import RunLine, _own_cluster, _parser, main
 from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome, locked
-from pulsar_rebalancer_airflow.embedded.child_processes import Processes
-from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
-from pulsar_rebalancer_airflow.embedded.run_line import RunLine
+from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import sys
 import psutil
 import pytest
 
-from pulsar_rebalancer_airflow.embedded.child_processes import Processes
+from pulsar_rebalancer_airflow.embedded.local_airflow import Processes
 
 # A parent that starts a child, tells its process id, and either waits for it or leaves it behind.
 PARENT = """

@@ -11,8 +11,8 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer_airflow.embedded.__main__ import describe
 from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun
-from pulsar_rebalancer_airflow.embedded.run_line import describe
 
 ENDED: DagRun = {
     "dag_run_id": "run",

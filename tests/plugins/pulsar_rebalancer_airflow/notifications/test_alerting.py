@@ -19,8 +19,8 @@ from pulsar_rebalancer.show.alert_conditions import Condition
 from pulsar_rebalancer.show.incidents import AlertsState, WatchState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.failures import FAILURE, MESSAGE, final_unless_passing
 from pulsar_rebalancer_airflow.operators import ReportOperator
+from pulsar_rebalancer_airflow.options import FAILURE, MESSAGE, final_unless_passing
 
 SETTINGS = Settings(mode="auto", alert_connection="alerts", alert_quiet_minutes=0)
 WITHOUT_ALERTS = Settings(mode="auto")

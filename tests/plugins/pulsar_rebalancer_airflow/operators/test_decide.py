@@ -17,10 +17,9 @@ from tests.project.documentation import blocks
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
-from pulsar_rebalancer_airflow.failures import FAILURE
 from pulsar_rebalancer_airflow.operators import DecideOperator
 from pulsar_rebalancer_airflow.operators.spark_application import ARCHIVE_VARIABLE, JAVA_OPTIONS, path_of
-from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE
+from pulsar_rebalancer_airflow.options import FAILURE, STORAGE_VARIABLE
 
 SUBMIT = "airflow.providers.apache.spark.hooks.spark_submit.subprocess.Popen"
 

@@ -17,12 +17,11 @@ from pulsar_rebalancer.maintenance.retention import Needed, maintain
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.links import page_path, report_path
 from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.overview import stored_pages
 from pulsar_rebalancer_airflow.overview.stored_pages import stored_report
 from pulsar_rebalancer_airflow.plugin import PulsarRebalancerPlugin
-from pulsar_rebalancer_airflow.suites import page_of
+from pulsar_rebalancer_airflow.suites import page_of, page_path, report_path
 
 NOTHING_NEEDED = Needed(frozenset(), frozenset())
 DAG, RUN = "pulsar_rebalance__east", "manual__2026-11-21T12:00:00+00:00"

@@ -6,12 +6,13 @@ from tests.vectors.rows import sample
 
 from pulsar_rebalancer.config.field_types import Placement, Strategy
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.strategies.placement.assignment import AvgPlacement, selector
-from pulsar_rebalancer.strategies.placement.least_loaded import (
+from pulsar_rebalancer.strategies.placement.assignment import (
+    AvgPlacement,
     ExtensibleLeastResourceUsageWithWeight,
     LeastLongTermMessageRate,
     LeastResourceUsageWithWeight,
     below_average,
+    selector,
 )
 from pulsar_rebalancer.strategies.placement.selector import MAX_COUNT, RoundRobin
 from pulsar_rebalancer.strategies.strategy_state import PlacementState
