@@ -12,6 +12,7 @@ from pydantic.json_schema import models_json_schema
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.stays import RULES
+from pulsar_rebalancer.orders.in_force import ACTIONS
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.show.page.page_model import BundlesFound, Overview, RunAnswer, Status, StayView
 from pulsar_rebalancer.show.page.timeline import Timeline
@@ -24,6 +25,7 @@ PAGES = (
     *sorted((ROOT / "docs" / "reference").glob("*.md")),
     ROOT / "docs" / "simulation.md",
     ROOT / "docs" / "runs.md",
+    ROOT / "docs" / "control.md",
 )
 PAGE_TYPES = ROOT / "plugins" / "pulsar_rebalancer_airflow" / "overview" / "static" / "documents.d.ts"
 
@@ -54,6 +56,17 @@ def stays_table() -> str:
     for number, rule in enumerate(RULES, 1):
         overruled = f"`{rule.overrule}`" if rule.overrule else "no"
         rows.append(f"| {number} | `{rule.reason}` | {rule.reason.meaning} | {overruled} |")
+    return "\n".join(rows)
+
+
+def orders_table() -> str:
+    """Return a row per action of the control DAG's form."""
+    rows = ["| action | needs | what it does |", "| --- | --- | --- |"]
+    for action in ACTIONS.values():
+        needs = {"subject": bool(action.subject), "until": action.until, "reason": action.needs_reason}
+        needed = ", ".join(f"`{name}`" for name, is_needed in needs.items() if is_needed)
+        subject = f"; `subject` is {action.subject}" if action.subject else ""
+        rows.append(f"| `{action.name}` | {needed} | {action.does}{subject} |")
     return "\n".join(rows)
 
 
@@ -138,6 +151,7 @@ TABLES = {
     "settings": settings_table,
     "reasons": reasons_list,
     "stays": stays_table,
+    "orders": orders_table,
     "bad input": bad_input_table,
     "options": options_table,
     "faults": faults_table,

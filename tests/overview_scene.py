@@ -13,6 +13,7 @@ from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.planning import Plan
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.orders.manual_plans import Drains
+from pulsar_rebalancer.orders.order import OrdersInForce
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome, Outcome
@@ -33,7 +34,7 @@ from pulsar_rebalancer.run.tables import (
 from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.facts import AirflowContext
 from pulsar_rebalancer.show.page.page_model import Overview
-from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.state.state_documents import DecisionState, StateDocument
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies import caps
@@ -267,7 +268,9 @@ def history(scene: Scene, until: datetime, runs: int) -> None:
 def seen(made: Scene, *, error: str = "", **facts: Any) -> Overview:
     """The page of a cluster; its card in the list says the same."""
     entry = ClusterEntry(name="east", given={}, settings=made.settings, error=error)
-    known = AirflowContext(**{"next_run_at": NOW + timedelta(seconds=30)} | facts)
+    documents = [facts.pop(name) for name, value in [*facts.items()] if isinstance(value, StateDocument)]
+    orders = OrdersInForce.of(*documents, lost=facts.pop("lost", ""))
+    known = AirflowContext(**{"next_run_at": NOW + timedelta(seconds=30), "orders": orders} | facts)
     found = overview.present(made.storage, entry, known, NOW)
     assert overview.status(made.storage, entry, known, NOW) == found.status
     return found

@@ -14,8 +14,8 @@ from typing import NamedTuple, TypedDict
 from pydantic import JsonValue
 
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.orders.control_document import Order
 from pulsar_rebalancer.orders.manual_plans import HandedOverPlans, ShownPlans
+from pulsar_rebalancer.orders.order import Order
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import read_waves
 from pulsar_rebalancer.run.plan import LONGEST_RUN, read_moves, read_outcomes, read_splits, read_state

@@ -131,7 +131,7 @@ def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | N
 
 def _closed(store: StateStore, settings: Settings, now: datetime) -> dict[Reason, str]:
     """Return details of the circuit breaker by reason if it closes the gate, even if no plan would move anything."""
-    closed = closings(settings, store.orders().control, now)
+    closed = closings(settings, store.orders(), now)
     return {closing.reason: closing.detail for closing in closed if closing.reason is Reason.BREAKER_OPEN}
 
 
@@ -285,7 +285,7 @@ def _send(measurements: Iterator[Measurement]) -> None:
 
 def _in_force(context: Context, cluster: str, settings: Settings) -> Iterator[Measurement]:
     orders = StateStore.of(context, cluster).orders()
-    if not orders.control.lost:
+    if not orders.lost:
         yield from measure_orders(cluster, settings, orders, datetime.now(UTC))
 
 

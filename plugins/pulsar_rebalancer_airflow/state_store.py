@@ -18,9 +18,9 @@ from pulsar_rebalancer.config.clusters_file import Origin
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.orders.breaker import Breaker
-from pulsar_rebalancer.orders.control_document import Control
-from pulsar_rebalancer.orders.in_force import JudgedRun, OrdersInForce, closings, sentence
+from pulsar_rebalancer.orders.in_force import closings, sentence
 from pulsar_rebalancer.orders.manual_plans import Answers, Drains, HandedOver, HandedOverPlans, Question, ShownPlans
+from pulsar_rebalancer.orders.order import Control, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
@@ -118,22 +118,16 @@ class StoredState:
     def orders(
         self, started: datetime | None = None, among: Collection[type[StateDocument]] = DOCUMENTS
     ) -> OrdersInForce:
-        """Return the current orders. If a document is lost, `Control.lost` says so: orders may be missing.
+        """Return the current orders. If a document is lost, `OrdersInForce.lost` says so: orders may be missing.
 
         `started` is the start of the run in progress, to decide whether a stop affects it, or None. `among`
         are the documents to check for a loss.
         """
         once = StoredState(cache(self.raw), self.storage)  # each read is a request to Airflow
         roll = once.readable(Roll)
-        update = {"breaker": once.readable(Breaker), "lost": _named(once.lost(among)), "rolling": roll.under_way}
-        return OrdersInForce(
-            control=once.readable(Control).model_copy(update=update),
-            drains=roll.with_its_drain(once.readable(Drains)).brokers,
-            roll=roll,
-            question=once.readable(Question),
-            answers=once.readable(Answers),
-            started=started,
-        )
+        others = (once.readable(model) for model in (Control, Breaker, Question, Answers))
+        drains = roll.with_its_drain(once.readable(Drains))
+        return OrdersInForce.of(*others, roll, drains, lost=_named(once.lost(among)), started=started)
 
     def in_force(
         self, settings: Settings, started: datetime | None, origins: Mapping[str, Origin] | None = None
@@ -143,7 +137,7 @@ class StoredState:
         `started` is as in `orders`; `origins` are the sources of the settings, by name, if known.
         """
         now, orders = datetime.now(UTC), replace(self.orders(started), origins=origins or {})
-        closed = closings(settings, orders.control, now, JudgedRun(now, self.last_plan()))
+        closed = closings(settings, orders, now, JudgedRun(now, self.last_plan()))
         return sentence(settings, closed, orders, now)
 
     def handed_over(self, identity: str, airflow_run_id: str) -> HandedOver | None:

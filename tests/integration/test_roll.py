@@ -166,7 +166,7 @@ def test_three_brokers_one_after_the_other(east: World, monkeypatch: pytest.Monk
     roll = conduct(east, roll, lambda now: now.phase is Phase.DRAINING)
     east.run()
     assert second not in {cluster.owner(bundle) for bundle in bundles[second]}
-    skip = east.run("control", action="skip_broker", broker=second, reason="it has a test")
+    skip = east.run("control", action="skip_broker", subject=second, reason="it has a test")
     assert "rolling restart" in skip.xcom("control")["in_force"]
     roll = conduct(east, roll, lambda now: now.broker != second)
     assert {cluster.owner(bundle) for bundle in bundles[second]} == {second}

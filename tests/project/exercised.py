@@ -46,7 +46,7 @@ from tests.project.documentation import ROOT, commands
 from pulsar_rebalancer.command import check_age
 from pulsar_rebalancer.command.__main__ import main
 from pulsar_rebalancer.config.clusters_file import RunParams, parse_params
-from pulsar_rebalancer.orders.control_document import parse_control_form
+from pulsar_rebalancer.orders.in_force import parse_control_form
 from pulsar_rebalancer.orders.roll_document import parse_roll_form
 from pulsar_rebalancer.run.request import parse_form
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -243,7 +243,7 @@ def triggered(words: list[str]) -> None:
     elif dag_id.startswith("pulsar_roll__"):
         parse_roll_form({name: "0" * 64 if value == "<id>" else value for name, value in values.items()})
     else:
-        assert parse_control_form(values).changes
+        assert parse_control_form(values).reason
 
 
 def unpaused(words: list[str]) -> None:

@@ -16,7 +16,7 @@ from tests.project.documentation import PAGES, ROOT, blocks, prose, spans
 
 from pulsar_rebalancer.config.clusters_file import load_clusters
 from pulsar_rebalancer.config.field_types import Action, Placement, Strategy
-from pulsar_rebalancer.orders.control_document import ControlAction
+from pulsar_rebalancer.orders.in_force import ACTIONS
 from pulsar_rebalancer.pulsar import AdminConnection
 from pulsar_rebalancer.pulsar.connection import EXTRAS
 
@@ -53,7 +53,7 @@ def first_column(heading: str, page: str = "operations") -> list[str]:
 @pytest.mark.parametrize(
     ("page", "heading", "members"),
     [
-        ("control", "## Orders", tuple(ControlAction)),
+        ("control", "## Orders", tuple(ACTIONS)),
         ("strategies", "## Shedders", tuple(Strategy)),
         ("strategies", "## Placement", tuple(Placement)),
         ("control", "## Make a plan", tuple(Action)),

@@ -175,7 +175,7 @@ def _bundle(
     elif bundle in step.get("notOwned", ()):
         reason = "owner_changed"
     elif namespace in settings.excluded_namespaces:
-        reason = "bundle_excluded"
+        reason = "namespace_excluded"
     isolated, grouped = (namespace in step.get(name, ()) for name in ("isolated", "antiAffinity"))
     return {
         "cluster": cluster,

@@ -12,9 +12,9 @@ from pulsar_rebalancer.config.field_types import Mode, Overrule
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import namespace_of
-from pulsar_rebalancer.orders.control_document import Control
-from pulsar_rebalancer.orders.in_force import JudgedRun, closings
+from pulsar_rebalancer.orders.in_force import closings
 from pulsar_rebalancer.orders.manual_plans import Answers
+from pulsar_rebalancer.orders.order import JudgedRun, OrdersInForce
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Actions, Move, Split, Summary, verify
 from pulsar_rebalancer.run.request import Validation
@@ -47,7 +47,7 @@ def judge_plan(
     run: StoragePath,
     recorded: DecisionState,
     present: Settings,
-    control: Control,
+    orders: OrdersInForce,
     now: datetime,
     until: datetime,
     answered: Answered = NOTHING_ANSWERED,
@@ -68,10 +68,10 @@ def judge_plan(
         return Verdict(Reason.NOTHING_TO_DO)
     planned = summary.resolved.settings
     closed = (
-        _closed(run, summary, planned, control, now)
+        _closed(run, summary, planned, orders, now)
         or _on_hold(Validation.read(run))
         or _too_old(now, until)
-        or _closed(run, summary, present, control, now)
+        or _closed(run, summary, present, orders, now)
         or _other_cluster(planned, present)
         or (None if _caps_overruled(summary) else _over_cap(moves, planned, present))
         or _not_splitting(splits, present)
@@ -81,11 +81,11 @@ def judge_plan(
     return closed or Verdict(Reason.OPEN, detail, moves, splits)
 
 
-def _closed(run: StoragePath, summary: Summary, settings: Settings, control: Control, now: datetime) -> Verdict | None:
-    previous = ""
-    if control.skip is not None:
-        previous = StateBefore.read(run).decision.plan_id
-    closed = closings(settings, control, now, JudgedRun(summary.collected_at, previous))
+def _closed(
+    run: StoragePath, summary: Summary, settings: Settings, orders: OrdersInForce, now: datetime
+) -> Verdict | None:
+    previous = StateBefore.read(run).decision.plan_id
+    closed = closings(settings, orders, now, JudgedRun(summary.collected_at, previous))
     return Verdict(*closed[0]) if closed else None
 
 

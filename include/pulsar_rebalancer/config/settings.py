@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from reprlib import Repr
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -21,7 +21,7 @@ from pydantic import (
 from pulsar_rebalancer.config.field_types import DEFAULT_STRATEGY, Mode, Placement, Strategy, Window
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME, PulsarSettings
 from pulsar_rebalancer.errors import SettingsError, WrongFields
-from pulsar_rebalancer.names import Brokers, Patterns, matches, namespace_of, of_glob
+from pulsar_rebalancer.names import Brokers, Patterns
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import typed
 
@@ -278,27 +278,6 @@ def _both_names(name: str) -> str:
     field = FIELD_OF_PULSAR_NAME.get(name, name)
     info = Settings.model_fields.get(field)
     return f"{field} ({info.alias})" if info is not None and info.alias else field
-
-
-def of_bundle(bundle: str, namespaces: Collection[str], patterns: Collection[str]) -> Reason | None:
-    """Return `bundle_excluded`; None if neither the bundle nor its namespace is excluded."""
-    excluded = namespace_of(bundle) in namespaces or any(matches(of_glob(pattern), bundle) for pattern in patterns)
-    return Reason.BUNDLE_EXCLUDED if excluded else None
-
-
-def since(planned: Settings, present: Settings, bundle: str, brokers: Collection[str]) -> Reason | None:
-    """Return why a planned move or split is now excluded; None if it is not excluded.
-
-    Exclusions that already applied at the time of planning are ignored, because the plan overruled them.
-    `brokers` are the bundle's current broker and any destination.
-    """
-    return None if _reason(planned, bundle, brokers) else _reason(present, bundle, brokers)
-
-
-def _reason(settings: Settings, bundle: str, brokers: Collection[str]) -> Reason | None:
-    if any(broker in settings.excluded_brokers for broker in brokers):
-        return Reason.BROKER_EXCLUDED
-    return of_bundle(bundle, settings.excluded_namespaces, settings.excluded_bundles)
 
 
 _Form = TypeVar("_Form", bound=BaseModel)

@@ -46,7 +46,7 @@ class PlanningSample:
         """Read a run's snapshot without the overruled rules. Raises the errors of `RunInput.read`."""
         settings, policies = _settings(snapshot.settings, overruled), _policies(snapshot.policies, overruled)
         brokers = snapshot.brokers_without(left_out_of(snapshot, settings, policies))
-        facts = stays.BundleFacts.of(snapshot, settings, grace=Overrule.GRACE_PERIOD not in overruled)
+        facts = stays.BundleFacts.of(snapshot, settings, overruled)
         table, means = snapshot.table("bundles", REPORTED.names), snapshot.known_means
         table = with_loads(table.append_column("reason", stays.of_bundles(table["bundle"], facts)))
         table = with_means(

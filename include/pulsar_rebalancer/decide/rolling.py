@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from pulsar_rebalancer.orders.control_document import Order
+from pulsar_rebalancer.orders.order import Order
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import number_of

@@ -280,7 +280,7 @@ def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[Lo
     known = rows_of([*names, *parents], run.known_means.read_batches()) if run.known_means else []
     after = {row["bundle"]: row for row in strategy_state.update(sample, strategy_state.with_parts(known, parts))}
     left_out, names = left_out_of(run), [row["bundle"] for row in sample]
-    facts = stays.BundleFacts(run.settings, {}, quarantined=run.validation.quarantined)
+    facts = stays.BundleFacts(run.settings, {}, quarantined=run.validation.quarantined, control=run.before.control)
     reasons = dict(zip(names, stays.of_bundles(pa.array(names, pa.string()), facts).to_pylist(), strict=True))
     loaded: dict[str, LoadedBundle] = {}
     for row in sorted(sample, key=lambda row: one_by_one(row[name] or 0.0 for name in TRAFFIC)):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, reduce
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,6 +18,8 @@ from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import is_of_brokers, matching, namespace_of, of_glob
+from pulsar_rebalancer.orders.in_force import kept_namespaces
+from pulsar_rebalancer.orders.order import Control
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample, namespaces_of
 from pulsar_rebalancer.run.snapshot import Snapshot
@@ -40,17 +42,20 @@ class BundleFacts:
     moved: Mapping[str, Reason]
     to_be_split: Collection[str] = ()
     quarantined: Collection[str] = ()
+    control: Control = field(default_factory=Control)
 
     @classmethod
-    def of(cls, run: Snapshot, settings: Settings, *, grace: bool = True) -> BundleFacts:
+    def of(cls, run: Snapshot, settings: Settings, overruled: Collection[Overrule] = ()) -> BundleFacts:
         """Return the facts of a run. A planned move without an outcome counts as a recent one."""
         moves = run.before.moves
-        recent = moves.recent(run.request.collected_at, run.settings.grace_period_minutes) if grace else ()
+        recent = moves.recent(run.request.collected_at, run.settings.grace_period_minutes)
         moved = {
             name: Reason.DESTINATION_KEPT if name in moves.kept_destinations else Reason.RECENTLY_UNLOADED
             for name in recent
+            if Overrule.GRACE_PERIOD not in overruled
         }
-        return cls(settings, moved, run.to_be_split, run.validation.quarantined)
+        control = Control() if Overrule.EXCLUSIONS in overruled else run.before.control
+        return cls(settings, moved, run.to_be_split, run.validation.quarantined, control)
 
 
 def _of_brokers(names: Column, facts: BundleFacts) -> Column:
@@ -58,11 +63,14 @@ def _of_brokers(names: Column, facts: BundleFacts) -> Column:
     return _among(names, [name for name in names.filter(may_be).to_pylist() if is_of_brokers(name)])
 
 
+def _kept(names: Column, facts: BundleFacts) -> Column:
+    kept = kept_namespaces(facts.settings, facts.control)
+    return _among(namespaces_of(names), kept) if kept else None
+
+
 def _excluded(names: Column, facts: BundleFacts) -> Column:
-    namespaces = facts.settings.excluded_namespaces
-    found = [_among(namespaces_of(names), namespaces)] if namespaces else []
-    found += [matching(of_glob(pattern), names) for pattern in facts.settings.excluded_bundles]
-    return reduce(pc.or_, found) if found else None
+    patterns = facts.settings.excluded_bundles
+    return reduce(pc.or_, (matching(of_glob(pattern), names) for pattern in patterns)) if patterns else None
 
 
 def _moved(reason: Reason) -> Callable[[Column, BundleFacts], Column]:
@@ -91,6 +99,7 @@ RULES = (
     Rule(Reason.BROKER_EXCLUDED, Overrule.EXCLUSIONS),
     Rule(Reason.BROKER_QUARANTINED),
     Rule(Reason.SYSTEM_NAMESPACE, None, _of_brokers),
+    Rule(Reason.NAMESPACE_EXCLUDED, Overrule.EXCLUSIONS, _kept),
     Rule(Reason.BUNDLE_EXCLUDED, Overrule.EXCLUSIONS, _excluded),
     Rule(Reason.BUNDLE_QUARANTINED, None, lambda names, facts: _among(names, facts.quarantined)),
     Rule(Reason.TO_BE_SPLIT, None, lambda names, facts: _among(names, facts.to_be_split)),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import ClassVar, NamedTuple
 
 from pydantic import AwareDatetime
 
 from pulsar_rebalancer.config.settings import BreakerRules
+from pulsar_rebalancer.orders.order import Closed, Control, FormAction, OrderKind, OrdersInForce, Situation, Words
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.state_documents import StateDocument
 
 NOISE = 1.0
@@ -38,10 +41,6 @@ class Breaker(StateDocument):
     worse: int = 0
     bad: int = 0
     run: str = ""
-
-    def is_open(self, rules: BreakerRules | None, closed_at: datetime | None, now: datetime) -> bool:
-        until = self.open_until(rules, closed_at)
-        return until is not None and now < until
 
     def open_until(self, rules: BreakerRules | None, closed_at: datetime | None) -> datetime | None:
         """Return when the breaker closes on its own; None if it never opened or a person closed it."""
@@ -114,3 +113,46 @@ def _why(rules: BreakerRules, seen: Round, worse: int, known_bad: int) -> str:
     if rules.worse_rounds is not None and worse >= rules.worse_rounds:
         return f"rounds in a row after which the range of scores had grown: {worse}"
     return ""
+
+
+def closed_at(control: Control) -> datetime | None:
+    """Return when a person last closed the breaker."""
+    order = control.last("close_breaker")
+    return order.at if order else None
+
+
+def open_until(rules: BreakerRules | None, orders: OrdersInForce) -> datetime | None:
+    return orders.get(Breaker).open_until(rules, closed_at(orders.get(Control)))
+
+
+def _open(at: Situation) -> Closed | None:
+    until = open_until(at.settings.breaker, at.orders)
+    if until is None or at.now >= until:
+        return None
+    return Closed(Reason.BREAKER_OPEN, f"until {until:%Y-%m-%d %H:%M %Z}: {at.orders.get(Breaker).why}")
+
+
+def _said(at: Situation) -> Iterator[str]:
+    rules, order = at.settings.breaker, at.control.last("close_breaker")
+    otherwise = at.orders.get(Breaker).open_until(rules, None)
+    if order is not None and otherwise is not None and at.now < otherwise and not _open(at):
+        yield f"circuit breaker closed {order.because}"
+    if rules is not None:
+        yield "watched by the circuit breaker of the clusters file"
+
+
+BREAKER = OrderKind(
+    actions=(
+        FormAction(
+            "close_breaker",
+            "closes the [circuit breaker](#the-circuit-breaker)",
+            button="Close breaker",
+            title="Close the circuit breaker early",
+            offered=_open,
+        ),
+    ),
+    settings=("breaker",),
+    closes=_open,
+    words={Reason.BREAKER_OPEN: Words("circuit breaker open", "the circuit breaker was open.")},
+    says=_said,
+)

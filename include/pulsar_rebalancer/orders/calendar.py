@@ -17,7 +17,10 @@ from croniter import croniter
 
 from pulsar_rebalancer.config.field_types import Window
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.orders.order import Closed, OrderKind, Situation, Words
+from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.texts import number_of
 
 _LONGEST_SHIFT = timedelta(hours=3)
 """Upper limit of any clock change."""
@@ -106,3 +109,31 @@ def _local_spans(window: Window, at: datetime) -> Iterator[tuple[datetime, datet
     length = timedelta(minutes=window.minutes or 0)
     for begin in croniter(window.cron, at - length - _LONGEST_SHIFT).all_next(datetime):
         yield begin, begin + length
+
+
+def _closed(at: Situation) -> Closed | None:
+    calendar = shut(at.settings, at.now)
+    # A rolling restart finishes its current broker outside the windows too; a blackout holds it.
+    if calendar is None or (calendar.reason is Reason.OUTSIDE_WINDOW and at.orders.get(Roll).under_way):
+        return None
+    until = f"until {calendar.opens:%Y-%m-%d %H:%M %Z}" if calendar.opens else "and none follows"
+    return Closed(calendar.reason, f"{until}: {calendar.why}" if calendar.why else until)
+
+
+def _said(at: Situation) -> Iterator[str]:
+    windows, blackouts = len(at.settings.maintenance_windows), len(at.settings.blackouts)
+    if windows:
+        yield f"moved only within {number_of(windows, 'maintenance window')} of the clusters file"
+    if blackouts:
+        yield f"not moved within {number_of(blackouts, 'blackout')} of the clusters file"
+
+
+TIMES = OrderKind(
+    settings=("maintenance_windows", "blackouts"),
+    closes=_closed,
+    words={
+        Reason.BLACKOUT: Words("blackout", "a blackout was in force."),
+        Reason.OUTSIDE_WINDOW: Words("outside the maintenance windows", "it was outside the maintenance windows."),
+    },
+    says=_said,
+)

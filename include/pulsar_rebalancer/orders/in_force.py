@@ -1,220 +1,167 @@
-"""The reasons why nothing may be moved now, including who gave the orders."""
+"""The list of all orders, and what follows from it: form, buttons, why nothing may be moved, and the texts about it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import NamedTuple
+import re
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Self
 
-from pulsar_rebalancer.config.clusters_file import Origin
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
 from pulsar_rebalancer.config.field_types import Mode
-from pulsar_rebalancer.config.settings import CAPS, Settings
-from pulsar_rebalancer.orders.calendar import Shut, shut
-from pulsar_rebalancer.orders.control_document import Control
-from pulsar_rebalancer.orders.manual_plans import Answers, Drain, Question
-from pulsar_rebalancer.orders.roll_document import Roll
+from pulsar_rebalancer.config.settings import Settings, parse_typed
+from pulsar_rebalancer.errors import WrongFields
+from pulsar_rebalancer.names import namespace_of
+from pulsar_rebalancer.orders.breaker import BREAKER
+from pulsar_rebalancer.orders.calendar import TIMES
+from pulsar_rebalancer.orders.limits import LIMITS, MODE, excluded
+from pulsar_rebalancer.orders.manual_plans import DRAIN, QUESTION
+from pulsar_rebalancer.orders.order import (
+    NO_RUN,
+    Closed,
+    Control,
+    FormAction,
+    JudgedRun,
+    OrderButton,
+    OrderKind,
+    OrdersInForce,
+    Situation,
+    Words,
+)
+from pulsar_rebalancer.orders.pause import PAUSE, SKIP, STOP
+from pulsar_rebalancer.orders.roll_document import ROLL, Roll
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.storage.documents import time_of
 from pulsar_rebalancer.texts import one_line
 
+SHOW, EXPORT, RESET, RESTORE = "show", "export", "reset", "restore"
 
-class Closed(NamedTuple):
-    """A reason why nothing is moved. The detail gives the end time, the person and the person's reason."""
-
-    reason: Reason
-    detail: str
-
-
-class PauseInForce(NamedTuple):
-    until: datetime
-    because: str
-
-
-class JudgedRun(NamedTuple):
-    """The run that the reasons apply to; `previous` is the run id of the last recorded plan, or empty."""
-
-    at: datetime
-    previous: str = ""
-
-
-LASTING = (Reason.OBSERVE, Reason.STATE_LOST)
-"""Reasons that close the gate until a person changes something; all others end by themselves."""
-
-
-def closings(settings: Settings, control: Control, now: datetime, sample: JudgedRun | None = None) -> list[Closed]:
-    """Return all reasons why nothing may be moved now; without a sample, no order to skip a run applies."""
-    closed = []
-    if not settings.mode.moves:
-        closed.append(Closed(Reason.OBSERVE, f"mode {settings.mode}"))
-    if control.lost:
-        closed.append(Closed(Reason.STATE_LOST, control.lost))
-    until = control.breaker_open_until(settings.breaker)
-    if until is not None and now < until:
-        closed.append(Closed(Reason.BREAKER_OPEN, f"until {until:%Y-%m-%d %H:%M %Z}: {control.breaker.why}"))
-    pause = pause_of(settings, control)
-    if pause is not None and now < pause.until:
-        closed.append(Closed(Reason.PAUSED, f"until {pause.until:%Y-%m-%d %H:%M %Z} {pause.because}"))
-    calendar = shut(settings, now)
-    # A rolling restart finishes its current broker outside the windows too; a blackout holds it.
-    if calendar is not None and not (control.rolling and calendar.reason is Reason.OUTSIDE_WINDOW):
-        closed.append(Closed(calendar.reason, _until(calendar)))
-    if control.skip is not None and sample is not None and _skips(control.skip.at, sample):
-        closed.append(Closed(Reason.SKIPPED, control.skip.because))
-    return closed
-
-
-def pause_of(settings: Settings, control: Control) -> PauseInForce | None:
-    """Return the pause, current or past, from the clusters file or a person: the one that ends later."""
-    pauses = (
-        [PauseInForce(settings.pause.until, f"by the clusters file: {settings.pause.reason}")] if settings.pause else []
-    )
-    pauses += [PauseInForce(control.pause.until, control.pause.because)] if control.pause else []
-    return max(pauses, default=None)
-
-
-def _until(calendar: Shut) -> str:
-    until = f"until {calendar.opens:%Y-%m-%d %H:%M %Z}" if calendar.opens else "and none follows"
-    return f"{until}: {calendar.why}" if calendar.why else until
-
-
-def _skips(ordered_at: datetime, sample: JudgedRun) -> bool:
-    """Return whether an order to skip a run applies to this run: only to the first run after the order.
-
-    The previous plan shows whether a run has been recorded since. A reset drops it: one more run is skipped.
-    """
-    previous = time_of(sample.previous)
-    return sample.at > ordered_at and (previous is None or previous <= ordered_at)
-
-
-_NAMED = 3
-
-_WORDS = {
-    Reason.STATE_LOST: "the state is lost, and orders may be lost with it:",
-    Reason.BREAKER_OPEN: "circuit breaker open",
-    Reason.PAUSED: "paused",
-    Reason.BLACKOUT: "blackout",
-    Reason.OUTSIDE_WINDOW: "outside the maintenance windows",
-    Reason.SKIPPED: "one run is skipped",
-}
-
-_CAPPED = dict(
-    zip(
-        CAPS,
-        (
-            "bundles per run",
-            "bundles per broker",
-            "bundles off a broker",
-            "bundles onto a broker",
-            "bundles per namespace",
-            "bytes/s per run",
+_STATE = OrderKind(
+    actions=(
+        FormAction(SHOW, "shows what is in force, and the state", needs_reason=False, gives=None),
+        FormAction(EXPORT, "exports the [state](operations.md#backup-and-restore)", needs_reason=False, gives=None),
+        FormAction(
+            RESET,
+            "resets the state",
+            gives=None,
+            button="Reset",
+            title="Start with an empty state",
+            hint="Hits and orders are lost: give pauses, drains and other orders again.",
+            group="",
+            offered=lambda at: at.orders.lost,
         ),
-        strict=True,
-    )
+        FormAction(
+            RESTORE,
+            "restores the state",
+            subject="the export-<time>.json; empty: the last committed plan",
+            pattern=r"(export-[0-9]{8}T[0-9]{6}Z\.json)?",  # it matches no paths
+            gives=None,
+            button="Restore",
+            title="Restore the state of the last committed plan",
+            hint="Then give pauses, drains and other orders again.",
+            group="",
+            offered=lambda at: at.orders.lost,
+        ),
+    ),
+    closes=lambda at: Closed(Reason.STATE_LOST, at.orders.lost) if at.orders.lost else None,
+    words={Reason.STATE_LOST: Words("the state is lost, orders may be too:", "the state was lost.", lasting=True)},
 )
 
-_BY = {Origin.FILE: "the clusters file", Origin.PARAMS: "this run's parameters", Origin.BROKERS: "the brokers"}
+ORDERS = (STOP, MODE, _STATE, BREAKER, PAUSE, TIMES, SKIP, DRAIN, ROLL, QUESTION, LIMITS)
+"""All kinds of orders. Of several reasons why nothing is moved, the first counts."""
+
+ACTIONS: Mapping[str, FormAction] = {action.name: action for kind in ORDERS for action in kind.actions}
+WORDS: Mapping[Reason, Words] = {reason: words for kind in ORDERS for reason, words in kind.words.items()}
+LASTING = {reason for reason, words in WORDS.items() if words.lasting}
+OF_FILE = tuple(name for kind in ORDERS for name in kind.settings)
+"""Settings that a run cannot change."""
 
 
-@dataclass(frozen=True)
-class OrdersInForce:
-    """Input for the sentence, in addition to the settings and the reasons why nothing is moved.
+class ControlRequest(BaseModel):
+    """The fields of the form. Fields that the chosen action does not use must be empty."""
 
-    Attributes:
-        roll: the last rolling restart, which may still be active.
-        started: when the run in progress started, to decide whether a stop affects it; None without one.
-        origins: source of each setting; those without an entry come from the clusters file.
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    action: str = Field(SHOW, pattern=f"^({'|'.join(ACTIONS)})$", description="what to do; show changes nothing")
+    reason: str = Field("", max_length=500, description="why; needed for all but show and export")
+    until: AwareDatetime | None = Field(
+        None,
+        description=f"{', '.join(each.name for each in ACTIONS.values() if each.until)}: the end, with a time zone",
+    )
+    subject: str = Field(
+        "",
+        max_length=500,
+        description="; ".join(f"{each.name}: {each.subject}" for each in ACTIONS.values() if each.subject),
+    )
+
+    @property
+    def chosen(self) -> FormAction:
+        return ACTIONS[self.action]
+
+    @model_validator(mode="after")
+    def _fields_of_the_action(self) -> Self:
+        chosen, wrong = self.chosen, {}
+        if chosen.needs_reason and not self.reason:
+            wrong["reason"] = "Say why; the reason is recorded."
+        if (self.until is not None) != chosen.until:
+            wrong["until"] = "Say when it ends." if chosen.until else f"Leave it empty: {self.action} has no end."
+        if re.fullmatch(chosen.pattern, self.subject) is None:
+            wrong["subject"] = f"Give {chosen.subject}." if chosen.subject else f"Leave it empty for {self.action}."
+        if wrong:
+            raise WrongFields(wrong)
+        return self
+
+
+def parse_control_form(values: Mapping[str, object]) -> ControlRequest:
+    """Return the validated fields; raise SettingsError (`wrong_setting`)."""
+    return parse_typed(ControlRequest, values, "form")
+
+
+def closings(settings: Settings, orders: OrdersInForce, now: datetime, run: JudgedRun = NO_RUN) -> list[Closed]:
+    """Return all reasons why nothing may be moved now."""
+    at = Situation(settings, orders, now, run)
+    return [closed for kind in ORDERS if (closed := kind.closes(at))]
+
+
+def kept_namespaces(settings: Settings, control: Control) -> frozenset[str]:
+    return frozenset(name for kind in ORDERS for name in kind.keeps(settings, control))
+
+
+def since(
+    planned: tuple[Settings, Control], present: tuple[Settings, Control], bundle: str, brokers: Collection[str]
+) -> Reason | None:
+    """Return why a planned move or split is now excluded; None if it is not excluded.
+
+    Exclusions that already applied at the time of planning are ignored, because the plan overruled them.
+    `brokers` are the bundle's current broker and any destination.
     """
+    then, now = (
+        excluded(settings, bundle, brokers)
+        or (Reason.NAMESPACE_EXCLUDED if namespace_of(bundle) in kept_namespaces(settings, control) else None)
+        for settings, control in (planned, present)
+    )
+    return None if then else now
 
-    control: Control = field(default_factory=Control)
-    drains: Mapping[str, Drain] = field(default_factory=dict)
-    roll: Roll = field(default_factory=Roll)
-    question: Question = field(default_factory=Question)
-    answers: Answers = field(default_factory=Answers)
-    started: datetime | None = None
-    origins: Mapping[str, Origin] = field(default_factory=dict)
 
-    def waits_until(self, settings: Settings, now: datetime) -> datetime | None:
-        """Return the deadline for approving a plan; None if no plan is awaiting approval."""
-        until = self.question.until(settings.max_awaiting_minutes)
-        open_question = settings.mode is Mode.APPROVE and self.question.plan_id not in self.answers.plans
-        return until if open_question and until is not None and now < until else None
+def buttons(at: Situation) -> tuple[OrderButton, ...]:
+    """Return the page's buttons for the actions that do something now."""
+    return tuple(
+        OrderButton.model_validate(each).model_copy(update={"proposed": each.proposes(at)})
+        for each in ACTIONS.values()
+        if each.button and each.offered(at)
+    )
 
 
 def sentence(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce, now: datetime) -> str:
     """Return the sentence about the current orders, given the effective settings and `closings`."""
     parts = "; ".join([f"mode {settings.mode}", *beside_the_mode(settings, closed, orders, now)])
-    carried_out = "Only moves of the rolling restart are carried out" if orders.roll.active else "Moves are carried out"
+    rolls = orders.get(Roll).active
+    carried_out = "Only moves of the rolling restart are carried out" if rolls else "Moves are carried out"
     moved = carried_out if settings.mode is not Mode.APPROVE else "Moves wait for approval"
     return one_line(f"{'Nothing is moved' if closed else moved}: {parts}")
 
 
 def beside_the_mode(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce, now: datetime) -> list[str]:
-    return [
-        *(
-            f"{_WORDS.get(closing.reason, closing.reason)} {closing.detail}"
-            for closing in closed
-            if closing.reason is not Reason.OBSERVE
-        ),
-        *_ordered(settings, orders, now),
-        *(f"{broker} drained by {drain.by or 'unknown'}: {drain.reason}" for broker, drain in orders.drains.items()),
-        *([orders.roll.progress] if orders.roll.active or orders.roll.stranded in orders.drains else []),
-        *_asked(settings, orders, now),
-        *_times(settings),
-        *_limits(settings, orders.origins),
-    ]
-
-
-def _ordered(settings: Settings, orders: OrdersInForce, now: datetime) -> Iterator[str]:
-    control, rules = orders.control, settings.breaker
-    if control.stop is not None and orders.started is not None and control.stopped_since(orders.started):
-        yield f"stopped {control.stop.because}"
-    closed, breaker = control.breaker_closed, control.breaker
-    if closed is not None and breaker.is_open(rules, None, now) and not breaker.is_open(rules, closed.at, now):
-        yield f"circuit breaker closed {closed.because}"
-
-
-def _asked(settings: Settings, orders: OrdersInForce, now: datetime) -> Iterator[str]:
-    """Yield texts about the open question, and about rejected plans that are not asked about again."""
-    if settings.mode is not Mode.APPROVE:
-        return
-    minutes, until = settings.max_awaiting_minutes, orders.waits_until(settings, now)
-    if until is not None:
-        yield f"plan {orders.question.hash[:16]} waits for approval until {until:%Y-%m-%d %H:%M %Z}"
-    for answer in sorted(orders.answers.rejected(now, minutes).values(), key=lambda answer: answer.at)[-_NAMED:]:
-        again = f"{answer.at + timedelta(minutes=minutes):%H:%M %Z}"
-        moves = f"the moves of plan {answer.question.plan_id}"
-        yield f"nobody is asked about {moves} again before {again}, because they were rejected {answer.because}"
-
-
-def _times(settings: Settings) -> Iterator[str]:
-    if settings.maintenance_windows:
-        yield f"moved only within {_number(settings.maintenance_windows, 'maintenance window')} of the clusters file"
-    if settings.blackouts:
-        yield f"not moved within {_number(settings.blackouts, 'blackout')} of the clusters file"
-    if settings.breaker is not None:
-        yield "watched by the circuit breaker of the clusters file"
-
-
-def _limits(settings: Settings, origins: Mapping[str, Origin]) -> Iterator[str]:
-    for origin, by in _BY.items():
-        capped = [
-            f"{getattr(settings, name):.12g} {words}"
-            for name, words in _CAPPED.items()
-            if getattr(settings, name) is not None and _origin(origins, name) is origin
-        ]
-        if capped:
-            yield f"capped by {by} at {', '.join(capped)}"
-        for name in ("excluded_namespaces", "excluded_brokers", "excluded_bundles"):
-            names = getattr(settings, name)
-            if names and _origin(origins, name) is origin:
-                more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-                yield f"{name.replace('_', ' ')} by {by}: {', '.join(names[:_NAMED])}{more}"
-
-
-def _origin(origins: Mapping[str, Origin], name: str) -> Origin:
-    return origins.get(name, Origin.FILE)
-
-
-def _number(items: Sequence[object], noun: str) -> str:
-    return f"{len(items)} {noun}" + ("s" if len(items) != 1 else "")
+    at = Situation(settings, orders, now)
+    told = [f"{words} {closing.detail}" for closing in closed if (words := WORDS[closing.reason].now)]
+    return told + [text for kind in ORDERS for text in kind.says(at)]

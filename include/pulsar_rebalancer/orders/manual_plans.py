@@ -5,13 +5,15 @@ A reset or restore of the state does not change these documents, unless they are
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import ClassVar, NamedTuple, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from pulsar_rebalancer.config.field_types import Action, Overrule
-from pulsar_rebalancer.orders.control_document import Order
+from pulsar_rebalancer.config.field_types import Action, Mode, Overrule
+from pulsar_rebalancer.orders.limits import NAMED
+from pulsar_rebalancer.orders.order import Order, OrderKind, Situation
 from pulsar_rebalancer.state.state_documents import StateDocument
 
 
@@ -177,3 +179,35 @@ class Answers(StateDocument):
         kept = timedelta(minutes=minutes)
         young = (answer for answer in self.plans.values() if now - answer.at < kept and not answer.carried_out_by)
         return {answer.question.identity: answer for answer in young}
+
+
+def waits_until(at: Situation) -> datetime | None:
+    """Return the deadline for approving a plan; None if no plan is awaiting approval."""
+    question, answers = at.orders.get(Question), at.orders.get(Answers)
+    until = question.until(at.settings.max_awaiting_minutes)
+    is_open = at.settings.mode is Mode.APPROVE and question.plan_id not in answers.plans
+    return until if is_open and until is not None and at.now < until else None
+
+
+def _asked(at: Situation) -> Iterator[str]:
+    """Yield texts about the open question, and about rejected plans that are not asked about again."""
+    if at.settings.mode is not Mode.APPROVE:
+        return
+    minutes, until = at.settings.max_awaiting_minutes, waits_until(at)
+    if until is not None:
+        yield f"plan {at.orders.get(Question).hash[:16]} waits for approval until {until:%Y-%m-%d %H:%M %Z}"
+    rejected = at.orders.get(Answers).rejected(at.now, minutes).values()
+    for answer in sorted(rejected, key=lambda answer: answer.at)[-NAMED:]:
+        again = f"{answer.at + timedelta(minutes=minutes):%H:%M %Z}"
+        moves = f"the moves of plan {answer.question.plan_id}"
+        yield f"nobody is asked about {moves} again before {again}, because they were rejected {answer.because}"
+
+
+def _drained(at: Situation) -> Iterator[str]:
+    for broker, drain in at.orders.get(Drains).brokers.items():
+        yield f"{broker} drained by {drain.by or 'unknown'}: {drain.reason}"
+
+
+DRAIN = OrderKind(says=_drained)
+
+QUESTION = OrderKind(says=_asked)

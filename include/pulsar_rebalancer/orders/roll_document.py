@@ -5,7 +5,7 @@ A reset or restore of the state does not change the document, unless it is lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar, Self
@@ -15,10 +15,10 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validato
 from pulsar_rebalancer.config.clusters_file import PLAN_HASH
 from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.config.settings import parse_typed
-from pulsar_rebalancer.errors import WrongFields
+from pulsar_rebalancer.errors import SettingsError, WrongFields
 from pulsar_rebalancer.names import Brokers
-from pulsar_rebalancer.orders.control_document import Control, Order
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
+from pulsar_rebalancer.orders.order import Control, FormAction, GivenOrder, OrderKind, OrdersInForce, Situation, given
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state.state_documents import StateDocument
 from pulsar_rebalancer.texts import number_of, one_line
@@ -132,14 +132,14 @@ class Roll(StateDocument):
     def in_phase_of(self, other: Roll | None) -> bool:
         return other is not None and (other.id, other.turn_at, other.phase) == (self.id, self.turn_at, self.phase)
 
-    def stop_in(self, control: Control) -> Order | None:
-        order = control.stop_roll
+    def stop_in(self, control: Control) -> GivenOrder | None:
+        order = control.last("stop_roll")
         return order if order and self.at and order.at >= self.at else None
 
-    def skip_in(self, control: Control) -> Order | None:
+    def skip_in(self, control: Control) -> GivenOrder | None:
         """Return the order, given in the current phase, to end the broker's turn; None if there is none."""
-        order = control.skip_broker
-        ends = order and order.broker == self.broker and self.since and order.at >= self.since
+        order = control.last("skip_broker")
+        ends = order and order.subject == self.broker and self.since and order.at >= self.since
         return order if ends else None
 
     def drains(self) -> dict[str, Drain]:
@@ -230,3 +230,47 @@ class RollRequest(BaseModel):
 def parse_roll_form(values: Mapping[str, object]) -> RollRequest:
     """Return the validated fields; raise SettingsError (`wrong_setting`)."""
     return parse_typed(RollRequest, values, "form")
+
+
+def _said(at: Situation) -> Iterator[str]:
+    roll = at.orders.get(Roll)
+    if roll.active or roll.stranded in at.orders.get(Drains).brokers:
+        yield roll.progress
+
+
+def _skipped(orders: OrdersInForce, order: GivenOrder) -> Control:
+    # The order names the broker, lest the next one be skipped.
+    turn = orders.get(Roll).broker
+    if order.subject != turn:
+        text = f"form: subject: it is not the turn of {order.subject}, but of {turn!r}"
+        raise SettingsError(Reason.CONTRADICTION, text)
+    return given(orders, order)
+
+
+ROLL = OrderKind(
+    actions=(
+        FormAction(
+            "skip_broker",
+            "ends the turn of a rolling restart's current broker",
+            subject="the broker whose turn it is (host:port)",
+            pattern=".+",
+            gives=_skipped,
+            button="Skip broker",
+            title="Skip the broker whose turn it is",
+            hint="The rolling restart continues with the next one.",
+            group="Brokers",
+            offered=lambda at: at.orders.get(Roll).active,
+            proposes=lambda at: at.orders.get(Roll).broker,
+        ),
+        FormAction(
+            "stop_roll",
+            "stops the [rolling restart](rolling-restarts.md#hold-skip-stop)",
+            button="Stop roll",
+            title="Stop the rolling restart",
+            hint="A broker that is up is released; one that is not stays drained.",
+            group="Brokers",
+            offered=lambda at: at.orders.get(Roll).active,
+        ),
+    ),
+    says=_said,
+)

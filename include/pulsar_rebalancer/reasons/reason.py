@@ -328,8 +328,10 @@ class Reason(StrEnum):
         "See why brokers were left out.")
     SAME_BROKER = ("same_broker", VERDICT, Trait.KEPT_IN_PLACE,
         "Placement chose the bundle's present owner.")
+    NAMESPACE_EXCLUDED = ("namespace_excluded", VERDICT, Trait.SETTLED,
+        "The namespace is excluded by a setting, or kept in place by an order.")
     BUNDLE_EXCLUDED = ("bundle_excluded", VERDICT, Trait.SETTLED,
-        "The bundle or its namespace is excluded by a setting.")
+        "The bundle is excluded by a setting.")
     BUNDLE_QUARANTINED = ("bundle_quarantined", VERDICT, Trait.NONE,
         "Validation left the bundle out.")
     CAP_RUN = ("cap_run", VERDICT, Trait.CAP,
@@ -465,8 +467,6 @@ class Reason(StrEnum):
     PLAN_UNDER_WAY = ("plan_under_way", VERDICT, Trait.TYPED,
         "Another manual plan is queued or being carried out.",
         "Wait until it ends.")
-    SPLIT_STAYS = ("split_stays", VERDICT, Trait.NONE,
-        "The bundle was split, which cannot be undone.")
     LAST_BROKER = ("last_broker", VERDICT, Trait.TYPED,
         "No other broker could take the drained broker's bundles.",
         "See why the others were left out.")

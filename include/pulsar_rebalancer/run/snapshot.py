@@ -22,6 +22,7 @@ from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.names import is_extensible
 from pulsar_rebalancer.orders.manual_plans import Drains, HandedOver
+from pulsar_rebalancer.orders.order import Control
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.compacted_tables import TABLES, opened
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
 class StateBefore(BaseModel):
     """The documents of the state store; each has its own version number.
 
-    `drains` include a rolling restart's; `handed_over` is an earlier plan that the run carries out, or
-    None.
+    `control` has the orders that had not ended. `drains` include a rolling restart's; `handed_over` is an earlier
+    plan that the run carries out, or None.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -60,6 +61,7 @@ class StateBefore(BaseModel):
 
     decision: DecisionState = DecisionState()
     moves: MovesState = MovesState()
+    control: Control = Control()
     drains: Drains = Drains()
     handed_over: HandedOver | None = None
     roll: Roll | None = None
@@ -77,12 +79,13 @@ class StateBefore(BaseModel):
     @classmethod
     def parse(cls, document: Any, where: str) -> Self:
         """Return the parsed document. Raises the same errors as `read`."""
-        if not isinstance(document, Mapping) or not {"decision", "moves", "drains"} <= document.keys():
+        if not isinstance(document, Mapping) or not {"decision", "moves", "control", "drains"} <= document.keys():
             raise SnapshotError(Reason.FILE_DAMAGED, f"{where} is not a state")
         handed, roll = document.get("handed_over"), document.get("roll")
         return cls(
             decision=DecisionState.parse(document["decision"], where),
             moves=MovesState.parse(document["moves"], where),
+            control=Control.parse(document["control"], where),
             drains=Drains.parse(document["drains"], where),
             handed_over=None if handed is None else load(HandedOver, handed, where),
             roll=None if roll is None else Roll.parse(roll, where),

@@ -16,8 +16,11 @@ from datetime import datetime
 from typing import NamedTuple
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.in_force import OrdersInForce, pause_of
-from pulsar_rebalancer.orders.roll_document import Phase
+from pulsar_rebalancer.orders.breaker import open_until
+from pulsar_rebalancer.orders.manual_plans import Drains, Question, waits_until
+from pulsar_rebalancer.orders.order import OrdersInForce, Situation
+from pulsar_rebalancer.orders.pause import pause_of
+from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Effect, Reason, Trait, counted
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import SplitOutcome, Summary
@@ -101,17 +104,18 @@ def measure(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> l
 
 def measure_orders(cluster: str, settings: Settings, orders: OrdersInForce, now: datetime) -> Iterator[Measurement]:
     """Yield measurements of operators' orders, the circuit breaker, and the plan awaiting approval."""
-    pause, waits_until = pause_of(settings, orders.control), orders.waits_until(settings, now)
+    at = Situation(settings, orders, now)
+    pause, until = pause_of(at), waits_until(at)
     times = {
         "paused_until": pause.until if pause else None,
-        "breaker_open_until": orders.control.breaker_open_until(settings.breaker),
-        "plan_waiting_since": orders.question.at if waits_until else None,
-        "plan_waiting_until": waits_until,
+        "breaker_open_until": open_until(settings.breaker, orders),
+        "plan_waiting_since": orders.get(Question).at if until else None,
+        "plan_waiting_until": until,
     }
-    for name, at in times.items():
-        yield Measurement.of(f"{name}_timestamp_seconds", at.timestamp() if at else 0, cluster=cluster)
-    yield Measurement.of("brokers_drained", len(orders.drains), cluster=cluster)
-    roll = orders.roll
+    for name, time in times.items():
+        yield Measurement.of(f"{name}_timestamp_seconds", time.timestamp() if time else 0, cluster=cluster)
+    yield Measurement.of("brokers_drained", len(orders.get(Drains).brokers), cluster=cluster)
+    roll = orders.get(Roll)
     phase = [*Phase].index(roll.phase) + 1 if roll.active else 0
     yield Measurement.of("roll_phase", phase, cluster=cluster)
     yield Measurement.of("roll_brokers_left", len(roll.order) - len(roll.done) if phase else 0, cluster=cluster)

@@ -12,7 +12,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry, RunParams
 from pulsar_rebalancer.config.field_types import Action, Mode, Overrule, SplitAlgorithm
 from pulsar_rebalancer.config.pulsar_settings import PulsarSettings
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.control_document import FILE_NAME, ControlAction, ControlRequest
+from pulsar_rebalancer.orders.in_force import ACTIONS, SHOW, ControlRequest
 from pulsar_rebalancer.orders.roll_document import RollRequest
 from pulsar_rebalancer.replay.replay_request import DEFAULT_GRID, ReplayRequest
 from pulsar_rebalancer.run.request import HandRequest
@@ -84,11 +84,10 @@ def _by_hand_param(name: str, field: FieldInfo) -> Param:
 
 def control_params() -> dict[str, Param]:
     typed: dict[str, dict[str, Any]] = {
-        "action": {"default": ControlAction.SHOW.value, "type": "string", "enum": list(ControlAction)},
+        "action": {"default": SHOW, "type": "string", "enum": list(ACTIONS)},
         "reason": {"default": "", "type": ["null", "string"], "maxLength": 500},
         "until": {"default": None, "type": ["null", "string"], "format": "date-time"},
-        "file": {"default": None, "type": ["null", "string"], "pattern": f"^({FILE_NAME})?$"},
-        "broker": {"default": "", "type": ["null", "string"], "maxLength": 500},
+        "subject": {"default": "", "type": ["null", "string"], "maxLength": 500},
     }
     return {
         name: Param(**typed[name], title=name.capitalize(), description=field.description)

@@ -231,7 +231,7 @@ class CarryOutOperator(HandOverOperator):
 
         An error is raised if a broker was released after that record was made, or another run used the plan.
         """
-        drained = store.orders().drains
+        drained = store.orders().get(Drains).brokers
         if before is None:
             run = self.storage.run(handed.plan.plan_id)
             if run is None or drained.keys() != StateBefore.read(run).drains.brokers.keys():

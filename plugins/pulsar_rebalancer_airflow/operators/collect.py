@@ -17,8 +17,10 @@ from pulsar_rebalancer.collect.collector import Collected, Earlier, Trigger, col
 from pulsar_rebalancer.config.clusters_file import RunParams, parse_params
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.orders.in_force import JudgedRun, OrdersInForce, closings, sentence
+from pulsar_rebalancer.orders.in_force import closings, sentence
 from pulsar_rebalancer.orders.manual_plans import Drains, HandedOver, Question
+from pulsar_rebalancer.orders.order import Control, JudgedRun, OrdersInForce
+from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.findings import explain
@@ -69,11 +71,13 @@ class CollectOperator(ClusterOperator):
             storage, store = self.storage, self._store(context)
             store.begin()
             orders = store.orders(context["dag_run"].start_date)
+            roll = orders.get(Roll)
             before = StateBefore(
                 decision=store.get(DecisionState),
                 moves=store.get(MovesState),
-                drains=Drains(brokers={**orders.drains}),
-                roll=orders.roll if orders.roll.active else None,
+                control=orders.get(Control).present(datetime.now(UTC)),
+                drains=Drains(brokers=orders.get(Drains).brokers),
+                roll=roll if roll.active else None,
                 handed_over=self._handed_over(store, params.plan, context["dag_run"].run_id) if params.plan else None,
             )
             now = datetime.now(UTC)
@@ -121,7 +125,7 @@ class CollectOperator(ClusterOperator):
 
 def _with_what_is_in_force(request: RunRequest, orders: OrdersInForce, previous: str) -> RunRequest:
     settings, now = request.resolved.settings, request.collected_at
-    closed = closings(settings, orders.control, now, JudgedRun(now, previous))
+    closed = closings(settings, orders, now, JudgedRun(now, previous))
     in_force = sentence(settings, closed, replace(orders, origins=request.resolved.origins), now)
     return request.model_copy(update={"closed": closed[0].reason if closed else None, "in_force": in_force})
 

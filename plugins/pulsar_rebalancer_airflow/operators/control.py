@@ -10,18 +10,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from airflow.sdk.exceptions import AirflowRuntimeError
 
-from pulsar_rebalancer.errors import SettingsError, SnapshotError, StateError
-from pulsar_rebalancer.orders.control_document import (
-    Control,
-    ControlAction,
-    ControlRequest,
-    Order,
-    PauseOrder,
-    SkipBrokerOrder,
-    parse_control_form,
-)
-from pulsar_rebalancer.orders.roll_document import Roll
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.errors import SnapshotError, StateError
+from pulsar_rebalancer.orders.in_force import EXPORT, RESET, RESTORE, SHOW, ControlRequest, parse_control_form
+from pulsar_rebalancer.orders.order import Control, GivenOrder
+from pulsar_rebalancer.orders.pause import without_used_skip
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.documents import last_committed, time_of
 from pulsar_rebalancer_airflow import control_actions
@@ -66,16 +58,16 @@ class OrderOperator(ClusterOperator):
         """
         with final_unless_passing(context):
             store, ordered = self._store(context), Ordered()
-            if parse_control_form(context["params"]).action.stops:
+            if parse_control_form(context["params"]).chosen.stops:
                 # Only runs that began before the order are sure to obey it.
                 with suppress(AirflowRuntimeError):
                     ordered["undecided"] = self._undecided(context, store)
             request, order = asked(context)
-            if request.action in (ControlAction.RESET, ControlAction.RESTORE):
+            if request.action in (RESET, RESTORE):
                 _forget_used_skip(store)
-            elif request.action.is_order:
+            elif request.chosen.gives:
                 ordered["lost"] = _store(store, request, order)
-            if request.action.stops:
+            if request.chosen.stops:
                 with suppress(StateError, SnapshotError):  # the order is in force; the *control* task reports the error
                     ordered["found"] = control_actions.under_way(store)
         emit_orders(context, self.entry.name, self.entry.settings)
@@ -92,31 +84,27 @@ class OrderOperator(ClusterOperator):
         return running > (ti.get_dr_count(dag_id, run_ids=recorded, states=["running"]) if recorded else 0)
 
 
-def asked(context: Context) -> tuple[ControlRequest, Order]:
+def asked(context: Context) -> tuple[ControlRequest, GivenOrder]:
     """Return the form and the order. Raises `wrong_setting`, `contradiction` or PlanError `no_user`."""
     request = parse_control_form(context["params"])
-    if request.changes:
+    if request.chosen.needs_reason:
         refuse_repeated(context)
-    return request, Order(at=datetime.now(UTC), by=requester(context), reason=request.reason)
+    return request, GivenOrder(at=datetime.now(UTC), by=requester(context), **dict(request))
 
 
-def _store(store: StateStore, request: ControlRequest, order: Order) -> dict[str, str]:
+def _store(store: StateStore, request: ControlRequest, order: GivenOrder) -> dict[str, str]:
     """Store an order in the `control` document; return why the document was lost, by key.
 
     Only a pause replaces a lost document, so that nothing is moved until operators have given all orders
     again; any other action raises `state_lost`.
     """
-    pauses = request.action is ControlAction.PAUSE
-    lost = store.lost((Control,)) if pauses else {}
-    present = store.readable(Control) if pauses else store.get(Control)
-    details = {"until": request.until.isoformat()} if request.until else {}
+    lost, chosen = store.lost((Control,)), request.chosen
+    if not chosen.after_loss:
+        store.get(Control)
     was = loss(store, lost)
-    turn = store.readable(Roll).broker
-    if request.broker and request.broker != turn:
-        raise SettingsError(
-            Reason.CONTRADICTION, f"form: broker: it is not the turn of {request.broker}, but of {turn!r}"
-        )
-    store.put(_ordered(present, request, order))
+    if chosen.gives:
+        store.put(chosen.gives(store.orders(), order))
+    details = {name: str(value) for name in ("subject", "until") if (value := getattr(order, name))}
     note(store.storage, request.action, order, was | details)
     return lost
 
@@ -125,30 +113,9 @@ def _forget_used_skip(store: StateStore) -> None:
     """Remove a used order to skip a run; after a reset or restore, it would apply to another run."""
     control, last = store.readable(Control), last_committed(store.storage, datetime.now(UTC))
     at = time_of(last.name) if last else None
-    if control.skip is not None and at is not None and at > control.skip.at:
-        store.put(control.model_copy(update={"skip": None}))
-
-
-def _ordered(control: Control, request: ControlRequest, order: Order) -> Control:
-    """Return the document with the new order. A resume removes the pause and the order to skip a run."""
-    changes: dict[ControlAction, dict[str, Order | None]] = {
-        ControlAction.SKIP: {"skip": order},
-        ControlAction.STOP: {"stop": order},
-        ControlAction.CLOSE_BREAKER: {"breaker_closed": order},
-        ControlAction.SKIP_BROKER: {"skip_broker": SkipBrokerOrder(**order.model_dump(), broker=request.broker)},
-        ControlAction.STOP_ROLL: {"stop_roll": order},
-        ControlAction.RESUME: {"pause": None, "skip": None},
-    }
-    if request.until is not None:
-        if request.until <= order.at:
-            raise SettingsError(Reason.WRONG_SETTING, f"form: until: {request.until} is not after {order.at}")
-        if control.pause is not None and control.pause.until > request.until:
-            raise SettingsError(
-                Reason.CONTRADICTION,
-                f"form: until: the pause until {control.pause.until} {control.pause.because} ends later; resume first",
-            )
-        changes[ControlAction.PAUSE] = {"pause": PauseOrder(**order.model_dump(), until=request.until)}
-    return control.model_copy(update=changes[request.action])
+    changed = without_used_skip(control, at) if at else control
+    if changed != control:
+        store.put(changed)
 
 
 _NAMED = 20
@@ -188,21 +155,21 @@ class ControlOperator(ClusterOperator):
                 answer |= {"undecided": "the run in progress has no plan yet, and will carry none out"}
             answer = {"in_force": self._in_force(store)} | answer
         self.log.info("%s of cluster %s:\n%s", request.action, self.entry.name, json.dumps(answer, indent=1))
-        if request.changes:
+        if request.chosen.needs_reason:
             self.log.warning("%s of cluster %s %s", request.action, self.entry.name, order.because)
         return answer
 
-    def _act(self, store: StateStore, request: ControlRequest, order: Order) -> dict[str, object]:
+    def _act(self, store: StateStore, request: ControlRequest, order: GivenOrder) -> dict[str, object]:
         action, lost = request.action, self.ordered.get("lost", {})
         told: dict[str, object] = {}
-        if action.stops:
+        if request.chosen.stops:
             told["stopped"] = self._stopped(store)
-        elif action is ControlAction.EXPORT:
+        elif action == EXPORT:
             told["file"] = control_actions.export(store, order.at)
-        elif action in (ControlAction.RESET, ControlAction.RESTORE):
-            lost = control_actions.change(store, action, order, request.file)
+        elif action in (RESET, RESTORE):
+            lost = control_actions.change(store, action, order, request.subject)
             told["state"] = control_actions.summary(store)
-        elif action is ControlAction.SHOW:
+        elif action == SHOW:
             told["state"], lost = control_actions.summary(store), store.lost()
         return told | ({"lost": lost} if lost else {})
 

@@ -9,7 +9,7 @@ from pulsar_rebalancer.carry_out.gate import Answered, Verdict, judge_plan
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.maintenance.retention import drop_means
-from pulsar_rebalancer.orders.manual_plans import Opening, Question
+from pulsar_rebalancer.orders.manual_plans import Answers, Opening, Question
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Summary, read_state, verify
 from pulsar_rebalancer.run.request import Validation
@@ -149,8 +149,8 @@ def present_verdict(context: Context, cluster: str, run: StoragePath, present: S
     """
     store = StateStore.of(context, cluster)
     orders = store.orders()
-    if orders.control.lost:
-        return Verdict(Reason.STATE_LOST, orders.control.lost)
+    if orders.lost:
+        return Verdict(Reason.STATE_LOST, orders.lost)
     approved = store.is_approved(Summary.read(run), context["dag_run"].run_id)
-    answered = Answered(approved=approved, answers=orders.answers)
-    return judge_plan(run, store.get(DecisionState), present, orders.control, datetime.now(UTC), until, answered)
+    answered = Answered(approved=approved, answers=orders.get(Answers))
+    return judge_plan(run, store.get(DecisionState), present, orders, datetime.now(UTC), until, answered)

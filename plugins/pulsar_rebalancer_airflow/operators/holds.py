@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pulsar_rebalancer.config import settings
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.orders.control_document import Control
-from pulsar_rebalancer.orders.in_force import closings
+from pulsar_rebalancer.orders.breaker import closed_at
+from pulsar_rebalancer.orders.in_force import closings, since
+from pulsar_rebalancer.orders.manual_plans import Drains
+from pulsar_rebalancer.orders.order import Closed, Control, JudgedRun, OrdersInForce
+from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Move, Split
 from pulsar_rebalancer.run.snapshot import StateBefore
@@ -56,7 +58,7 @@ class Holds:
         each_time: bool = False,
         failed: Callable[[datetime | None], int] = lambda _: 0,
     ) -> None:
-        self._started = context["dag_run"].start_date
+        self._run = JudgedRun(started=context["dag_run"].start_date)
         self._store = store
         self._file = _FileNow(cluster, given)
         self._mode = given.mode
@@ -68,6 +70,7 @@ class Holds:
         self._closed_at: datetime | None = None
         self._reason: Reason | None = None
         self._before = before
+        self._control = Control()
         self._drained: frozenset[str] = frozenset()
         self._rolls = False
 
@@ -94,7 +97,7 @@ class Holds:
         if self._looked_at == -math.inf:
             self._look()
         if isinstance(part, Split):
-            return settings.since(self._planned, self._present, part.bundle, {part.broker})
+            return self._since(part.bundle, {part.broker})
         if part.destination in self._drained:
             return Reason.DRAINING
         roll = self._before.roll
@@ -102,35 +105,37 @@ class Holds:
             return Reason.ROLL_STOPPED
         if part.source in self._before.drains.brokers and part.source not in self._drained:
             return Reason.NOT_DRAINED
-        return settings.since(self._planned, self._present, part.bundle, {part.source, part.destination})
+        return self._since(part.bundle, {part.source, part.destination})
+
+    def _since(self, bundle: str, brokers: Collection[str]) -> Reason | None:
+        return since((self._planned, self._before.control), (self._present, self._control), bundle, brokers)
 
     def _look(self) -> None:
         if self._reason is not None or time.monotonic() - self._looked_at < self._between_looks:
             return
         orders = self._store.orders(among=ORDERS)
-        control, roll, self._drained = orders.control, orders.roll, frozenset(orders.drains)
+        self._control = control = orders.get(Control).present(datetime.now(UTC))
+        roll, self._drained = orders.get(Roll), frozenset(orders.get(Drains).brokers)
         if self._before.roll is not None:
             ended = roll.stop_in(control) or roll.skip_in(control) or not roll.active
             self._rolls = roll.in_phase_of(self._before.roll) and not ended
-        hold = self._found(control)
+        hold = self._found(orders)
         if hold is not None:
             self._reason = hold[0]
             _log.warning("No more bundles are started: %s %s", *hold)
         self._looked_at = time.monotonic()
 
-    def _found(self, control: Control) -> tuple[Reason, str] | None:
-        self._closed_at = control.breaker_closed.at if control.breaker_closed else None
-        if control.stop is not None and control.stopped_since(self._started):
-            return Reason.STOPPED, control.stop.because
+    def _found(self, orders: OrdersInForce) -> Closed | None:
+        self._closed_at = closed_at(self._control)
         settings = self._file.settings()
-        if settings is None:
-            return Reason.WRONG_SETTING, self._file.error
-        self._present = settings
-        closed = closings(settings, control, datetime.now(UTC))
+        self._present = settings or self._present
+        closed = closings(self._present, orders, datetime.now(UTC), self._run)
         if closed:
-            return closed[0].reason, closed[0].detail
+            return closed[0]
+        if settings is None:
+            return Closed(Reason.WRONG_SETTING, self._file.error)
         if settings.mode is Mode.APPROVE and self._mode is not Mode.APPROVE:
-            return Reason.AWAITING_APPROVAL, f"mode is now {settings.mode}"
+            return Closed(Reason.AWAITING_APPROVAL, f"mode is now {settings.mode}")
         return None
 
 

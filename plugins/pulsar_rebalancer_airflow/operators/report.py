@@ -16,9 +16,10 @@ from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.maintenance.retention import Needed, maintain
-from pulsar_rebalancer.orders.breaker import Breaker, Round, advance
-from pulsar_rebalancer.orders.control_document import Control
+from pulsar_rebalancer.orders.breaker import Breaker, Round, advance, closed_at
+from pulsar_rebalancer.orders.in_force import OF_FILE
 from pulsar_rebalancer.orders.manual_plans import Answers, Question
+from pulsar_rebalancer.orders.order import Control
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import TRIES, BundleClientGaps, Outcome, conclude, failed_moves
 from pulsar_rebalancer.run.plan import Summary
@@ -36,10 +37,6 @@ from pulsar_rebalancer_airflow.state_store import StateStore, moves_alias, moves
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-
-_OF_THE_FILE = ("pause", "maintenance_windows", "blackouts", "breaker")
-"""Settings that a run cannot change."""
 
 
 class ReportOperator(RunOperator):
@@ -108,15 +105,14 @@ class ReportOperator(RunOperator):
             }
             context["outlet_events"][moves_alias(self.cluster)].add(moves_asset(self.cluster), extra=extra)
         if self.settings is not None and self.settings.breaker is not None:
-            closed = store.readable(Control).breaker_closed
-            closed_at = closed.at if closed else None
-            failed = failed_moves(outcome.moves, stored.unloads, closed_at)
+            closed = closed_at(store.readable(Control))
+            failed = failed_moves(outcome.moves, stored.unloads, closed)
             seen = _round(run, request, outcome, earlier, failed)
             if earlier is None or seen.failed or seen.moved:
                 # A retry has the same name, so what an earlier attempt has counted is not counted again.
                 counted = f"{run.name} {outcome.landed} {len(failed)}"
                 present = store.get(Breaker)
-                changed = advance(present, self.settings.breaker, seen, now, counted, closed_at)
+                changed = advance(present, self.settings.breaker, seen, now, counted, closed)
                 if changed != present:
                     store.put(changed)
         # Written last, because it shows which moves have been counted.
@@ -146,7 +142,7 @@ class ReportOperator(RunOperator):
     def _in_force(self, context: Context, store: StateStore, resolved: Resolved) -> str:
         settings = resolved.settings
         if self.settings is not None:
-            settings = settings.model_copy(update={name: getattr(self.settings, name) for name in _OF_THE_FILE})
+            settings = settings.model_copy(update={name: getattr(self.settings, name) for name in OF_FILE})
         return store.in_force(settings, context["dag_run"].start_date, resolved.origins)
 
 

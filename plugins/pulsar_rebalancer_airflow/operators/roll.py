@@ -15,9 +15,9 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.decide import roll_plan
 from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, unsafe
 from pulsar_rebalancer.errors import PlanError, SnapshotError, StateError
-from pulsar_rebalancer.orders.control_document import Control
-from pulsar_rebalancer.orders.in_force import LASTING, Closed, closings
-from pulsar_rebalancer.orders.manual_plans import Drains, Question
+from pulsar_rebalancer.orders.in_force import LASTING, closings
+from pulsar_rebalancer.orders.manual_plans import Drains, Question, waits_until
+from pulsar_rebalancer.orders.order import Closed, Control, Situation
 from pulsar_rebalancer.orders.roll_document import Phase, Roll, RollRequest, parse_roll_form
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
@@ -132,7 +132,7 @@ class RollOperator(BaseSensorOperator):
         if roll.active:
             yield PlanError(Reason.ROLLING, roll.progress)
             return
-        if drained := store.orders().drains:
+        if drained := store.orders().get(Drains).brokers:
             yield PlanError(Reason.DRAINING, f"release these brokers first: {', '.join(drained)[:500]}")
         for closed in self._closed(store, now):
             if closed.reason in LASTING:
@@ -147,9 +147,9 @@ class RollOperator(BaseSensorOperator):
             yield PlanError(Reason.RESTART_FAILED, f"roll_restart_dag: {hindrance}")
 
     def _manual_question(self, context: Context, store: StateStore, now: datetime) -> str:
-        question, orders = store.get(Question), store.orders()
+        question, at = store.get(Question), Situation(self.entry.settings, store.orders(), now)
         run = self.storage.run(question.plan_id)
-        if run is None or orders.waits_until(self.entry.settings, now) is None:
+        if run is None or waits_until(at) is None:
             return ""
         ended = context["ti"].get_dr_count(
             f"{APPLY_DAG}{self.entry.name}", run_ids=[question.run_id], states=["success", "failed"]
@@ -199,7 +199,7 @@ class RollOperator(BaseSensorOperator):
         return f"permission: {closed[0].reason} {closed[0].detail}" if closed else ""
 
     def _closed(self, store: StateStore, now: datetime) -> list[Closed]:
-        return closings(self.entry.settings, store.orders().control, now)
+        return closings(self.entry.settings, store.orders(), now)
 
     def _seen(self, store: StateStore, roll: Roll) -> tuple[RollSample | None, str]:
         try:

@@ -24,9 +24,9 @@ from sqlalchemy import and_, exists, select
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Action
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
-from pulsar_rebalancer.orders.control_document import Order
-from pulsar_rebalancer.orders.in_force import LASTING
+from pulsar_rebalancer.orders.in_force import LASTING, buttons
 from pulsar_rebalancer.orders.manual_plans import Answers, HandedOverPlans
+from pulsar_rebalancer.orders.order import Order
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import find_run
 from pulsar_rebalancer.show.page.facts import AirflowContext, FailedRun, why_held
@@ -103,13 +103,9 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowCon
     try:
         orders = stored.orders()
         of_store = {
-            "control": orders.control,
+            "orders": orders,
             "last_plan": stored.last_plan(),
-            "drains": {**orders.drains},
-            "roll": orders.roll,
-            "question": orders.question,
-            "answers": orders.answers,
-            "not_handed_over": _not_handed_over(session, f"{APPLY_DAG}{storage.cluster}", orders.answers),
+            "not_handed_over": _not_handed_over(session, f"{APPLY_DAG}{storage.cluster}", orders.get(Answers)),
             "handed_over": stored.readable(HandedOverPlans),
         }
     except SnapshotError:  # documents are missing, and so is the storage: the page says that it cannot be read
@@ -194,13 +190,13 @@ def orders_since(session: Session, storage: ClusterStorage, begin: datetime) -> 
         what = str(conf.get("action") or ("carry out a plan" if conf.get("plan") else "")).replace("_", " ")
         # Other runs only show something.
         if run.queued_at and (run.dag_id.startswith(CONTROL_DAG) or conf.get("plan") or what == Action.RELEASE):
-            names = conf.get("broker") or ()
+            names = conf.get("broker") or conf.get("subject") or ()
             what = " ".join([what, *(map(str, names) if isinstance(names, list | tuple) else [str(names)])])
             order = Order(at=run.queued_at, by=run.triggering_user_name or "", reason=str(conf.get("reason") or ""))
             refused = ", refused" if run.state == DagRunState.FAILED else ""
             events.append(Event(at=order.at, kind="order", text=one_line(f"{what} {order.because}{refused}")))
     try:
-        answers = _state(session, storage).orders().answers.plans.values()
+        answers = _state(session, storage).orders().get(Answers).plans.values()
     except SnapshotError:
         return events
     return events + [
@@ -235,7 +231,7 @@ def may(user: BaseUser, dag_id: str, method: ResourceMethod, of: DagAccessEntity
 
 def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: BaseUser, now: datetime) -> Acts:
     """Return the DAGs that the user may trigger in Airflow, and the question that the user may answer."""
-    control, dag_ids = facts.control, {prefix: f"{prefix}{entry.name}" for prefix in _STARTED}
+    dag_ids = {prefix: f"{prefix}{entry.name}" for prefix in _STARTED}
     allowed = {prefix: dag_id for prefix, dag_id in dag_ids.items() if may(user, dag_id, "POST")}
     asks = f"{APPLY_DAG}{entry.name}"
     question = None
@@ -245,17 +241,14 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: Bas
     used |= {f"{ROLL_DAG}{entry.name}"} if facts.roll.active else set()
     paused = select(DagModel.dag_id).where(DagModel.dag_id.in_(used), DagModel.is_paused)
     closed = facts.closed(entry.settings, now)
-    closings = {closing.reason for closing in closed}
     return Acts(
         control=allowed.get(CONTROL_DAG, ""),
+        orders=buttons(facts.situation(entry.settings, now)) if CONTROL_DAG in allowed else (),
         rebalance=allowed.get(REBALANCE_DAG, ""),
         carries_out=dag_ids[REBALANCE_DAG],
         by_hand=allowed.get(BY_HAND_DAG, ""),
         question=question,
-        paused=control.pause is not None and now < control.pause.until,
         grace_minutes=entry.settings.grace_period_minutes,
-        skips=Reason.SKIPPED in closings,
-        breaker=Reason.BREAKER_OPEN in closings,
         rolls=facts.roll.active,
         closed=why_held(closed[0]) if closed else "",
         stays_closed=next((why_held(closing) for closing in closed if closing.reason in LASTING), ""),

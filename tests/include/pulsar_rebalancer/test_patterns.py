@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from pulsar_rebalancer.config import settings
 from pulsar_rebalancer.config.clusters_file import load_clusters, parse_params
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.isolation import parse_isolation, rulings
-from pulsar_rebalancer.orders.control_document import parse_control_form
+from pulsar_rebalancer.orders.in_force import parse_control_form, since
+from pulsar_rebalancer.orders.order import Control
 from pulsar_rebalancer.replay.variants import expand
 
 SIZES = (10, 20, 40)
@@ -27,7 +27,10 @@ def of_policy(size: int, path: Path) -> None:
 
 def excludes_none(patterns: Sequence[str]) -> None:
     assert patterns
-    assert {settings.of_bundle(f"{name}/0x00000000_0xffffffff", (), patterns) for name in NAMES} == {None}
+    present = Settings(excluded_bundles=tuple(patterns))
+    assert {since((Settings(), Control()), (present, Control()), f"{name}/0x0_0xffffffff", ()) for name in NAMES} == {
+        None
+    }
 
 
 def of_run(size: int, path: Path) -> None:

@@ -37,7 +37,7 @@ def test_missing_documents_are_initial_ones_until_a_run_is_committed(storage: Cl
     store = store_of(MemoryState(documents={}))
     (storage.new_run(NOW) / "outcome.json").write_json({})
 
-    assert (store.get(DecisionState), store.lost(), store.orders().control.lost) == (DecisionState(), {}, "")
+    assert (store.get(DecisionState), store.lost(), store.orders().lost) == (DecisionState(), {}, "")
 
     committed(storage)
 
@@ -64,7 +64,7 @@ def test_a_document_that_cannot_be_read_is_lost_and_the_others_are_shown(
     orders = store.orders()
 
     assert store.lost() == {"drains": why}
-    assert (orders.control.lost, list(orders.drains)) == (f"drains: {why}", ["b:1"])
+    assert (orders.lost, list(orders.get(Drains).brokers)) == (f"drains: {why}", ["b:1"])
 
 
 def test_documents_are_read_once(state: MemoryState, storage: ClusterStorage) -> None:
@@ -92,7 +92,7 @@ def test_the_broker_of_a_rolling_restart_is_drained_until_a_person_releases_it(
     store = store_of(state)
     store.put(Drains(brokers={"a:1": DRAIN}))
     store.put(Roll(id="f", by="bob", order=("b:1",), turn_at=NOW, phase=Phase.DRAINING))
-    assert set(store.orders().drains) == {"a:1", "b:1"}
+    assert set(store.orders().get(Drains).brokers) == {"a:1", "b:1"}
 
     store.put(Drains(released={"b:1": NOW}))
-    assert store.orders().drains == {}
+    assert store.orders().get(Drains).brokers == {}

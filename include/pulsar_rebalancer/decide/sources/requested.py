@@ -201,7 +201,7 @@ def drain(sample: PlanningSample, brokers: Collection[str]) -> list[RequestedMov
 def undo(sample: PlanningSample, outcome: Outcome) -> list[RequestedMove]:
     """Return the moves that undo a run's, except for bundles that have moved again; a split cannot be undone."""
     moved = [_back(sample, move) for move in outcome.moves if move.reason.has(Trait.NEW_OWNER)]
-    return moved + [RequestedMove(split.bundle, None, Reason.SPLIT_STAYS) for split in outcome.splits if split.ok]
+    return moved + [RequestedMove(split.bundle, None, Reason.RANGE_GONE) for split in outcome.splits if split.ok]
 
 
 def _back(sample: PlanningSample, move: MoveOutcome) -> RequestedMove:

@@ -8,9 +8,9 @@ from datetime import datetime
 from pydantic import AwareDatetime
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.control_document import Control
-from pulsar_rebalancer.orders.in_force import Closed, JudgedRun, OrdersInForce, beside_the_mode, closings, sentence
-from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, HandedOverPlans, Question
+from pulsar_rebalancer.orders.in_force import WORDS, beside_the_mode, closings, sentence
+from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Drains, HandedOverPlans, Question, waits_until
+from pulsar_rebalancer.orders.order import Closed, Control, JudgedRun, OrdersInForce, Situation, Words
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.page.page_model import Attention, DrainView, View
@@ -39,7 +39,7 @@ class AirflowContext(View):
         running_since: when the DAG run in progress began; None if there is none.
         opened: id of the DAG run in progress whose gate has opened; empty if there is none.
         queued: ids of the DAG runs that are waiting for their turn.
-        control: operators' orders and the circuit breaker.
+        orders: operators' orders and the circuit breaker.
         not_handed_over: why approved plans were not handed over to be carried out, by plan id.
         handed_over: manual plans that operators handed over to be carried out.
     """
@@ -51,14 +51,25 @@ class AirflowContext(View):
     opened: str = ""
     queued: tuple[str, ...] = ()
     failed: FailedRun | None = None
-    control: Control = Control()
+    orders: OrdersInForce = OrdersInForce()
     last_plan: str = ""
-    drains: dict[str, Drain] = {}
-    roll: Roll = Roll()
-    question: Question = Question()
-    answers: Answers = Answers()
     not_handed_over: dict[str, Reason] = {}
     handed_over: HandedOverPlans = HandedOverPlans()
+
+    @property
+    def drains(self) -> dict[str, Drain]:
+        return self.orders.get(Drains).brokers
+
+    @property
+    def roll(self) -> Roll:
+        return self.orders.get(Roll)
+
+    @property
+    def question(self) -> Question:
+        return self.orders.get(Question)
+
+    def situation(self, settings: Settings, now: datetime) -> Situation:
+        return Situation(settings, self.orders, now, JudgedRun(now, self.last_plan))
 
     def held_by(self, settings: Settings, now: datetime) -> list[Closed]:
         """Return why the next run would not carry out the strategy's moves, except for the mode.
@@ -69,14 +80,14 @@ class AirflowContext(View):
         return [closing for closing in self.closed(settings, now) if closing.reason is not Reason.OBSERVE] + rolls
 
     def waits_until(self, settings: Settings, now: datetime) -> datetime | None:
-        return OrdersInForce(question=self.question, answers=self.answers).waits_until(settings, now)
+        return waits_until(self.situation(settings, now))
 
     def asks_about(self, run: Run) -> bool:
         """Return whether the open question is about a run's moves; the same moves are not asked about again."""
         return self.question.at is not None and self.question.at <= run.request.collected_at
 
     def answer_about(self, run: Run) -> Answer | None:
-        answers, question = self.answers.plans, self.question.plan_id if self.asks_about(run) else ""
+        answers, question = self.orders.get(Answers).plans, self.question.plan_id if self.asks_about(run) else ""
         return answers.get(run.folder.name) or answers.get(question)
 
     def in_force(self, settings: Settings, run: Run | None, now: datetime) -> str:
@@ -85,9 +96,9 @@ class AirflowContext(View):
         `run` is the run on the page, which an operator might have stopped.
         """
         closed = self.closed(settings, now)
-        orders = OrdersInForce(control=self.control, drains=self.drains, roll=self.roll, answers=self.answers)
-        sentences = [sentence(settings, closed, orders, now)] if beside_the_mode(settings, closed, orders, now) else []
-        stop = self.control.stop
+        said = beside_the_mode(settings, closed, self.orders, now)
+        sentences = [sentence(settings, closed, self.orders, now)] if said else []
+        stop = self.orders.get(Control).last("stop")
         if stop is not None and run is not None and run.request.collected_at <= stop.at and run.was_stopped:
             sentences.append(f"Run stopped at {stop.at:%Y-%m-%d %H:%M %Z} {stop.because}")
         sentences += [
@@ -99,7 +110,7 @@ class AirflowContext(View):
 
     def attention(self, settings: Settings, drained: Iterable[DrainView], now: datetime) -> Iterator[Attention]:
         """Yield what waits for a person; `drained` are the drained brokers after the latest run."""
-        if self.control.lost:
+        if self.orders.lost:
             yield Attention(text=f"{Reason.STATE_LOST.meaning} {Reason.STATE_LOST.action}", acts=("Restore", "Reset"))
         until, roll = self.waits_until(settings, now), self.roll
         if until is not None and self.question.at is not None:
@@ -118,8 +129,8 @@ class AirflowContext(View):
 
     def closed(self, settings: Settings, now: datetime) -> list[Closed]:
         """Return why the gate would be closed for any plan now; empty if it would open."""
-        return closings(settings, self.control, now, JudgedRun(now, self.last_plan))
+        return closings(settings, self.orders, now, JudgedRun(now, self.last_plan))
 
 
 def why_held(closed: Closed) -> str:
-    return "The next run moves nothing." if closed.reason is Reason.SKIPPED else closed.reason.meaning
+    return WORDS.get(closed.reason, Words()).next_run or closed.reason.meaning

@@ -11,6 +11,7 @@ from typing import Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
+from pulsar_rebalancer.orders.order import OrderButton
 from pulsar_rebalancer.run.findings import ExplainedReason
 from pulsar_rebalancer.strategies.sample import Line
 
@@ -369,13 +370,12 @@ class Acts(View):
     If a DAG is paused in Airflow, a new run acts only after an operator unpauses the DAG.
 
     Attributes:
-        control: the DAG that pauses, resumes or stops a cluster, skips a run, or closes the breaker.
+        control: the DAG that takes orders.
+        orders: buttons of the orders that have an effect now.
         rebalance: the DAG that balances the cluster.
         carries_out: the same, even if the user may not start it: it carries out approved and manual
             plans.
         question: the open question; None if there is none, or the user may not answer it.
-        skips: True if an operator has ordered that the next run be skipped.
-        breaker: True if the circuit breaker is open.
         closed: why the gate would be closed for any plan now; empty if it would open.
         stays_closed: the same, if the gate opens only after an operator has changed something.
         paused_dags: paused DAGs that the user may start or their runs start, and an active roll's.
@@ -384,14 +384,12 @@ class Acts(View):
     """
 
     control: str = ""
+    orders: tuple[OrderButton, ...] = ()
     rebalance: str = ""
     carries_out: str = ""
     by_hand: str = ""
     question: ShownQuestion | None = None
-    paused: bool = False
     grace_minutes: float = 0.0
-    skips: bool = False
-    breaker: bool = False
     rolls: bool = False
     closed: str = ""
     stays_closed: str = ""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Mode
+from pulsar_rebalancer.orders.in_force import WORDS
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.findings import explain
 from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
@@ -26,14 +27,7 @@ FIRES, WOULD_FIRE = "moves start", "moves would start"
 _LOOKS_WELL = (State.BALANCED, State.WAITING, State.MOVED, State.STUCK)
 """States that suggest all is well. They are not shown while moves are forbidden or a plan is awaiting approval."""
 
-_ORDERED = {
-    Reason.PAUSED: "the cluster was paused.",
-    Reason.BREAKER_OPEN: "the circuit breaker was open.",
-    Reason.BLACKOUT: "a blackout was in force.",
-    Reason.OUTSIDE_WINDOW: "it was outside the maintenance windows.",
-    Reason.SKIPPED: "a person had ordered it to be skipped.",
-    Reason.STATE_LOST: "the state was lost.",
-}
+_ORDERED = {reason: words.then for reason, words in WORDS.items() if words.then}
 """Verdicts that say nothing about the present, because their causes may have ended since the run."""
 
 

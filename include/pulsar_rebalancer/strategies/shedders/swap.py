@@ -56,12 +56,10 @@ def size(bundle: BundleSample) -> tuple[int, ...]:
 
 
 def _is_candidate(settings: Settings, bundle: BundleSample) -> bool:
-    namespace = namespace_of(bundle.bundle)
     return (
-        namespace != SYSTEM_NAMESPACE
-        and namespace not in settings.excluded_namespaces
+        namespace_of(bundle.bundle) != SYSTEM_NAMESPACE
         and (settings.shed_policy_bundles or bundle.policy is None)
-        and bundle.reason is not Reason.BUNDLE_QUARANTINED
+        and bundle.reason not in (Reason.NAMESPACE_EXCLUDED, Reason.BUNDLE_QUARANTINED)
         and bundle.present_msg_throughput > 0
     )
 
@@ -75,6 +73,7 @@ MEASURE = Measure.THROUGHPUT
 
 NEVER_MOVED = (
     Reason.SYSTEM_NAMESPACE,
+    Reason.NAMESPACE_EXCLUDED,
     Reason.BUNDLE_EXCLUDED,
     Reason.BUNDLE_QUARANTINED,
     Reason.TO_BE_SPLIT,

@@ -8,26 +8,27 @@ import { make } from "./dom.js";
 import { amounts, predicted, splitList } from "./plan.js";
 import { moment } from "./texts.js";
 
-/** @import { Overview, PlanView, ShownQuestion } from "./documents.d.ts" */
+/** @import { OrderButton, Overview, PlanView, ShownQuestion } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
 /** @import { Request } from "./dialog.js" */
 /** @import { Sent } from "./sent.js" */
 /**
  * @typedef {{ name: string, title: string, hint?: string, fields?: () => Child }} Words
  * @typedef {Words & { dag: string, moves?: boolean, waits?: boolean, noRoll?: boolean, optional?: boolean,
- *   off?: string, again?: boolean, request: () => Request }} Act - `moves`, `waits`, `noRoll` and `off`: as in
- *   `disabled`; `optional`: the reason may be empty; `again`: it has no button, as its plan has to be made again
+ *   off?: string, again?: boolean, request: () => Request }} Act - `moves`, `waits`, `noRoll`, `off`:
+ *   as in `disabled`; `optional`: the reason may be empty; `again`: it has no button, as its plan has to be made again
  * @typedef {{ base: string, dag: string, now: () => number, present: () => Overview | undefined,
  *   follow: (sent: Sent) => void }} Page - `now`: by the server's clock, milliseconds
  */
 
-/** The buttons, in their order; others are next to what they help against. */
+/** The buttons, in their order, with the orders of the group at ORDERS; others are next to what they help against. */
+const ORDERS = "";
 const GROUPS = {
-  Now: ["Carry out", "Stop", "Pause", "Resume", "Skip next run", "Close breaker", "Balance now"],
-  Brokers: ["Drain", "Fill", "Release", "Skip broker", "Stop roll"],
-  Bundles: ["Unload", "Split", "Undo run"],
+  Now: ["Carry out", ORDERS, "Balance now"],
+  Brokers: ["Drain", "Fill", "Release", ORDERS],
+  Bundles: ["Unload", "Split", ORDERS, "Undo run"],
 };
-const PAUSES = { 15: "15 minutes", 60: "an hour", 240: "four hours", 1440: "a day", 10080: "a week" };
+const LENGTHS = { 15: "15 minutes", 60: "an hour", 240: "four hours", 1440: "a day", 10080: "a week" };
 
 /**
  * Return all acts that the user may do, why some are disabled, and a function that draws the buttons of those named.
@@ -53,7 +54,9 @@ function known(view, page) {
 export function acts(view, page) {
   const { reasons, buttons } = known(view, page);
   const groups = Object.entries(GROUPS).map(([group, names]) => {
-    const drawn = buttons(names);
+    const named = (/** @type {string} */ name) =>
+      name === ORDERS ? view.acts.orders.filter((each) => each.group === group).map((each) => each.button) : [name];
+    const drawn = buttons(names.flatMap(named));
     const label = make("b", { "aria-hidden": "true" }, group);
     return drawn.length > 0 && make("div", { role: "group", "aria-label": group }, label, drawn);
   });
@@ -103,60 +106,34 @@ function open(act, { base, follow }) {
  * @returns {Act[]}
  */
 export function offered(view, now) {
-  const { control, rebalance, by_hand, question, paused, skips, breaker, rolls } = view.acts;
-  /** @type {(action: string, words: Words, conf?: (form: FormData) => object) => Act} */
-  const order = (action, words, conf = () => ({})) => ({
-    ...words,
-    dag: control,
-    request: () => started(control, (form) => ({ action, reason: form.get("reason"), ...conf(form) })),
-  });
-  const wanted = view.status.attention.flatMap(({ acts }) => acts);
-  const forPause = paused ? "Extend the pause" : "Pause all moves";
+  const { control, rebalance, by_hand, question, orders } = view.acts;
   const acts = [
     question && inQuestion(view) && answer("Approve", "Carry out this plan", view, question),
     question && answer("Reject", "Reject this plan", view, question),
-    control && order("stop", {
-      name: "Stop",
-      title: "Stop the current run",
-      hint: "The current run moves nothing more. Later runs do; use Pause to stop those.",
-    }),
-    control && order(
-      "pause",
-      { name: "Pause", title: forPause, hint: "Runs still decide and explain.", fields: pauseFields },
-      (form) => ({ until: pausedUntil(form, now()) }),
-    ),
-    control && (paused || skips) &&
-    order("resume", { name: "Resume", title: "End the pause, and cancel a pending skip" }),
-    control && !skips && order("skip", { name: "Skip next run", title: "The next run moves nothing" }),
-    control && breaker && order("close_breaker", { name: "Close breaker", title: "Close the circuit breaker early" }),
-    control && rolls && order(
-      "skip_broker",
-      {
-        name: "Skip broker",
-        title: `Skip ${view.roll?.broker}, whose turn it is`,
-        hint: "The rolling restart continues with the next one.",
-      },
-      () => ({ broker: view.roll?.broker }),
-    ),
-    control && rolls && order("stop_roll", {
-      name: "Stop roll",
-      title: "Stop the rolling restart",
-      hint: "A broker that is up is released; one that is not stays drained.",
-    }),
-    control && wanted.includes("Restore") && order("restore", {
-      name: "Restore",
-      title: "Restore the state of the last committed plan",
-      hint: "Then give pauses, drains and other orders again.",
-    }),
-    control && wanted.includes("Reset") && order("reset", {
-      name: "Reset",
-      title: "Start with an empty state",
-      hint: "Hits and orders are lost: give pauses, drains and other orders again.",
-    }),
+    ...orders.map((button) => order(control, button, now)),
     rebalance && balance(rebalance, view.status.pairing),
     by_hand && release(by_hand, view),
   ];
   return acts.filter((act) => !!act);
+}
+
+/**
+ * @param {string} dag
+ * @param {OrderButton} button
+ * @param {() => number} now
+ * @returns {Act}
+ */
+function order(dag, { name: action, button: name, title, hint, until, subject, proposed }, now) {
+  return {
+    ...{ dag, name, title, hint },
+    fields: () => [subject && subjectField(subject, proposed), until && untilField()],
+    request: () =>
+      started(dag, (form) => ({
+        ...{ action, reason: form.get("reason") },
+        ...(subject ? { subject: form.get("subject") } : {}),
+        ...(until ? { until: endOf(form, now()) } : {}),
+      })),
+  };
 }
 
 /**
@@ -253,17 +230,23 @@ function answer(option, title, view, { dag, run, task, until }) {
 }
 
 /** @type {(form: FormData, now: number) => string} */
-function pausedUntil(form, now) {
+function endOf(form, now) {
   const until = form.get("until");
   return new Date(until ? String(until) : now + Number(form.get("minutes")) * 60000).toISOString();
 }
 
-function pauseFields() {
-  const options = Object.entries(PAUSES).map(([minutes, text]) =>
+function untilField() {
+  const options = Object.entries(LENGTHS).map(([minutes, text]) =>
     make("option", { value: minutes, selected: text === "an hour" }, text)
   );
   const until = make("input", { name: "until", type: "datetime-local", "aria-label": "until" });
   return make("label", {}, "For ", make("select", { name: "minutes" }, options), " or until ", until);
+}
+
+/** @type {(label: string, value: string) => Child} */
+function subjectField(label, value) {
+  const text = `${label[0]?.toUpperCase()}${label.slice(1)} `;
+  return make("label", {}, text, make("input", { name: "subject", maxlength: 500, autocomplete: "off", value }));
 }
 
 function gapField() {

@@ -1,7 +1,7 @@
 // The documents that the page reads; written by scripts/reference.py.
-export interface Acts { control: string; rebalance: string; carries_out: string; by_hand: string;
-  question: ShownQuestion | null; paused: boolean; grace_minutes: number; skips: boolean; breaker: boolean;
-  rolls: boolean; closed: string; stays_closed: string; paused_dags: string[]; barred: string[]; }
+export interface Acts { control: string; orders: OrderButton[]; rebalance: string; carries_out: string; by_hand: string;
+  question: ShownQuestion | null; grace_minutes: number; rolls: boolean; closed: string; stays_closed: string;
+  paused_dags: string[]; barred: string[]; }
 export interface Attention { text: string; since: string | null; acts: string[]; }
 export interface BrokerView { name: string; label: string; score: number | null; resources: Record<string, number>;
   deciding: string; lowest: number | null; highest: number | null; after: number | null; left_out: string; band: string;
@@ -23,6 +23,8 @@ export interface MoveView { bundle: string; topics: number; clients: number; why
   meaning: string; ok: boolean | null; seconds: number; error: string; source: string; destination: string;
   traffic: number; client_gap: string; }
 export interface MovedRun { folder: string; collected_at: string; }
+export interface OrderButton { name: string; button: string; title: string; hint: string; group: string; until: boolean;
+  subject: string; proposed: string; }
 export interface Overview { version: number; run_id: string; folder: string; sampled_at: string | null;
   of_one_run: boolean; status: Status; middle: number | null; lines: Line[]; brokers: BrokerView[]; pairs: PairView[];
   close_pairs: number; firing: string; hits: HitsView | null; plan: PlanView | null; awaiting: PlanView | null;

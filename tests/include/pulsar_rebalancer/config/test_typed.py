@@ -9,7 +9,7 @@ import pytest
 
 from pulsar_rebalancer.config.clusters_file import load_clusters, parse_params
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.orders.control_document import parse_control_form
+from pulsar_rebalancer.orders.in_force import parse_control_form
 from pulsar_rebalancer.run.request import parse_form
 
 

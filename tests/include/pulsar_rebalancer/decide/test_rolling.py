@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, unsafe
-from pulsar_rebalancer.orders.control_document import Order
+from pulsar_rebalancer.orders.order import Order
 from pulsar_rebalancer.orders.roll_document import Phase, Roll, ShownRoll
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

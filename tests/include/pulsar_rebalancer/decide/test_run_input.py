@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
-from pulsar_rebalancer.config.field_types import Strategy
+from pulsar_rebalancer.config.field_types import Overrule, Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.stays import BundleFacts
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
@@ -52,7 +52,7 @@ def test_a_bundle_whose_destination_the_leader_may_remember_is_passed_over_for_t
     )
     run = given(tmp_path, moves=moves)
     assert BundleFacts.of(run, run.settings).moved == {"t/n/1": "destination_kept", "t/n/2": "recently_unloaded"}
-    assert BundleFacts.of(run, run.settings, grace=False).moved == {}
+    assert BundleFacts.of(run, run.settings, {Overrule.GRACE_PERIOD}).moved == {}
 
 
 @pytest.mark.parametrize(

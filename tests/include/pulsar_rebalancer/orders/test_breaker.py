@@ -9,8 +9,8 @@ import pytest
 
 from pulsar_rebalancer.config.settings import BreakerRules, Settings
 from pulsar_rebalancer.orders.breaker import Breaker, Round, advance
-from pulsar_rebalancer.orders.control_document import Control, Order
 from pulsar_rebalancer.orders.in_force import closings
+from pulsar_rebalancer.orders.order import Control, GivenOrder, OrdersInForce
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -81,12 +81,13 @@ def test_a_sample_tells_of_moves_once_brokers_have_measured_again() -> None:
 )
 def test_breaker_closes_after_its_time_or_by_hand(minutes: int, closed_by_hand: int | None, is_open: bool) -> None:
     given = Settings.model_validate({"mode": "auto", "breaker": {"failed_moves": 1}})
-    order = None
+    control = Control()
     if closed_by_hand is not None:
-        order = Order(at=NOW + closed_by_hand * MINUTE, by="ada", reason="mended")
-    control = Control(breaker=Breaker(opened_at=NOW, why="x"), breaker_closed=order)
+        at = NOW + closed_by_hand * MINUTE
+        control = control.having(GivenOrder(action="close_breaker", at=at, by="ada", reason="mended"))
+    orders = OrdersInForce.of(Breaker(opened_at=NOW, why="x"), control)
 
-    found = closings(given, control, NOW + minutes * MINUTE)
+    found = closings(given, orders, NOW + minutes * MINUTE)
 
     assert found == ([("breaker_open", "until 2026-11-22 13:00 UTC: x")] if is_open else [])
 

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.orders.control_document import ControlAction, parse_control_form
+from pulsar_rebalancer.orders.in_force import ACTIONS, parse_control_form
 
 UNTIL = "2027-01-02T06:00:00Z"
 
 
-@pytest.mark.parametrize("action", sorted(set(ControlAction) - {ControlAction.SHOW, ControlAction.EXPORT}))
+@pytest.mark.parametrize("action", sorted(ACTIONS.keys() - {"show", "export"}))
 def test_orders_need_a_reason(action: str) -> None:
-    needed = {"pause": {"until": UNTIL}, "skip_broker": {"broker": "a:1"}}
+    needed = {"pause": {"until": UNTIL}, "skip_broker": {"subject": "a:1"}}
     given = {"action": action} | needed.get(action, {})
 
     with pytest.raises(SettingsError, match="reason"):
         parse_control_form(given | {"reason": "  "})
-    assert parse_control_form(given | {"reason": "x"}).changes
+    assert parse_control_form(given | {"reason": "x"}).reason
 
 
 @pytest.mark.parametrize(
@@ -29,11 +29,11 @@ def test_orders_need_a_reason(action: str) -> None:
         ({"action": "pause", "reason": "x"}, "until"),
         ({"action": "pause", "reason": "x", "until": "2027-01-02T06:00:00"}, "until"),
         ({"action": "skip", "reason": "x", "until": UNTIL}, "until"),
-        ({"action": "reset", "reason": "x", "file": "export-20260102T030405Z.json"}, "file"),
-        ({"action": "restore", "reason": "x", "file": "/etc/passwd"}, "file"),
+        ({"action": "reset", "reason": "x", "subject": "export-20260102T030405Z.json"}, "subject"),
+        ({"action": "restore", "reason": "x", "subject": "/etc/passwd"}, "subject"),
         ({"action": "stop", "reason": "x", "by": "root"}, "by"),
-        ({"action": "skip_broker", "reason": "x"}, "broker"),
-        ({"action": "stop_roll", "reason": "x", "broker": "a:1"}, "broker"),
+        ({"action": "skip_broker", "reason": "x"}, "subject"),
+        ({"action": "stop_roll", "reason": "x", "subject": "a:1"}, "subject"),
     ],
 )
 def test_wrong_form_is_refused(form: dict[str, Any], field: str) -> None:

@@ -8,17 +8,21 @@ from typing import Any
 import pytest
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.control_document import Control, Order, PauseOrder
-from pulsar_rebalancer.orders.in_force import JudgedRun, closings
+from pulsar_rebalancer.orders.breaker import Breaker
+from pulsar_rebalancer.orders.in_force import buttons, closings
+from pulsar_rebalancer.orders.order import Control, GivenOrder, JudgedRun, OrdersInForce, Situation
+from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.storage.documents import ClusterStorage
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-ADA = Order(at=NOW - HOUR, by="ada", reason="new disks")
+NOTHING = OrdersInForce()
 
 
-def pause(hours: float, by: str = "ada") -> PauseOrder:
-    return PauseOrder(at=NOW - HOUR, by=by, reason="new disks", until=NOW + hours * HOUR)
+def ordered(action: str, hours: float | None = None) -> OrdersInForce:
+    until = None if hours is None else NOW + hours * HOUR
+    order = GivenOrder(action=action, at=NOW - HOUR, by="ada", reason="new disks", until=until)
+    return OrdersInForce.of(Control(orders=(order,)))
 
 
 def settings(**given: Any) -> Settings:
@@ -30,21 +34,21 @@ def in_file(hours: float) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("file", "control", "detail"),
+    ("file", "orders", "detail"),
     [
-        ({}, Control(), None),
-        ({}, Control(pause=pause(-0.1)), None),
-        (in_file(-0.1), Control(), None),
-        (in_file(1), Control(), "until 2026-11-22 13:00 UTC by the clusters file: holiday"),
-        ({}, Control(pause=pause(2)), "until 2026-11-22 14:00 UTC by ada: new disks"),
+        ({}, NOTHING, None),
+        ({}, ordered("pause", -0.1), None),
+        (in_file(-0.1), NOTHING, None),
+        (in_file(1), NOTHING, "until 2026-11-22 13:00 UTC by the clusters file: holiday"),
+        ({}, ordered("pause", 2), "until 2026-11-22 14:00 UTC by ada: new disks"),
         # the stricter wins
-        (in_file(1), Control(pause=pause(2)), "until 2026-11-22 14:00 UTC by ada: new disks"),
-        (in_file(3), Control(pause=pause(2)), "until 2026-11-22 15:00 UTC by the clusters file: holiday"),
-        (in_file(3), Control(pause=pause(-0.1)), "until 2026-11-22 15:00 UTC by the clusters file: holiday"),
+        (in_file(1), ordered("pause", 2), "until 2026-11-22 14:00 UTC by ada: new disks"),
+        (in_file(3), ordered("pause", 2), "until 2026-11-22 15:00 UTC by the clusters file: holiday"),
+        (in_file(3), ordered("pause", -0.1), "until 2026-11-22 15:00 UTC by the clusters file: holiday"),
     ],
 )
-def test_a_pause_holds_until_its_end(file: dict[str, Any], control: Control, detail: str | None) -> None:
-    found = closings(settings(**file), control, NOW)
+def test_a_pause_holds_until_its_end(file: dict[str, Any], orders: OrdersInForce, detail: str | None) -> None:
+    found = closings(settings(**file), orders, NOW)
 
     assert found == ([("paused", detail)] if detail else [])
 
@@ -67,22 +71,52 @@ def test_the_first_run_after_the_order_is_skipped(
 ) -> None:
     sample = JudgedRun(collected, run(previous) if previous else "")
 
-    found = closings(settings(), Control(skip=ADA), NOW, sample)
+    found = closings(settings(), ordered("skip"), NOW, sample)
 
     assert found == ([("skipped", "by ada: new disks")] if skipped else [])
 
 
 def test_a_lost_state_closes() -> None:
-    assert closings(settings(), Control(lost="drains: missing"), NOW) == [("state_lost", "drains: missing")]
+    assert closings(settings(), OrdersInForce(lost="drains: missing"), NOW) == [("state_lost", "drains: missing")]
 
 
 def test_a_rolling_restart_finishes_its_broker_when_the_window_closes_but_not_in_a_blackout() -> None:
     window, blackout = ({"cron": f"0 {hour} * * *", "minutes": 60, "timezone": "UTC"} for hour in (22, 12))
 
     def found(rolling: bool, **given: Any) -> list[str]:
-        return [closed.reason for closed in closings(settings(**given), Control(rolling=rolling), NOW)]
+        roll = Roll(id="f", order=("b:1",), phase=Phase.DRAINING if rolling else Phase.WAITING)
+        return [closed.reason for closed in closings(settings(**given), OrdersInForce.of(roll), NOW)]
 
     assert found(False, maintenance_windows=[window]) == ["outside_window"]
     assert found(True, maintenance_windows=[window]) == []
     both = {"maintenance_windows": [window], "blackouts": [blackout | {"reason": "a report"}]}
     assert found(True, **both) == ["blackout"]
+
+
+RULES = {"breaker": {"failed_moves": 1}}
+OPENED = Breaker(opened_at=NOW, why="moves failed")
+ROLL = Roll(id="f", order=("b:1",), turn_at=NOW)
+
+
+@pytest.mark.parametrize(
+    ("orders", "file", "names"),
+    [
+        (NOTHING, {}, ["Stop", "Pause", "Skip next run"]),
+        (ordered("pause", 1), {}, ["Stop", "Pause", "Resume", "Skip next run"]),
+        (ordered("pause", -0.1), {}, ["Stop", "Pause", "Skip next run"]),
+        (NOTHING, in_file(1), ["Stop", "Pause", "Skip next run"]),
+        (ordered("skip"), {}, ["Stop", "Pause", "Resume"]),
+        (OrdersInForce.of(OPENED), RULES, ["Stop", "Close breaker", "Pause", "Skip next run"]),
+        (OrdersInForce.of(ROLL), {}, ["Stop", "Pause", "Skip next run", "Skip broker", "Stop roll"]),
+        (OrdersInForce(lost="drains: missing"), {}, ["Stop", "Reset", "Restore", "Pause", "Skip next run"]),
+    ],
+)
+def test_the_page_offers_the_orders_that_do_something_now(
+    orders: OrdersInForce, file: dict[str, Any], names: list[str]
+) -> None:
+    found = buttons(Situation(settings(**file), orders, NOW, JudgedRun(NOW)))
+
+    assert [button.button for button in found] == names
+    given = {button.button: (button.name, button.until, button.proposed) for button in found}
+    assert given["Pause"] == ("pause", True, "")
+    assert given.get("Skip broker", ()) in ((), ("skip_broker", False, "b:1"))

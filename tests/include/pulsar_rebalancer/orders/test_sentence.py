@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,14 +11,21 @@ import pytest
 from pulsar_rebalancer.config.clusters_file import Origin
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.breaker import Breaker
-from pulsar_rebalancer.orders.control_document import Control, Order, PauseOrder
-from pulsar_rebalancer.orders.in_force import JudgedRun, OrdersInForce, closings, sentence
-from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Question
+from pulsar_rebalancer.orders.in_force import closings, sentence
+from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Drains, Question
+from pulsar_rebalancer.orders.order import Control, GivenOrder, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
+from pulsar_rebalancer.state.state_documents import StateDocument
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-ADA = Order(at=NOW - HOUR, by="ada", reason="new disks")
+
+
+def ordered(action: str, **given: Any) -> Control:
+    order = {"at": NOW - HOUR, "by": "ada", "reason": "new disks"} | given
+    return Control(orders=(GivenOrder(action=action, **order),))
+
+
 BREAKER = {"breaker": {"failed_moves": 2}}
 OPENED = Breaker(opened_at=NOW - 1.5 * HOUR / 2, why="moves of a run that failed or went astray: 3")
 AT = NOW - HOUR / 2
@@ -30,11 +38,11 @@ BLACKOUT = {"start": "2026-11-22T11:00", "end": "2026-11-22T13:00", "reason": "a
 WINDOW = {"cron": "0 13 * * *", "minutes": 60}
 
 
-def said(given: dict[str, Any], control: Control | None = None, **told: Any) -> str:
+def said(given: dict[str, Any], documents: tuple[StateDocument, ...] = (), **told: Any) -> str:
     settings = Settings.model_validate({"mode": "auto"} | given)
-    control = control or Control()
-    closed = closings(settings, control, NOW, JudgedRun(NOW))
-    return sentence(settings, closed, OrdersInForce(control=control, **told), NOW)
+    orders = replace(OrdersInForce.of(*documents), **told)
+    closed = closings(settings, orders, NOW, JudgedRun(NOW))
+    return sentence(settings, closed, orders, NOW)
 
 
 CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: mode auto", "Moves wait for approval"
@@ -54,17 +62,17 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         ),
         (
             {},
-            {"control": Control(pause=PauseOrder(at=NOW, by="bob", reason="x", until=NOW + HOUR))},
+            {"documents": (ordered("pause", by="bob", reason="x", until=NOW + HOUR),)},
             f"{CLOSED}; paused until 2026-11-22 13:00 UTC by bob: x",
         ),
-        ({}, {"control": Control(skip=ADA)}, f"{CLOSED}; one run is skipped by ada: new disks"),
-        ({}, {"control": Control(stop=ADA)}, CARRIED),  # nothing is under way
-        ({}, {"control": Control(stop=ADA), "started": NOW - HOUR / 2}, CARRIED),  # it began later
-        ({}, {"control": Control(stop=ADA), "started": NOW - 2 * HOUR}, f"{CARRIED}; stopped by ada: new disks"),
+        ({}, {"documents": (ordered("skip"),)}, f"{CLOSED}; one run is skipped by ada: new disks"),
+        ({}, {"documents": (ordered("stop"),)}, CARRIED),  # nothing is under way
+        ({}, {"documents": (ordered("stop"),), "started": NOW - HOUR / 2}, CARRIED),  # it began later
+        ({}, {"documents": (ordered("stop"),), "started": NOW - 2 * HOUR}, f"{CARRIED}; stopped by ada: new disks"),
         (
             {},
-            {"control": Control(lost="drains: missing")},
-            f"{CLOSED}; the state is lost, and orders may be lost with it: drains: missing",
+            {"lost": "drains: missing"},
+            f"{CLOSED}; the state is lost, orders may be too: drains: missing",
         ),
         (
             {"blackouts": [BLACKOUT]},
@@ -85,38 +93,38 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         ),
         (
             {},
-            {"roll": ROLL},
+            {"documents": (ROLL,)},
             f"Only moves of the rolling restart are carried out: mode auto; {ROLL.progress}",
         ),
-        (APPROVE, {"roll": ROLL}, f"{WAIT}: mode approve; {ROLL.progress}"),
+        (APPROVE, {"documents": (ROLL,)}, f"{WAIT}: mode approve; {ROLL.progress}"),
         (BREAKER, {}, f"{CARRIED}; watched by the circuit breaker of the clusters file"),
         (
             BREAKER,
-            {"control": Control(breaker=OPENED)},
+            {"documents": (OPENED,)},
             f"{CLOSED}; circuit breaker open until 2026-11-22 12:15 UTC: {OPENED.why}; "
             "watched by the circuit breaker of the clusters file",
         ),
         (
             BREAKER,
-            {"control": Control(breaker=OPENED, breaker_closed=Order(at=NOW, by="bob", reason="mended"))},
+            {"documents": (OPENED, ordered("close_breaker", at=NOW, by="bob", reason="mended"))},
             f"{CARRIED}; circuit breaker closed by bob: mended; watched by the circuit breaker of the clusters file",
         ),
         (
             {},
-            {"drains": {"b:1": Drain(at=NOW, by="bob", reason="old disks")}},
+            {"documents": (Drains(brokers={"b:1": Drain(at=NOW, by="bob", reason="old disks")}),)},
             f"{CARRIED}; b:1 drained by bob: old disks",
         ),
         (
             APPROVE,
-            {"question": WAITS},
+            {"documents": (WAITS,)},
             f"{WAIT}: mode approve; plan abababababababab waits for approval until 2026-11-22 12:30 UTC",
         ),
-        (APPROVE | {"max_awaiting_minutes": 29}, {"question": WAITS}, f"{WAIT}: mode approve"),
-        ({}, {"question": WAITS}, CARRIED),  # of a mode that was
-        (APPROVE, {"question": WAITS, "answers": APPROVED}, f"{WAIT}: mode approve"),
+        (APPROVE | {"max_awaiting_minutes": 29}, {"documents": (WAITS,)}, f"{WAIT}: mode approve"),
+        ({}, {"documents": (WAITS,)}, CARRIED),  # of a mode that was
+        (APPROVE, {"documents": (WAITS, APPROVED)}, f"{WAIT}: mode approve"),
         (
             APPROVE,
-            {"question": WAITS, "answers": REJECTED},
+            {"documents": (WAITS, REJECTED)},
             f"{WAIT}: mode approve; nobody is asked about the moves of plan p again before 12:30 UTC, because they "
             "were rejected by bob: too many",
         ),

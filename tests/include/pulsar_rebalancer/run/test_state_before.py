@@ -9,7 +9,7 @@ from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.storage.path import StoragePath
 
 
-@pytest.mark.parametrize("name", ["decision", "moves", "drains"])
+@pytest.mark.parametrize("name", ["decision", "moves", "control", "drains"])
 def test_a_state_without_one_of_its_documents_is_damaged(tmp_path: Path, name: str) -> None:
     run = StoragePath(str(tmp_path))
     StateBefore().write(run)

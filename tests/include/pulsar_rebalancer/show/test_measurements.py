@@ -1,7 +1,6 @@
 """What is measured of a run."""
 
 import re
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,14 @@ from tests.project.documentation import ROOT
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import BreakerRules, Pause
 from pulsar_rebalancer.orders.breaker import Breaker
-from pulsar_rebalancer.orders.control_document import Control, Order, PauseOrder
-from pulsar_rebalancer.orders.in_force import OrdersInForce
-from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Question
+from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Drains, Question
+from pulsar_rebalancer.orders.order import Control, GivenOrder, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome, Outcome, client_gap_of
 from pulsar_rebalancer.run.plan import SplitOutcome, Summary
 from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure, measure_orders
+from pulsar_rebalancer.state.state_documents import StateDocument
 
 OWNED = {"a": {name(1): 60.0, name(2): 20.0}, "b": {name(3): 30.0}, "c": {name(4): 10.0}, "d": {name(5): 99.0}}
 
@@ -106,12 +105,12 @@ def test_states_are_sent_as_the_time_of_their_end(tmp_path: Path) -> None:
     )
     question = Question(plan_id="p", hash="h", at=minutes(-1))
     breaker = Breaker(opened_at=NOW, why="moves failed")
-    orders = OrdersInForce(
-        control=Control(pause=PauseOrder(until=minutes(10), **order), breaker=breaker),
-        drains={"a:1": Drain(**order)},
-        question=question,
-        roll=Roll(id="f", order=("a:1", "b:1", "c:1"), done={"c:1": Reason.ROLLED}, phase=Phase.RESTARTING),
+    roll = Roll(id="f", order=("a:1", "b:1", "c:1"), done={"c:1": Reason.ROLLED}, phase=Phase.RESTARTING)
+    documents: tuple[StateDocument, ...] = (
+        Control(orders=(GivenOrder(action="pause", until=minutes(10), **order),)),
+        *(breaker, Drains(brokers={"a:1": Drain(**order)}), question, roll),
     )
+    orders = OrdersInForce.of(*documents)
 
     def measured(orders: OrdersInForce, after: float = 1, **changed: Any) -> dict[str, float]:
         """The minutes from now; 0 stays 0."""
@@ -136,13 +135,13 @@ def test_states_are_sent_as_the_time_of_their_end(tmp_path: Path) -> None:
     )
     assert measured(orders) == pytest.approx(states | waits)
     answered = Answers(plans={"p": Answer(question=question, **order)})
-    assert measured(replace(orders, answers=answered)) == pytest.approx(states | nothing_waits)
+    assert measured(OrdersInForce.of(*documents, answered)) == pytest.approx(states | nothing_waits)
     assert measured(orders, after=61) == pytest.approx(states | nothing_waits)
     assert measured(orders, mode=Mode.AUTO) == pytest.approx(states | nothing_waits)
-    closed = replace(orders, control=Control(breaker=breaker, breaker_closed=Order(**order)))
+    closed = OrdersInForce.of(*documents, Control(orders=(GivenOrder(action="close_breaker", **order),)))
     assert measured(closed)["breaker_open_until"] == 0
     assert measured(closed)["paused_until"] == 5, "of the clusters file"
-    over = measured(replace(orders, roll=orders.roll.stopped(Reason.ROLL_STUCK, "", NOW, stranded=False)))
+    over = measured(OrdersInForce.of(*documents, roll.stopped(Reason.ROLL_STUCK, "", NOW, stranded=False)))
     assert (over["roll_phase"], over["roll_brokers_left"]) == (0, 0)
 
 

@@ -12,7 +12,6 @@ from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.breaker import Breaker
-from pulsar_rebalancer.orders.control_document import Control, Order
 from pulsar_rebalancer.orders.manual_plans import (
     Answer,
     Answers,
@@ -22,12 +21,14 @@ from pulsar_rebalancer.orders.manual_plans import (
     ShownPlan,
     ShownPlans,
 )
+from pulsar_rebalancer.orders.order import Control, GivenOrder
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome, conclude, wave_file, write_outcomes
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import ByHand, parse_form
 from pulsar_rebalancer.run.snapshot import StateBefore
+from pulsar_rebalancer.state.state_documents import StateDocument
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.operators import CarryOutOperator, FormOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
@@ -132,18 +133,20 @@ GONE = {"start": "2026-01-01T00:00:00", "end": "2026-01-02T00:00:00"}
 
 
 @pytest.mark.parametrize(
-    ("file", "control", "reason"),
+    ("file", "order", "reason"),
     [
         ({"pause": {"until": TOMORROW, "reason": "holiday"}}, lambda _: Control(), "paused"),
         ({"maintenance_windows": [GONE]}, lambda _: Control(), "outside_window"),
         (
             {"breaker": {"failed_moves": 1}},
-            lambda now: Control(breaker=Breaker(opened_at=now, why="a test")),
+            lambda now: Breaker(opened_at=now, why="a test"),
             "breaker_open",
         ),
         (
             {},
-            lambda now: Control(skip=Order(at=now - timedelta(minutes=1), by="ada", reason="later")),
+            lambda now: Control().having(
+                GivenOrder(action="skip", at=now - timedelta(minutes=1), by="ada", reason="later")
+            ),
             "skipped",
         ),
     ],
@@ -153,12 +156,10 @@ def test_a_drain_is_marked_although_its_moves_wait(
     storage: ClusterStorage,
     state: MemoryState,
     file: dict[str, Any],
-    control: Callable[[datetime], Control],
+    order: Callable[[datetime], StateDocument],
     reason: str,
 ) -> None:
-    orders = control(datetime.now(UTC))
-    store_of(state).put(orders)
-    store_of(state).put(orders.breaker)
+    store_of(state).put(order(datetime.now(UTC)))
 
     assert act(storage, state, file=file, plan=shown(storage, state, **UNLOAD)) == (reason, None)
     assert act(storage, state, file=file, plan=shown(storage, state, **DRAIN)) == ("done", None)

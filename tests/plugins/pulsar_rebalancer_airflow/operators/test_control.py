@@ -42,7 +42,7 @@ def order(
     runs: dict[str, str] | None = None,
     cleared: int = 0,
 ) -> dict[str, Any]:
-    params = {"action": action, "reason": "new disks", "until": until, "file": None}
+    params = {"action": action, "reason": "new disks", "until": until}
     return control(storage, state, SETTINGS, params, runs=runs, cleared=cleared)
 
 

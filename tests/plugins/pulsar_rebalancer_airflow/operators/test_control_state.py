@@ -59,7 +59,7 @@ def changes(storage: ClusterStorage) -> list[Any]:
 
 
 def act(storage: ClusterStorage, state: MemoryState, action: str, reason: str = "", file: str | None = None) -> Any:
-    return control(storage, state, SETTINGS, {"action": action, "reason": reason, "file": file})
+    return control(storage, state, SETTINGS, {"action": action, "reason": reason, "subject": file})
 
 
 def test_show_changes_nothing(
@@ -158,7 +158,7 @@ def test_only_a_pause_may_be_ordered_before_a_reset_and_outlives_it(
     storage: ClusterStorage, state: MemoryState, last: StoragePath, action: str
 ) -> None:
     state.documents.clear()
-    params = {"action": action, "reason": "the database was lost", "until": None, "file": None}
+    params = {"action": action, "reason": "the database was lost", "until": None}
 
     if action != "pause":
         with pytest.raises(AirflowFailException, match=r"control: missing \[state_lost\]"):
@@ -200,7 +200,7 @@ def test_means_that_are_gone_start_anew(storage: ClusterStorage, state: MemorySt
 def test_a_file_is_named_and_never_a_path(
     storage: ClusterStorage, state: MemoryState, filled: StateStore, name: str
 ) -> None:
-    with pytest.raises(AirflowFailException, match="file"):
+    with pytest.raises(AirflowFailException, match="subject"):
         act(storage, state, "restore", "test", name)
 
     assert not state.writes

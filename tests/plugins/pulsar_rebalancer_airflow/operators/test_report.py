@@ -9,7 +9,7 @@ from tests.airflow_runs import CLUSTER, bundle, make_run, move_row
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.breaker import Breaker
-from pulsar_rebalancer.orders.control_document import Control, Order
+from pulsar_rebalancer.orders.order import Control, GivenOrder
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import Move, read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
@@ -100,7 +100,7 @@ def test_says_what_became_of_every_move(storage: ClusterStorage, state: MemorySt
 def test_report_names_orders_in_force_and_who_gave_them(storage: ClusterStorage, state: MemoryState) -> None:
     begun = datetime.now(UTC) - timedelta(minutes=1)
     run = make_run(storage, max_bundles_per_run=3)
-    store_of(state).put(Control(stop=Order(at=datetime.now(UTC), by="bob", reason="wait")))
+    store_of(state).put(Control().having(GivenOrder(action="stop", at=datetime.now(UTC), by="bob", reason="wait")))
     given: Any = context(CLUSTER, state, xcoms={("gate", "reason"): "open"}, started=begun)
     now = Settings.model_validate({"mode": "auto", "blackouts": [{"cron": "* * * * *", "minutes": 1}]})
 

@@ -13,8 +13,8 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.control_scene import cont
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.control_document import Control, Order, SkipBrokerOrder
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains, Question
+from pulsar_rebalancer.orders.order import Control, GivenOrder
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer_airflow import notifications
 from pulsar_rebalancer_airflow.operators import RollOperator, roll
@@ -91,8 +91,8 @@ def test_another_run_continues_a_roll_whose_run_no_longer_does(tmp_path: Path, r
     assert desk.roll == begun.model_copy(update={"run_id": "second"})
     desk.runs = {"second": "running"}
     assert desk.act("first", plan=plan) == "rolling", "the former run was cleared"
-    stop = Order(at=datetime.now(UTC), by="eve", reason="enough")
-    store_of(desk.state).put(Control(stop_roll=stop))
+    stop = GivenOrder(action="stop_roll", at=datetime.now(UTC), by="eve", reason="enough")
+    store_of(desk.state).put(Control(orders=(stop,)))
     assert desk.act("second") == "roll_stopped"
 
 
@@ -177,12 +177,14 @@ def test_the_users_own_dag_has_to_be_there_and_is_triggered_once(
 def test_an_order_to_skip_a_broker_skips_no_other(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.act("run", plan=desk.plan(brokers=["a:1", "b:1"]))
-    late = SkipBrokerOrder(at=datetime.now(UTC) + timedelta(hours=1), by="eve", reason="later", broker="a:1")
-    store_of(desk.state).put(Control(skip_broker=late))
+    late = GivenOrder(
+        action="skip_broker", at=datetime.now(UTC) + timedelta(hours=1), by="eve", reason="later", subject="a:1"
+    )
+    store_of(desk.state).put(Control(orders=(late,)))
     desk.act("run")
     desk.act("run")
     assert (desk.roll.done, desk.roll.broker) == ({"a:1": "roll_stopped"}, "b:1")
-    given = {"action": "skip_broker", "reason": "later", "broker": "a:1"}
+    given = {"action": "skip_broker", "reason": "later", "subject": "a:1"}
     with pytest.raises(AirflowFailException, match="it is not the turn of a:1, but of 'b:1'"):
         control(desk.snapshots.storage, desk.state, desk.settings, given)
 
@@ -244,8 +246,8 @@ def test_the_end_says_whose_bundles_are_elsewhere(tmp_path: Path, sent: list[Any
     assert desk.pushed == {}
     skipped = {"phase": Phase.RETURNING, "left": 2, "since": NOW}
     store_of(desk.state).put(desk.roll.model_copy(update=skipped))
-    skip = SkipBrokerOrder(at=datetime.now(UTC), by="eve", reason="enough", broker="a:1")
-    store_of(desk.state).put(Control(skip_broker=skip))
+    skip = GivenOrder(action="skip_broker", at=datetime.now(UTC), by="eve", reason="enough", subject="a:1")
+    store_of(desk.state).put(Control(orders=(skip,)))
 
     assert desk.act("run") == {"a:1": "rolled"}
     assert desk.pushed == {"elsewhere": {"a:1": "2 bundles"}}
@@ -261,7 +263,9 @@ def test_the_end_that_nobody_was_told_is_noted(tmp_path: Path, monkeypatch: pyte
     desk = Desk(tmp_path, alert_connection="pulsar_alerts")
     monkeypatch.setattr(notifications, "deliver", lambda *_: [accepted])
     desk.act("run", plan=desk.plan())
-    store_of(desk.state).put(Control(stop_roll=Order(at=datetime.now(UTC), by="eve", reason="enough")))
+    store_of(desk.state).put(
+        Control().having(GivenOrder(action="stop_roll", at=datetime.now(UTC), by="eve", reason="enough"))
+    )
     assert desk.act("run") == "roll_stopped"
     assert desk.roll.untold is not accepted
 
@@ -270,8 +274,8 @@ def test_people_who_were_asked_to_restart_a_broker_hear_that_it_was_skipped(tmp_
     desk = Desk(tmp_path, alert_connection="pulsar_alerts")
     desk.act("run", plan=desk.plan(brokers=["a:1"]))
     desk.empties("run")
-    skip = SkipBrokerOrder(at=datetime.now(UTC), by="eve", reason="later", broker="a:1")
-    store_of(desk.state).put(Control(skip_broker=skip))
+    skip = GivenOrder(action="skip_broker", at=datetime.now(UTC), by="eve", reason="later", subject="a:1")
+    store_of(desk.state).put(Control(orders=(skip,)))
     for _ in range(2):
         desk.act("run")
 

@@ -11,7 +11,7 @@ from tests.airflow_runs import CLUSTER
 from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
 from pulsar_rebalancer.carry_out.split_executor import tidied
-from pulsar_rebalancer.orders.control_document import Control, Order
+from pulsar_rebalancer.orders.order import Control, GivenOrder
 from pulsar_rebalancer.pulsar.bundle_calls import BundleAdmin
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
@@ -77,7 +77,7 @@ def test_a_stop_begins_no_further_split_and_a_cleared_run_goes_on(scene: UnloadS
     real, store = scene.cluster.split_at, store_of(scene.state)
 
     def stopping(*args: Any, **more: Any) -> Any:
-        store.put(Control(stop=Order(at=NOW, by="ada", reason="wait")))
+        store.put(Control().having(GivenOrder(action="stop", at=NOW, by="ada", reason="wait")))
         return real(*args, **more)
 
     scene.monkeypatch.setattr(scene.cluster, "split_at", stopping)

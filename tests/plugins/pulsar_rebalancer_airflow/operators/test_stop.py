@@ -16,7 +16,7 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import Unloa
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.breaker import Breaker
-from pulsar_rebalancer.orders.control_document import Control, Order, PauseOrder
+from pulsar_rebalancer.orders.order import Control, GivenOrder
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.tables import BUNDLES, table
@@ -42,7 +42,7 @@ def test_a_stop_ends_a_wave_between_two_bundles_and_a_cleared_run_goes_on(scene:
     moves = scene.moves(4)
     run = scene.run(moves)
     scene.monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.0)
-    stop = Control(stop=Order(at=NOW, by="ada", reason="wait"))
+    stop = Control().having(GivenOrder(action="stop", at=NOW, by="ada", reason="wait"))
     scene.before_unloads(lambda _: store_of(scene.state).put(stop))
 
     with pytest.raises(AirflowFailException, match="stopped"):
@@ -63,8 +63,8 @@ FILE = {"mode": "auto", "connection": "pulsar_test", "unload_concurrency": 1, "b
 
 
 def ordered(scene: UnloadScene) -> None:
-    pause = PauseOrder(at=NOW, by="ada", reason="wait", until=datetime(2100, 1, 1, tzinfo=UTC))
-    store_of(scene.state).put(Control(pause=pause))
+    pause = GivenOrder(action="pause", at=NOW, by="ada", reason="wait", until=datetime(2100, 1, 1, tzinfo=UTC))
+    store_of(scene.state).put(Control(orders=(pause,)))
 
 
 def damaged(scene: UnloadScene) -> None:
@@ -204,8 +204,8 @@ def opened_by_report(scene: UnloadScene, run: StoragePath, rules: dict[str, Any]
 def close_breaker(scene: UnloadScene) -> None:
     """As a person does once the brokers are well again."""
     scene.cluster.faults.clear()
-    closed = Order(at=datetime.now(UTC), by="ada", reason="brokers are well again")
-    store_of(scene.state).put(Control(breaker_closed=closed))
+    closed = GivenOrder(action="close_breaker", at=datetime.now(UTC), by="ada", reason="brokers are well again")
+    store_of(scene.state).put(Control(orders=(closed,)))
 
 
 def test_a_breaker_that_a_person_closes_during_the_run_counts_later_failures_only(scene: UnloadScene) -> None:

@@ -9,8 +9,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from tests.airflow_context import store_of
 from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
-from pulsar_rebalancer.orders.control_document import Control, Order, SkipBrokerOrder
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
+from pulsar_rebalancer.orders.order import Control, GivenOrder
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude, read_waves
@@ -126,9 +126,9 @@ def test_a_drain_that_ends_while_a_wave_is_under_way_moves_no_further_bundle(sce
         if end == "released":
             store.put(drains.without(source, now))
         elif end == "roll stopped":
-            store.put(Control(stop_roll=Order(**order)))
+            store.put(Control().having(GivenOrder(action="stop_roll", **order)))
         elif end == "broker skipped":
-            store.put(Control(skip_broker=SkipBrokerOrder(**order, broker=source)))
+            store.put(Control().having(GivenOrder(action="skip_broker", **order, subject=source)))
         else:
             changed = (
                 {"ended": Reason.ROLL_STOPPED, "ended_at": now} if end == "roll over" else {"phase": Phase.RETURNING}
@@ -139,7 +139,7 @@ def test_a_drain_that_ends_while_a_wave_is_under_way_moves_no_further_bundle(sce
     if not released:
         store.put(roll)
     scene.before_unloads(ended)
-    before = StateBefore(drains=Drains(brokers={**store.orders().drains}), roll=None if released else roll)
+    before = StateBefore(drains=store.orders().get(Drains), roll=None if released else roll)
     run = scene.run(moves, before=before, unload_concurrency=1)
 
     assert scene.unload(run) == {"moved": 1, "not_drained" if released else "roll_stopped": 2}

@@ -320,5 +320,5 @@ def test_a_run_is_undone_as_far_as_nothing_moved_since(snapshots: Snapshots) -> 
         name(4): "owner_changed",
         name(5): "b:1",
         name(6): "unknown_name",
-        name(40): "split_stays",
+        name(40): "range_gone",
     }

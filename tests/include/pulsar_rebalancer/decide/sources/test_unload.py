@@ -96,7 +96,7 @@ OVERRULED: dict[str, tuple[dict[str, Any], str]] = {
     "policies": ({}, "policy_forbids"),
     "anti_affinity": ({}, "anti_affinity"),
     "topic_ceiling": ({"max_broker_topics": 2}, "too_many_topics"),
-    "exclusions": ({"excluded_namespaces": "t/n"}, "bundle_excluded"),
+    "exclusions": ({"excluded_namespaces": "t/n"}, "namespace_excluded"),
     "caps": ({"max_bundles_per_run": 1}, "cap_run"),
     "grace_period": ({}, "recently_unloaded"),
 }

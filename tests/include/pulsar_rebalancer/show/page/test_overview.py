@@ -47,7 +47,7 @@ def test_a_drained_broker_is_shown_and_compared_with_nobody(tmp_path: Path) -> N
     assert found.brokers[-1].score == pytest.approx(2, abs=1)
     # Also right after the order, before any run knows it.
     assert len(found.pairs) == 1
-    assert seen(made, drains=made.drains.brokers).pairs == ()
+    assert seen(made, drains=made.drains).pairs == ()
 
 
 def test_a_drain_is_no_pair_and_a_waiting_pair_needs_no_sentence_beside_its_hits(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_the_bundles_that_a_drain_has_left_are_named_with_the_reason(tmp_path: P
     moves.write_table(pa.concat_tables([table, pa.Table.from_pylist([row], table.schema)]))
     plan.write_json(plan.read_json() | {"drains": {broker(0): progress.model_dump(mode="json")}})
 
-    drained, later = seen(made, drains=drains).drains
+    drained, later = seen(made, drains=Drains(brokers=drains)).drains
 
     assert drained.movable == 10
     assert drained.drained == "since 2026-11-22 12:00 UTC by ada: new disks"
@@ -102,11 +102,11 @@ def test_the_bundles_that_a_drain_has_left_are_named_with_the_reason(tmp_path: P
     assert (later.bundles, later.movable, later.moving, later.left) == (None, None, 0, ())
 
     again = {broker(0): drains[broker(0)].model_copy(update={"at": NOW + timedelta(seconds=1)})}
-    assert seen(made, drains=again).drains[0].movable is None, "the progress of an earlier drain"
+    assert seen(made, drains=Drains(brokers=again)).drains[0].movable is None, "the progress of an earlier drain"
 
     unknown = progress.model_copy(update={"bundles": None, "moving": 0})
     plan.write_json(plan.read_json() | {"drains": {broker(0): unknown.model_dump(mode="json")}})
-    assert seen(made, drains=drains).drains[0].bundles is None, "it gave no report"
+    assert seen(made, drains=Drains(brokers=drains)).drains[0].bundles is None, "it gave no report"
 
 
 def test_the_plan_has_its_prediction_and_whom_it_disturbs(tmp_path: Path) -> None:

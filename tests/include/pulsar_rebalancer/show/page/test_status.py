@@ -10,8 +10,8 @@ from tests.overview_scene import JUST_NOW, NOW, Scene, broker, history, seen, un
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.orders.breaker import Breaker
-from pulsar_rebalancer.orders.control_document import Control, Order, PauseOrder
-from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Question
+from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Drains, Question
+from pulsar_rebalancer.orders.order import Control, GivenOrder
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
@@ -21,6 +21,10 @@ from pulsar_rebalancer.show.page.facts import FailedRun
 from pulsar_rebalancer.show.page.page_model import Attention, Status
 
 EVEN = {broker(number): 40.0 + number for number in range(4)}
+
+
+def ordered(action: str, **given: Any) -> Control:
+    return Control(orders=(GivenOrder(action=action, **given),))
 
 
 def scene(tmp_path: Path, brokers: int = 4, *, loads: dict[str, float] | None = None, **settings: Any) -> Scene:
@@ -105,7 +109,7 @@ def test_attention_stands_beside_the_balance(tmp_path: Path) -> None:
     drains = {name: Drain(at=JUST_NOW, by="bob", reason="disks") for name in (own, other)}
     stopped = ROLL.model_copy(update={"ended": Reason.ROLL_STOPPED, "ended_at": NOW, "stranded": own})
 
-    waits = strip(made, roll=stopped, drains=drains)
+    waits = strip(made, roll=stopped, drains=Drains(brokers=drains))
 
     assert (waits.state, waits.tone) == ("balanced", "good")
     ended = Attention(
@@ -118,14 +122,14 @@ def test_attention_stands_beside_the_balance(tmp_path: Path) -> None:
     plan.write_json(plan.read_json() | {"drains": {other: progress}})
     text = f"{other} is drained and empty: safe to stop. Release it once it is back."
     empty = Attention(text=text, since=JUST_NOW, acts=("Release",))
-    assert strip(made, roll=stopped, drains=drains).attention == (ended, empty)
+    assert strip(made, roll=stopped, drains=Drains(brokers=drains)).attention == (ended, empty)
 
     rolls = Roll(id="0a1b", order=(other,), phase=Phase.RESTARTING, may_restart=True, since=NOW)
     restart = Attention(text=f"Restart {other} now: it is empty.", since=NOW, acts=("Skip broker", "Stop roll"))
-    assert strip(made, roll=rolls, drains={other: drains[other]}).attention == (restart,)
+    assert strip(made, roll=rolls, drains=Drains(brokers={other: drains[other]})).attention == (restart,)
     assert strip(made, roll=rolls.model_copy(update={"may_restart": False})).attention == ()
 
-    (lost,) = strip(made, control=Control(lost="drains: missing")).attention
+    (lost,) = strip(made, lost="drains: missing").attention
     assert (lost.since, lost.acts) == (None, ("Restore", "Reset"))
     made.settings = made.settings.model_copy(update={"mode": Mode.APPROVE})
     (asks,) = strip(made, question=Question(plan_id="p", at=JUST_NOW)).attention
@@ -162,7 +166,7 @@ def test_a_plan_says_what_became_of_it(
         (Reason.BREAKER_OPEN, "the circuit breaker was open.", "held back"),
         (Reason.BLACKOUT, "a blackout was in force.", "held back"),
         (Reason.OUTSIDE_WINDOW, "it was outside the maintenance windows.", "held back"),
-        (Reason.SKIPPED, "a person had ordered it to be skipped.", "held back"),
+        (Reason.SKIPPED, "a person had skipped it.", "held back"),
         (Reason.STATE_LOST, "the state was lost.", "held back"),
     ],
 )
@@ -174,7 +178,7 @@ def test_hold_of_a_plan_ends_with_its_cause(tmp_path: Path, verdict: Reason, why
     over, said = strip(made), f"{NOT_CARRIED_OUT}{why}"
 
     assert (over.state, over.sentence) == ("would move", said)
-    held = strip(made, control=Control(pause=PAUSE))
+    held = strip(made, control=PAUSE)
     assert (held.state, held.sentence) == ("paused", f"The cluster is paused. {said}")
     assert strip(made, scheduled=False).state == "held back"
     entry = ClusterEntry(name="east", given={}, settings=made.settings)
@@ -223,10 +227,10 @@ WAITS = "broker-2 and broker-3 differ by 29 points (hit 5 of 8)"
 WOULD_FIRE = f"{WAITS}; moves would start in about 2 min."
 NO_SCHEDULER, NOT_LOOKED = "Airflow's scheduler is not running", "No new data for"
 RULES = {"breaker": {"failed_moves": 1, "minutes": 60}}
-PAUSE = PauseOrder(at=NOW, by="ada", reason="a holiday", until=NOW + timedelta(hours=1))
+PAUSE = ordered("pause", at=NOW, by="ada", reason="a holiday", until=NOW + timedelta(hours=1))
 BLACKOUT = {"start": "2026-11-22T11:00:00", "end": "2026-11-22T13:00:00", "timezone": "UTC", "reason": "a report"}
-OPEN_BREAKER = Control(breaker=Breaker(opened_at=NOW - timedelta(minutes=5), why="too many moves failed"))
-SKIP = Control(skip=Order(at=JUST_NOW, by="ada", reason="a look first"))
+OPEN_BREAKER = Breaker(opened_at=NOW - timedelta(minutes=5), why="too many moves failed")
+SKIP = ordered("skip", at=JUST_NOW, by="ada", reason="a look first")
 ROLL = Roll(id="0a1b", by="bob", order=(broker(0),), turn_at=NOW)
 
 
@@ -235,13 +239,13 @@ ROLL = Roll(id="0a1b", by="bob", order=(broker(0),), turn_at=NOW)
     [
         ({}, {}, 0, "waiting", f"{WAITS}; moves start in about 2 min."),
         ({"mode": "observe"}, {}, 0, "waiting", f"{WOULD_FIRE} Not moved: mode is observe."),
-        ({}, {"control": Control(pause=PAUSE)}, 0, "paused", f"The cluster is paused. {WOULD_FIRE}"),
+        ({}, {"control": PAUSE}, 0, "paused", f"The cluster is paused. {WOULD_FIRE}"),
         ({"blackouts": [BLACKOUT]}, {}, 0, "held back", f"{Reason.BLACKOUT.meaning} {WOULD_FIRE}"),
-        (RULES, {"control": OPEN_BREAKER}, 0, "held back", f"{Reason.BREAKER_OPEN.meaning} {WOULD_FIRE}"),
+        (RULES, {"breaker": OPEN_BREAKER}, 0, "held back", f"{Reason.BREAKER_OPEN.meaning} {WOULD_FIRE}"),
         ({}, {"control": SKIP}, 0, "held back", f"The next run moves nothing. {WOULD_FIRE}"),
-        ({}, {"control": Control(lost="x")}, 0, "held back", f"{Reason.STATE_LOST.meaning} {WOULD_FIRE}"),
+        ({}, {"lost": "x"}, 0, "held back", f"{Reason.STATE_LOST.meaning} {WOULD_FIRE}"),
         ({}, {"roll": ROLL}, 0, "held back", f"{Reason.ROLLING.meaning} {WOULD_FIRE}"),
-        ({}, {"roll": ROLL, "control": Control(pause=PAUSE)}, 0, "paused", f"The cluster is paused. {WOULD_FIRE}"),
+        ({}, {"roll": ROLL, "control": PAUSE}, 0, "paused", f"The cluster is paused. {WOULD_FIRE}"),
         ({}, {"scheduled": False}, 0, "held back", f"{NO_SCHEDULER}, so no run starts. {WAITS}."),
         ({}, {"paused": True}, 0, "paused", "The DAG is paused in Airflow, so no run starts."),
         ({}, {}, 20, "stale", f"{NOT_LOOKED} 20 min."),

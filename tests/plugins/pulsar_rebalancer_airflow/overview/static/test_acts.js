@@ -9,13 +9,11 @@ const PAGE = { base: "/b", dag: "d", now: () => NOW };
 const NOW = Date.parse("2026-03-05T12:00:00Z");
 const NONE = {
   control: "",
+  orders: [],
   rebalance: "",
   carries_out: "pulsar_rebalance__a b",
   by_hand: "",
   question: null,
-  paused: false,
-  skips: false,
-  breaker: false,
   rolls: false,
   closed: "",
   stays_closed: "",
@@ -28,6 +26,12 @@ const PLAN = {
   ...{ traffic: 1024, measure: "msg_throughput", topics: 1, clients: 2 },
   ...{ has_effect: true, until: "2026-03-05T12:10:00Z" },
 };
+
+const STOP = {
+  ...{ name: "stop", button: "Stop", title: "Start no more", hint: "", group: "Now" },
+  ...{ until: false, subject: "", proposed: "" },
+};
+const PAUSE = { ...STOP, name: "pause", button: "Pause", until: true };
 
 function view(acts, rest = {}) {
   const page = { awaiting: null, plan: null, moved: null, brokers: [], drains: [] };
@@ -49,16 +53,12 @@ function form(fields) {
 for (
   const [acts, names, rest] of [
     [{}, []],
-    [{ control: "c" }, ["Stop", "Pause", "Skip next run"]],
-    [{ control: "c", paused: true }, ["Stop", "Pause", "Resume", "Skip next run"]],
-    [{ control: "c", skips: true }, ["Stop", "Pause", "Resume"]],
-    [{ control: "c", breaker: true }, ["Stop", "Pause", "Skip next run", "Close breaker"]],
-    [{ control: "c", rolls: true }, ["Stop", "Pause", "Skip next run", "Skip broker", "Stop roll"]],
-    [{ rebalance: "r", paused: true, skips: true, breaker: true, rolls: true }, ["Balance now"]],
+    [{ control: "c", orders: [STOP, PAUSE] }, ["Stop", "Pause"]],
+    [{ rebalance: "r", rolls: true }, ["Balance now"]],
     [{ question: { ...QUESTION, until: "2026-03-05T13:00:00Z" } }, ["Reject"]],
     [{ question: { ...QUESTION, until: "2026-03-05T13:00:00Z" } }, ["Reject"], { plan: { ...PLAN, bundles: 0 } }],
     [{ question: { ...QUESTION, until: "2026-03-05T13:00:00Z" } }, ["Approve", "Reject"], { plan: PLAN }],
-    [{ control: "c", rebalance: "r" }, ["Stop", "Pause", "Skip next run", "Balance now"]],
+    [{ control: "c", orders: [STOP], rebalance: "r" }, ["Stop", "Balance now"]],
   ]
 ) {
   test(`buttons of ${JSON.stringify([acts, rest])}`, () => {
@@ -67,22 +67,17 @@ for (
 }
 
 for (
-  const [name, action, more] of [
-    ["Stop", "stop"],
-    ["Resume", "resume"],
-    ["Skip next run", "skip"],
-    ["Close breaker", "close_breaker"],
-    ["Stop roll", "stop_roll"],
-    ["Skip broker", "skip_broker", { broker: "b:1" }],
+  const [button, fields, more] of [
+    [STOP, {}, {}],
+    [{ ...STOP, name: "skip_broker", subject: "the broker" }, { subject: "b:1" }, { subject: "b:1" }],
   ]
 ) {
-  test(`${name} starts a run of the control DAG`, () => {
-    const acts = { control: "c", paused: true, breaker: true, rolls: true };
-    const { dag, run, method, path, body } = act(name, acts, { roll: { broker: "b:1" } }).request();
+  test(`${button.name} starts a run of the control DAG`, () => {
+    const { dag, run, method, path, body } = act("Stop", { control: "c", orders: [button] }).request();
     assert.deepEqual([dag, method, path], ["c", "POST", "dagRuns"]);
     assert.match(run, /^page__\d+-\d+$/);
-    const conf = { action, reason: "a party", ...more };
-    assert.deepEqual(body(form()), { dag_run_id: run, logical_date: null, conf });
+    const conf = { action: button.name, reason: "a party", ...more };
+    assert.deepEqual(body(form(fields)), { dag_run_id: run, logical_date: null, conf });
   });
 }
 
@@ -189,24 +184,17 @@ test("buttons and forms are drawn again when what they show has changed", () => 
 });
 
 test("each dialog has a run of its own, and sends it however often", () => {
-  const skip = act("Skip next run", { control: "c" });
-  const request = skip.request();
+  const stop = act("Stop", { control: "c", orders: [STOP] });
+  const request = stop.request();
   assert.equal(request.body(form()).dag_run_id, request.body(form()).dag_run_id);
-  assert.notEqual(request.run, skip.request().run);
+  assert.notEqual(request.run, stop.request().run);
 });
 
 test("a pause ends after its minutes, or at the time that was given", () => {
-  const { body } = act("Pause", { control: "c" }).request();
+  const { body } = act("Pause", { control: "c", orders: [PAUSE] }).request();
   const until = (fields) => body(form({ minutes: "60", ...fields })).conf.until;
   assert.equal(until({ until: "" }), "2026-03-05T13:00:00.000Z");
   assert.equal(until({ until: "2026-03-06T08:00" }), new Date("2026-03-06T08:00").toISOString());
-});
-
-test("a pause is extended while there is one", () => {
-  assert.deepEqual([true, false].map((paused) => act("Pause", { control: "c", paused }).title), [
-    "Extend the pause",
-    "Pause all moves",
-  ]);
 });
 
 test("balancing now has a threshold if one was given, which only a strategy that pairs takes", () => {
@@ -286,13 +274,14 @@ for (
 }
 
 test("buttons stand in three groups", () => {
-  const given = { ...HAND, acts: { ...HAND.acts, control: "c", rebalance: "r", rolls: true }, awaiting: PLAN };
-  const groups = all("div", acts({ ...given, roll: { broker: "b:1" } }, PAGE));
+  const orders = [STOP, PAUSE, { ...STOP, button: "Stop roll", group: "Brokers" }];
+  const given = { ...HAND, acts: { ...HAND.acts, control: "c", orders, rebalance: "r" }, awaiting: PLAN };
+  const groups = all("div", acts(given, PAGE));
   assert.deepEqual(
     groups.map((group) => [group.attributes["aria-label"], all("button", group).map((each) => each.textContent)]),
     [
-      ["Now", ["Stop…", "Pause…", "Skip next run…", "Balance now…"]],
-      ["Brokers", ["Drain…", "Fill…", "Release…", "Skip broker…", "Stop roll…"]],
+      ["Now", ["Stop…", "Pause…", "Balance now…"]],
+      ["Brokers", ["Drain…", "Fill…", "Release…", "Stop roll…"]],
       ["Bundles", ["Unload…", "Split…", "Undo run…"]],
     ],
   );
@@ -306,7 +295,8 @@ test("what waits for a person has its buttons, and since when", () => {
   ];
   const question = { ...QUESTION, until: "2026-03-05T13:00:00Z" };
   const given = { ...HAND, plan: PLAN, status: { pairing: true, attention: waits } };
-  const shown = attention({ ...given, acts: { ...HAND.acts, control: "c", question } }, PAGE);
+  const orders = ["Restore", "Reset"].map((button) => ({ ...STOP, button, group: "" }));
+  const shown = attention({ ...given, acts: { ...HAND.acts, control: "c", orders, question } }, PAGE);
   assert.deepEqual(shown.map((each) => all("button", each).map((button) => button.textContent)), [
     ["Restore…", "Reset…"],
     ["Approve…", "Reject…"],

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from pulsar_rebalancer.config import settings
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.orders.in_force import since
+from pulsar_rebalancer.orders.order import Control
 
 BUNDLE = "acme/billing/0x00000000_0x80000000"
 PATTERN = {"excluded_bundles": ["acme/b*/*"]}
@@ -17,7 +18,7 @@ BROKER = {"excluded_brokers": ["b:1"]}
     ("planned", "present", "reason"),
     [
         ({}, PATTERN, "bundle_excluded"),
-        ({}, NAMESPACE, "bundle_excluded"),
+        ({}, NAMESPACE, "namespace_excluded"),
         ({}, BROKER, "broker_excluded"),
         ({}, {"excluded_bundles": ["acme/other/*"], "excluded_brokers": ["c:1"]}, None),
         (PATTERN, {}, None),
@@ -29,4 +30,4 @@ BROKER = {"excluded_brokers": ["b:1"]}
 def test_excluded_bundles_leave_the_plan(planned: dict[str, Any], present: dict[str, Any], reason: str | None) -> None:
     before, after = Settings.model_validate(planned), Settings.model_validate(present)
 
-    assert settings.since(before, after, BUNDLE, {"a:1", "b:1"}) == reason
+    assert since((before, Control()), (after, Control()), BUNDLE, {"a:1", "b:1"}) == reason

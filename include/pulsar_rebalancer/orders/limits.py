@@ -1,0 +1,66 @@
+"""What the settings allow: the mode, the caps, and the namespaces, brokers and bundles that they exclude."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from pulsar_rebalancer.config.clusters_file import Origin
+from pulsar_rebalancer.config.settings import CAPS, Settings
+from pulsar_rebalancer.names import matches, of_glob
+from pulsar_rebalancer.orders.order import Closed, OrderKind, Situation, Words
+from pulsar_rebalancer.reasons import Reason
+
+NAMED = 3
+"""Maximum number of names in a text."""
+
+_CAPPED = dict(
+    zip(
+        CAPS,
+        (
+            "bundles per run",
+            "bundles per broker",
+            "bundles off a broker",
+            "bundles onto a broker",
+            "bundles per namespace",
+            "bytes/s per run",
+        ),
+        strict=True,
+    )
+)
+
+_BY = {Origin.FILE: "the clusters file", Origin.PARAMS: "this run's parameters", Origin.BROKERS: "the brokers"}
+
+
+def _said(at: Situation) -> Iterator[str]:
+    def given_by(origin: Origin, *names: str) -> Iterator[tuple[str, str]]:
+        return (
+            (name, getattr(at.settings, name))
+            for name in names
+            if at.orders.origins.get(name, Origin.FILE) is origin and getattr(at.settings, name) not in (None, ())
+        )
+
+    for origin, by in _BY.items():
+        if capped := [f"{value:.12g} {_CAPPED[name]}" for name, value in given_by(origin, *CAPS)]:
+            yield f"capped by {by} at {', '.join(capped)}"
+        for name, names in given_by(origin, "excluded_namespaces", "excluded_brokers", "excluded_bundles"):
+            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+            yield f"{name.replace('_', ' ')} by {by}: {', '.join(names[:NAMED])}{more}"
+
+
+def excluded(settings: Settings, bundle: str, brokers: Collection[str]) -> Reason | None:
+    """Return why a bundle or one of the brokers is excluded, except for its namespace."""
+    if any(broker in settings.excluded_brokers for broker in brokers):
+        return Reason.BROKER_EXCLUDED
+    return (
+        Reason.BUNDLE_EXCLUDED
+        if any(matches(of_glob(pattern), bundle) for pattern in settings.excluded_bundles)
+        else None
+    )
+
+
+MODE = OrderKind(
+    closes=lambda at: None if at.settings.mode.moves else Closed(Reason.OBSERVE, f"mode {at.settings.mode}"),
+    words={Reason.OBSERVE: Words(lasting=True)},
+)
+
+LIMITS = OrderKind(says=_said, keeps=lambda settings, control: settings.excluded_namespaces)

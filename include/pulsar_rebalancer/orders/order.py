@@ -1,0 +1,232 @@
+"""What an order is, and what the module of each kind declares: form, button, gate, bundles that stay, and words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import ClassVar, NamedTuple, Self, TypeVar
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from pulsar_rebalancer.config.clusters_file import Origin
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state.state_documents import StateDocument
+from pulsar_rebalancer.texts import one_line
+
+_Document = TypeVar("_Document", bound=StateDocument)
+
+
+class Order(BaseModel):
+    """An order from a person; `by` is the Airflow user."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at: AwareDatetime
+    by: str
+    reason: str
+
+    @property
+    def because(self) -> str:
+        return one_line(f"by {self.by or 'unknown'}" + (f": {self.reason}" if self.reason else ""), 600)
+
+
+class GivenOrder(Order):
+    """An order to the control DAG; `subject` is a broker or namespace, or empty for the whole cluster."""
+
+    action: str
+    subject: str = ""
+    until: AwareDatetime | None = None
+
+
+class Control(StateDocument):
+    """The `control` document: the last order of each action about each subject. Only the control DAG writes it.
+
+    A reset or restore of the state does not change the document, unless it is lost.
+    """
+
+    KEY: ClassVar[str] = "control"
+
+    orders: tuple[GivenOrder, ...] = ()
+
+    def last(self, action: str) -> GivenOrder | None:
+        return next((order for order in reversed(self.orders) if order.action == action), None)
+
+    def having(self, given: GivenOrder) -> Self:
+        others = self.present(given.at).without(given.action, subject=given.subject)
+        return self.model_copy(update={"orders": (*others.orders, given)})
+
+    def without(self, *actions: str, subject: str = "") -> Self:
+        rest = (order for order in self.orders if order.action not in actions or order.subject != subject)
+        return self.model_copy(update={"orders": tuple(rest)})
+
+    def present(self, now: datetime) -> Self:
+        """Return the orders that have not ended."""
+        rest = (order for order in self.orders if order.until is None or now < order.until)
+        return self.model_copy(update={"orders": tuple(rest)})
+
+
+@dataclass(frozen=True)
+class OrdersInForce:
+    """The documents with orders, by key.
+
+    Attributes:
+        lost: which documents of the state store are lost, and why; nothing is moved then. Empty if none is.
+        started: when the run in progress started, to decide whether a stop affects it; None without one.
+        origins: source of each setting; those without an entry come from the clusters file.
+    """
+
+    documents: Mapping[str, StateDocument] = field(default_factory=dict)
+    lost: str = ""
+    started: datetime | None = None
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, *documents: StateDocument, lost: str = "", started: datetime | None = None) -> Self:
+        return cls({document.KEY: document for document in documents}, lost, started)
+
+    def get(self, model: type[_Document]) -> _Document:
+        document = self.documents.get(model.KEY)
+        return document if isinstance(document, model) else model()
+
+
+class JudgedRun(NamedTuple):
+    """The run that the orders apply to.
+
+    Attributes:
+        at: time of its sample; None if no order to skip a run applies.
+        previous: run id of the last recorded plan, or empty.
+        started: when the run started; None if no order to stop it applies.
+    """
+
+    at: datetime | None = None
+    previous: str = ""
+    started: datetime | None = None
+
+
+NO_RUN = JudgedRun()
+
+
+@dataclass(frozen=True)
+class Situation:
+    """All that decides what an order does now."""
+
+    settings: Settings
+    orders: OrdersInForce
+    now: datetime
+    run: JudgedRun = NO_RUN
+
+    @property
+    def control(self) -> Control:
+        return self.orders.get(Control).present(self.now)
+
+
+class Closed(NamedTuple):
+    """A reason why nothing is moved. The detail gives the end time, the person and the person's reason."""
+
+    reason: Reason
+    detail: str
+
+
+class Words(NamedTuple):
+    """The texts about a reason that closes the gate.
+
+    Attributes:
+        now: the beginning of the text about the present, before the detail.
+        then: about a past run, whose reason says nothing about the present; empty if it does.
+        next_run: about the next run; empty if the reason's meaning says it.
+        lasting: True if the gate stays closed until a person changes something, False if it opens by itself.
+    """
+
+    now: str = ""
+    then: str = ""
+    next_run: str = ""
+    lasting: bool = False
+
+
+def given(orders: OrdersInForce, order: GivenOrder) -> Control:
+    return orders.get(Control).having(order)
+
+
+def given_until(orders: OrdersInForce, order: GivenOrder) -> Control:
+    """Return the document with an order that has an end.
+
+    Raises SettingsError: `wrong_setting` if the end is past, `contradiction` if it is before the present one's.
+    """
+    if order.until is not None and order.until <= order.at:
+        raise SettingsError(Reason.WRONG_SETTING, f"form: until: {order.until} is not after {order.at}")
+    for other in orders.get(Control).orders:
+        longer = other.until is not None and order.until is not None and other.until > order.until
+        if longer and (other.action, other.subject) == (order.action, order.subject):
+            text = f"form: until: the {other.action} until {other.until} {other.because} ends later; end it first"
+            raise SettingsError(Reason.CONTRADICTION, text)
+    return given(orders, order)
+
+
+@dataclass(frozen=True)
+class FormAction:
+    """An action that a person can choose in the form, and its button on the page.
+
+    Attributes:
+        does: what the action does, in Markdown.
+        until: True if it needs an end.
+        subject: what the field `subject` is; empty if the action has none.
+        pattern: of the subject.
+        gives: returns the `control` document with the order; None if the action is no order.
+        stops: True if it also stops a run under way.
+        after_loss: True if it is accepted although orders are lost.
+        button: empty if there is none. Without a group, it is only next to what it helps against.
+        offered: whether there is something to do at present.
+        proposes: returns the subject with which the button's form begins.
+    """
+
+    name: str
+    does: str
+    until: bool = False
+    subject: str = ""
+    pattern: str = ""
+    needs_reason: bool = True
+    gives: Callable[[OrdersInForce, GivenOrder], Control] | None = given
+    stops: bool = False
+    after_loss: bool = False
+    button: str = ""
+    title: str = ""
+    hint: str = ""
+    group: str = "Now"
+    offered: Callable[[Situation], object] = lambda at: True
+    proposes: Callable[[Situation], str] = lambda at: ""
+
+
+class OrderButton(BaseModel):
+    """A button of the page; its form asks for a reason, and for a subject or an end if the action has one."""
+
+    model_config = ConfigDict(frozen=True, from_attributes=True)
+
+    name: str
+    button: str
+    title: str
+    hint: str
+    group: str
+    until: bool
+    subject: str
+    proposed: str = ""
+
+
+@dataclass(frozen=True)
+class OrderKind:
+    """All that the other modules know of a kind of order.
+
+    Attributes:
+        settings: the settings of the clusters file that give the order; a run cannot change them.
+        says: yields texts about the order, in addition to those about a closed gate.
+        keeps: returns the namespaces whose bundles stay, unless exclusions are overruled.
+    """
+
+    actions: tuple[FormAction, ...] = ()
+    settings: tuple[str, ...] = ()
+    closes: Callable[[Situation], Closed | None] = lambda at: None
+    words: Mapping[Reason, Words] = field(default_factory=dict)
+    says: Callable[[Situation], Iterable[str]] = lambda at: ()
+    keeps: Callable[[Settings, Control], Collection[str]] = lambda settings, control: ()
