@@ -229,7 +229,7 @@ ROWS = (
     _warned(
         "even distribution is on",
         _fault("other_configuration", ALL, values=_EVEN),
-        "even_distribution_on",
+        "not_recommended",
         "even_distribution True",
     ),
     _warned(

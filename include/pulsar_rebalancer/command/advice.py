@@ -28,18 +28,20 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import number_of, one_line
 
 SECONDS_FOR_TOPICS = 20.0
-_NAMED = 3
+_NAMED = 4
 _MOST = 5
 """Maximum number of findings of a kind."""
 
 _OF_THE_REBALANCER = {Reason.BUILTIN_SHEDDING_ON}
 """Findings that concern only runs, not the cluster."""
 
-_OLDEST_WITH_DESTINATIONS = 3
-"""Pulsar's first major version whose unloads accept a destination broker."""
-
 _SET = "pulsar-admin brokers update-dynamic-config --config {} --value {}"
-_EVEN = "loadBalancerDistributeBundlesEvenlyEnabled"
+_FIXES = {
+    "even_distribution": _SET.format("loadBalancerDistributeBundlesEvenlyEnabled", "false"),
+    "max_unload_percentage": _SET.format("maxUnloadPercentage", 0.5),
+}
+"""Commands for settings that are not recommended."""
+
 _BUNDLE = re.compile(r"[^\s/]+/[^\s/]+/0x[0-9a-f]{8}_0x[0-9a-f]{8}")
 
 
@@ -110,12 +112,12 @@ def _topics(broker: str, stats: Mapping[str, object]) -> Iterator[Topic]:
 async def findings(admin: PulsarAdmin, runtimes: Runtimes, topics: Topics, runs: Sequence[StoragePath]) -> list[Advice]:
     """Return what is wrong, the gravest first; `runs` decided the same sample as if all hits were reached."""
     first = Snapshot(runs[0])
-    brokers, bundles = first.table("brokers").select(["broker", "version"]).to_pylist(), _bundles(first)
-    found = [*_of_validation(runs), *of_classes(runtimes), *old_versions(brokers)]
+    brokers, bundles = first.table("brokers").num_rows, _bundles(first)
+    found = [*_of_validation(runs), *of_classes(runtimes)]
     found += [each for run in runs for each in _stuck(run, topics.loaded)]
-    found += await _few_bundles(admin, bundles, len(brokers))
-    found += islice(crowded_partitions(topics.loaded, len(brokers)), _MOST)
-    found += crowded_system(bundles, len(brokers))
+    found += await _few_bundles(admin, bundles, brokers)
+    found += islice(crowded_partitions(topics.loaded, brokers), _MOST)
+    found += crowded_system(bundles, brokers)
     if topics.unread:
         named = ", ".join(topics.unread[:_NAMED])
         found.append(Advice("Topics of some brokers were not read.", named, "Look at them again when they are idle."))
@@ -138,11 +140,8 @@ def _of_validation(runs: Iterable[StoragePath]) -> Iterator[Advice]:
     for reason in sorted(evidence.keys() - _OF_THE_REBALANCER, key=list(Reason).index):
         named = list(evidence[reason])
         more = f"; and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-        fix = reason.action
-        if reason is Reason.EVEN_DISTRIBUTION_ON:
-            fix = _SET.format(_EVEN, "false")
-        elif reason is Reason.NOT_RECOMMENDED and any("max_unload_percentage" in each for each in named):
-            fix = f"{fix} {_SET.format('maxUnloadPercentage', 0.5)}"
+        commands = _FIXES if reason is Reason.NOT_RECOMMENDED else {}
+        fix = " ".join([reason.action, *(commands[name] for name in commands if any(name in each for each in named))])
         yield Advice(reason.meaning, "; ".join(named[:_NAMED]) + more, fix.strip(), reason)
 
 
@@ -161,19 +160,6 @@ def of_classes(runtimes: Runtimes) -> Iterator[Advice]:
     if len(managers) > 1:
         counted = ", ".join(f"{one_line(name.rpartition('.')[2], 100)} x{count}" for name, count in managers.items())
         yield Advice("Two load managers balance at once.", counted, "Set one loadManagerClassName on all brokers.")
-
-
-def old_versions(brokers: Iterable[Row]) -> Iterator[Advice]:
-    versions = {row["broker"]: row["version"] or "" for row in brokers}
-    old = {name: v for name, v in versions.items() if 0 < _major(v) < _OLDEST_WITH_DESTINATIONS}
-    if old:
-        named = ", ".join(f"{name} {version}" for name, version in list(old.items())[:_NAMED])
-        yield Advice("Brokers ignore the destination of an unload.", named, "Upgrade them to Pulsar 3.0 or later.")
-
-
-def _major(version: str) -> int:
-    found = re.match(r"\d{1,4}", version)
-    return int(found[0]) if found else 0
 
 
 def _stuck(folder: StoragePath, topics: Iterable[Topic]) -> Iterator[Advice]:

@@ -213,8 +213,9 @@ class Reason(StrEnum):
     BUILTIN_SHEDDING_ON = ("builtin_shedding_on", HOLD, Trait.NONE,
         "Pulsar's own shedding is on: two balancers would undo each other's moves.",
         "Run pulsar-admin brokers update-dynamic-config --config loadBalancerSheddingEnabled --value false.")
-    EVEN_DISTRIBUTION_ON = ("even_distribution_on", WARN, Trait.NONE,
-        "loadBalancerDistributeBundlesEvenlyEnabled is on; planned destinations are honoured anyway.")
+    OLD_BROKER = ("old_broker", HOLD, Trait.NONE,
+        "Unloads ignore the destination before Pulsar 3.0, and splits at chosen positions need 2.11.",
+        "Upgrade the broker to Pulsar 3.0 or later; until then, only observe.")
     LEADER_UNREAD = ("leader_unread", HOLD, Trait.NONE,
         "No leader's configuration can be read: Pulsar's own shedding may be on.",
         "Wait for a leader election; else check the role's permissions.")

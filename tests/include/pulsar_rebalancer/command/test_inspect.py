@@ -205,13 +205,13 @@ class TestSettingsThatHurt:
         assert "max_unload_percentage 0.2" in by_reason["not_recommended"]["evidence"]
         assert "4 to 16 cores" in by_reason["not_recommended"]["evidence"]
         assert by_reason["not_recommended"]["fix"].endswith("--config maxUnloadPercentage --value 0.5")
-        assert "loadBalancerDistributeBundlesEvenlyEnabled --value false" in by_reason["even_distribution_on"]["fix"]
+        assert "loadBalancerDistributeBundlesEvenlyEnabled --value false" in by_reason["not_recommended"]["fix"]
         assert "persistent://" in by_reason["no_position"]["evidence"]
         others = {each["what"]: each for each in findings if not each["reason"]}
         few = others["A namespace has fewer bundles than there are brokers."]
         assert "3 bundles, 8 brokers" in few["evidence"]
         assert few["fix"].startswith("pulsar-admin namespaces split-bundle ")
-        assert "2.11.4" in others["Brokers ignore the destination of an unload."]["evidence"]
+        assert "version 2.11.4" in by_reason["old_broker"]["evidence"]
         assert seen["configured"]["shedder"] == "ThresholdShedder"
         assert seen["configured"]["if_it_lasts"] != seen["if_it_lasts"]
 

@@ -31,8 +31,8 @@ def test_a_healthy_sample_has_no_findings(tmp_path):
 CLUSTER = [
     ({"builtin_shedding": True}, "builtin_shedding_on", "builtin_shedding True"),
     ({"builtin_shedding": None}, "builtin_shedding_on", "builtin_shedding missing"),
-    ({"even_distribution": True}, "even_distribution_on", "even_distribution True"),
-    ({"even_distribution": None}, "even_distribution_on", "even_distribution missing"),
+    ({"even_distribution": True}, "not_recommended", "even_distribution True"),
+    ({"even_distribution": None}, "not_recommended", "even_distribution missing"),
     (
         {"settings_in_disagreement": "loadBalancerAvgShedderLowThreshold"},
         "brokers_disagree",
@@ -98,6 +98,7 @@ BROKER: list[tuple[dict[str, Any], str, str]] = [
     ({"bandwidth_in_usage": -1.0, "bandwidth_in_limit": -1.0}, "doubtful_limit", "bandwidth_in_limit 0"),
     ({"msg_rate_in": 2021.0}, "sums_disagree", "unaccounted_percent 1.03909"),
     ({"listings": 2}, "listed_twice", "listings 2"),
+    ({"version": "2.11.4"}, "old_broker", "version 2.11.4"),
     *(
         ({name: value}, "bad_value", f"{name} missing")
         for name in (*TRAFFIC, *(f"{r}_{part}" for r in RESOURCES for part in ("usage", "limit")))
@@ -116,6 +117,8 @@ HEALTHY: list[dict[str, Any]] = [
     {"cpu_usage": 0.0},
     {"msg_rate_in": 2019.0},
     {"topics": None, "producers": None, "version": None},
+    {"version": "3.0.0"},
+    {"version": "20.0.0"},
     {"load_average": 0.5, "throughput_average": 2e6},
     {"direct_memory_usage": LARGEST["direct_memory_usage"], "direct_memory_limit": LARGEST["direct_memory_limit"]},
 ]
