@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
 from hashlib import sha256
 from importlib import import_module
@@ -46,6 +47,7 @@ TEXTS = {"explanation", "sentence", "splits_told"}
 """Fields for people; they are compared separately."""
 ENTRIES = {
     "runs": ("pulsar_rebalancer_spark.rebalance:main",),
+    "session": ("pulsar_rebalancer_spark.session:session",),
     "show": ("pulsar_rebalancer.decide.run_plan:plan_request", "pulsar_rebalancer.decide.by_hand.preview:show"),
     "carry": (
         "pulsar_rebalancer.decide.run_plan:plan_again",
@@ -87,11 +89,20 @@ def decide(root: Path, cases: Iterable[Row]) -> list[Row]:
     said = StringIO()
     with redirect_stderr(said), redirect_stdout(StringIO()):
         if runs:
-            entry("runs")(["--root", str(root), *(part for run in runs for part in ("--run", run))])
+            spark = entry("session")()
+            with ThreadPoolExecutor(4) as several:
+                list(several.map(lambda run: decide_run(spark, root, run), runs))
     failed = dict(re.findall(r"not decided: (\S+): .*\[(\w+)\]", said.getvalue()))
     if failed:
         print(said.getvalue()[:4000], file=sys.stderr)
     return [answer(root, case, failed.get(str(root / case["run"]), "") or by_hand(root, case)) for case in cases]
+
+
+def decide_run(spark: Any, root: Path, run: str) -> None:
+    """Decide a run in a session of its own."""
+    own: Future[Any] = Future()
+    own.set_result(spark.newSession())
+    entry("runs")(["--root", str(root), "--run", run], own)
 
 
 def by_hand(root: Path, case: Row) -> str:

@@ -24,19 +24,17 @@ if TYPE_CHECKING:
 
 SIZES = ((200, 128), (1000, 100), (10000, 100))
 OTHERS = ((Strategy.GAIN, 1000, 100), (Strategy.THRESHOLD, 10000, 100))
-APPLICATION, FLOOR, LARGEST = "application", "Spark floor", "the largest only"
+APPLICATION, FLOOR = "application", "Spark floor"
 LEARNING = (10000, 100)
 DEARER = 1.3
 """What a strategy that learns may need, in multiples of what AvgShedder needs."""
-SMALL = 7
-"""Clusters of ten brokers that are decided in one application with one a hundred times as large."""
 GOAL_MIB = 3 * 1024
 GOAL_S = 20.0
 """Of a million bundles."""
 
 
 def measure(repetitions: int, only: str) -> Iterator[Comparison]:
-    """Measure every size of AvgShedder, the other strategies, several clusters: what has `only` in its name."""
+    """Measure every size of AvgShedder, the other strategies: what has `only` in its name."""
     with tempfile.TemporaryDirectory() as folder:
         for strategy, brokers, each in (*((Strategy.AVG, *size) for size in SIZES), *OTHERS):
             name = f"{strategy}, {brokers:,} x {each}"
@@ -45,9 +43,6 @@ def measure(repetitions: int, only: str) -> Iterator[Comparison]:
         name = f"GainShedder, {LEARNING[0]:,} x {LEARNING[1]}"
         if only in name:
             yield _learning(folder, name, repetitions)
-        name = f"AvgShedder, 1,000 x 100 with {SMALL} clusters of 10 x 100"
-        if only in name:
-            yield _together(folder, name, repetitions)
         if only in connect.NAME:
             yield connect.measure(repetitions)
 
@@ -96,24 +91,6 @@ def _learning(folder: str, name: str, repetitions: int) -> Comparison:
                 raise BenchmarkError(f"{name}: {of} moved nothing")
     goal = Goal.of(lambda avg: DEARER * avg, taken[Strategy.AVG], words=f"{DEARER} x AvgShedder")
     return Comparison(name, taken, goal, DEARER * peak(taken[Strategy.AVG]), notes)
-
-
-def _together(folder: str, name: str, repetitions: int) -> Comparison:
-    """Measure several clusters in one application next to only the largest of them."""
-    with tempfile.TemporaryDirectory(dir=folder) as large, tempfile.TemporaryDirectory(dir=folder) as several:
-        alone = clusters.make(large, 1000, 100)
-        # They have one name and one file of means: that of the largest, which is made last.
-        runs = [clusters.make(several, brokers, 100) for brokers in (*[10] * SMALL, 1000)]
-        named = [part for run in runs for part in ("--run", run.uri)]
-        subjects = {
-            APPLICATION: _anew(several, submit(path_of("application"), "--root", several, *named)),
-            LARGEST: _anew(large, submit(path_of("application"), "--root", large, "--run", alone.uri)),
-        }
-        taken = alternately(subjects, repetitions)
-        moves = [Summary.read(run).bundles_taken for run in runs]
-        if not all(moves):
-            raise BenchmarkError(f"{name}: {moves} moves")
-    return Comparison(name, taken, notes={"moves": sum(moves)})
 
 
 def _goal(strategy: Strategy, brokers: int, taken: dict[str, list[Taken]]) -> Goal | None:

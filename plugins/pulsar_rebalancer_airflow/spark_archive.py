@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from pulsar_rebalancer.config.clusters_file import Resolved
-from pulsar_rebalancer.config.field_types import DEFAULT_STRATEGY
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
@@ -31,7 +30,6 @@ from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies import strategy_state
-from pulsar_rebalancer.strategies.shedders.registry import PROFILES
 from pulsar_rebalancer_airflow.java import java_command, java_version
 from pulsar_rebalancer_airflow.operators.spark_application import (
     CONF,
@@ -40,6 +38,10 @@ from pulsar_rebalancer_airflow.operators.spark_application import (
     driver_environment,
     path_of,
 )
+
+_NAME = "sample"
+_FIRING: dict[str, Any] = {"low_threshold": 0, "high_threshold": 0, "hit_count_low": 1, "min_unload_message": 0}
+"""With thresholds of zero the pairs fire, which loads the classes of every step."""
 
 
 class ArchiveError(RebalancerError):
@@ -85,7 +87,7 @@ def archive_path(cache: Path) -> Path:
 
 
 def make_archive(path: Path) -> None:
-    """Run decisions with two strategies on a small cluster, and write the loaded classes to an archive.
+    """Decide a run of a small cluster, and write the loaded classes to an archive.
 
     Raises ArchiveError, with the last lines of the output, if the application failed.
     """
@@ -93,12 +95,12 @@ def make_archive(path: Path) -> None:
     # A folder next to the archive, so that an older archive is replaced atomically; its own, for parallel runs.
     with tempfile.TemporaryDirectory(dir=path.parent) as root:
         draft = Path(root) / path.name
-        runs = _sample_runs(root)
+        run = _sample_run(root)
         options = f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={draft} -Xlog:cds=error"
         settings = [f"{name}={value}" for name, value in (CONF | LOCAL_CONF).items()]
         command = ["spark-submit", "--master", "local[2]", "--driver-java-options", options]
         command += [part for setting in settings for part in ("--conf", setting)]
-        command += [path_of("application"), "--root", root, *(part for run in runs for part in ("--run", run.uri))]
+        command += [path_of("application"), "--root", root, "--run", run.uri]
         with driver_environment():
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode or not draft.exists():
@@ -107,22 +109,15 @@ def make_archive(path: Path) -> None:
         draft.replace(path)
 
 
-def _sample_runs(root: str) -> list[StoragePath]:
-    # With thresholds of zero the pairs fire, which loads the classes of every step.
-    firing = {"low_threshold": 0, "high_threshold": 0, "hit_count_low": 1, "min_unload_message": 0}
-    other = next(name for name, profile in PROFILES.items() if not profile.thresholds(Settings()))
-    return [_sample_run(root, strategy, firing) for strategy in (DEFAULT_STRATEGY, other)]
-
-
-def _sample_run(root: str, strategy: str, firing: dict[str, Any]) -> StoragePath:
+def _sample_run(root: str) -> StoragePath:
     """Write a run of four brokers with ten bundles each, as *collect* and *validate* would."""
-    storage, now = ClusterStorage(root, strategy), datetime.now(UTC)
+    storage, now = ClusterStorage(root, _NAME), datetime.now(UTC)
     run = storage.new_run(now)
-    of_run: dict[str, Any] = {"cluster": strategy, "collected_at": now}
+    of_run: dict[str, Any] = {"cluster": _NAME, "collected_at": now}
     brokers = [f"broker-{n}:8080" for n in range(4)]
     load = {name: 100.0 * (n + 1) for n, name in enumerate(brokers)}
     bundles: list[dict[str, Any]] = [
-        {"cluster": strategy, "broker": broker, "bundle": f"sample/{broker[:8]}/0x{n:08x}_0x{n + 1:08x}"}
+        {"cluster": _NAME, "broker": broker, "bundle": f"sample/{broker[:8]}/0x{n:08x}_0x{n + 1:08x}"}
         | {"owners": 1, "policy": "isolation" if broker is brokers[0] else None}
         | dict.fromkeys(TRAFFIC, load[broker])
         | dict.fromkeys(("topics", "producers", "consumers", "cache_size"), 1)
@@ -140,8 +135,8 @@ def _sample_run(root: str, strategy: str, firing: dict[str, Any]) -> StoragePath
     # Moving averages (means) of an earlier run: a run with stored means joins them with its bundles.
     (storage.state / "means-0.parquet").write_table(table(strategy_state.update(bundles, []), MEANS))
     reserved = IsolationPolicy(name="vip", namespaces=("sample/broker-0",), primary=("elsewhere",), secondary=())
-    resolved = Resolved(settings=Settings(strategy=strategy, **firing), origins={})
-    RunRequest(cluster=strategy, airflow_run_id="sample", resolved=resolved, collected_at=now).write(run)
+    resolved = Resolved(settings=Settings(**_FIRING), origins={})
+    RunRequest(cluster=_NAME, airflow_run_id="sample", resolved=resolved, collected_at=now).write(run)
     StateBefore(decision=DecisionState(means="means-0.parquet")).write(run)
     Policies(isolation=(reserved,)).write(run)
     Validation().write(run)

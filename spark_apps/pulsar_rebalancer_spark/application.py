@@ -1,4 +1,4 @@
-"""The application that makes plans: `spark-submit application.py --root ROOT --run RUN [--run RUN ...]`.
+"""The application that makes a plan: `spark-submit application.py --root ROOT --run RUN`.
 
 In a source tree, PYTHONPATH must contain the folders include/ and spark_apps/.
 """
@@ -9,7 +9,7 @@ import gc
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from pulsar_rebalancer_spark.session import end_with_process, release_all, session
+from pulsar_rebalancer_spark.session import end_with_process, session
 
 _TURN = 0.0005
 """Python's thread switch interval, in seconds."""
@@ -23,17 +23,16 @@ def main() -> int:
     sys.setswitchinterval(_TURN)
     # Otherwise Python would scan all rows in the driver repeatedly, although none of them is garbage.
     gc.set_threshold(_COLLECTED_AFTER)
-    end_with_process()
     with ThreadPoolExecutor(max_workers=1) as beside:
         begun = beside.submit(session)
+        end_with_process(begun)
         try:
             # Imported while Java starts the session, because the import takes half a second.
             from pulsar_rebalancer_spark import rebalance
 
             return rebalance.main(sys.argv[1:], begun)
         finally:
-            release_all()
-            # No session stays open after an early exit, for example because of a wrong argument.
+            # An open session could block the end of the process, and a Spark Connect server would keep it for an hour.
             if begun.exception() is None:
                 begun.result().stop()
 

@@ -1,4 +1,4 @@
-"""Plan several runs in parallel, from the runs' files. `application.py` starts the Spark session first.
+"""Plan a run from its files. `application.py` starts the Spark session first.
 
 This module uses neither Airflow nor Pulsar. A retry of the same run writes the same plan with the same hash.
 """
@@ -34,7 +34,6 @@ from pulsar_rebalancer_spark import bundle_means
 from pulsar_rebalancer_spark.hits import compared, counted, fired, remembered
 from pulsar_rebalancer_spark.pairing import paired
 from pulsar_rebalancer_spark.scoring import scored
-from pulsar_rebalancer_spark.session import own_session, release, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,7 +58,6 @@ RULES = pa.schema({**_KEY, **_SETTINGS, **_OF_RUN})
 """Columns of the table of each cluster's rules: settings, and what holds for the run (`Judge`, `Counting`)."""
 
 BUNDLES_PER_TASK = 100_000
-RUNS_AT_ONCE = 4
 
 
 def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
@@ -72,9 +70,9 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     if not run.brokers:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
     with ThreadPoolExecutor(max_workers=1) as beside:
-        own = beside.submit(lambda: _session_of_run(spark(), run))
-        _ = run.known_means  # once for all threads, while Spark starts
-        held = beside.submit(lambda: bundle_means.of_run(own.result(), run))
+        tuned = beside.submit(lambda: _tuned(spark(), run))
+        _ = run.known_means  # once for both threads, while Spark starts
+        held = beside.submit(lambda: bundle_means.of_run(tuned.result(), run))
         # The means do not depend on the decisions.
         kept = beside.submit(lambda: bundle_means.keep_means(run, held.result()))
 
@@ -86,12 +84,10 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
             learned = lesson_of(run)
             learned.write(run)
             bundles = RunBundles(run, means, learned.loads)
-            planned = run_plan.plan_run(run, bundles, learned, _judge(own.result, run))
+            planned = run_plan.plan_run(run, bundles, learned, _judge(tuned.result, run))
             kept.result()
         finally:
             bundle_means.forget_means(run)
-            # The session is released after the means are written, even if something failed.
-            beside.submit(lambda: release(own.result()))
     return plan_files.write_run(run, planned)
 
 
@@ -139,17 +135,16 @@ def _judge(session_of_run: Callable[[], SparkSession], run: RunInput) -> Judge:
     return judge
 
 
-def _session_of_run(spark: SparkSession, run: RunInput) -> SparkSession:
-    """Return a separate session; the number of tasks depends on the run's size (small: no shuffle)."""
-    own, tasks = own_session(spark), max(1, math.ceil(run.bundles_footer.num_rows / BUNDLES_PER_TASK))
-    own.conf.set("spark.sql.shuffle.partitions", tasks)
-    if tasks == 1:
-        # For few rows, compiling a query takes longer than interpreting it.
-        own.conf.set("spark.sql.codegen.wholeStage", "false")
-        own.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+def _tuned(spark: SparkSession, run: RunInput) -> SparkSession:
+    """Return the session; the number of tasks depends on the run's size (small: no shuffle)."""
+    tasks = max(1, math.ceil(run.bundles_footer.num_rows / BUNDLES_PER_TASK))
+    spark.conf.set("spark.sql.shuffle.partitions", tasks)
+    # For few rows, compiling a query takes longer than interpreting it.
+    spark.conf.set("spark.sql.codegen.wholeStage", str(tasks > 1).lower())
+    spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if tasks > 1 else "NO_CODEGEN")
     # Adaptive execution would run each stage as a job to find the size, which the number of rows already gives.
-    own.conf.set("spark.sql.adaptive.enabled", "false")
-    return own
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    return spark
 
 
 def _report(summary: Summary, seconds: float) -> str:
@@ -167,43 +162,23 @@ def _report(summary: Summary, seconds: float) -> str:
     return "\n".join([*lines, f"  plan {summary.plan_id} {summary.hash[:16]} in {seconds:.1f} s"])
 
 
-def _decided(spark: Future[SparkSession], root: str, folder: str) -> bool:
-    """Plan a run, print the result, and return whether it succeeded. Errors do not affect other runs."""
-    started = time.monotonic()
+def main(arguments: Sequence[str], spark: Future[SparkSession]) -> int:
+    """Plan a run, print the result, and return the exit code: 1 if it fails, with its reason code printed."""
+    parser = argparse.ArgumentParser(prog="application.py", description="Decide a run of the Pulsar rebalancer.")
+    parser.add_argument("--root", required=True, help="storage root, the folder of all clusters")
+    parser.add_argument("--run", required=True, help="folder of the run")
+    given, started = parser.parse_args(arguments), time.monotonic()
     try:
-        run = RunInput.read(folder)
-        print(_report(decide(spark.result, run), time.monotonic() - started), flush=True)
+        summary = decide(spark.result, RunInput.read(given.run.rstrip("/")))
     except BaseException as error:  # someone else's strategy may raise anything
         why = str(error)
         if isinstance(error, AnalysisException) and error.getCondition() == "PATH_NOT_FOUND":
             # The driver has just read the run, so only Spark, which runs on other machines, does not see it.
-            why = f"Spark does not see the storage root {root} [{Reason.FILE_MISSING}]"
+            why = f"Spark does not see the storage root {given.root} [{Reason.FILE_MISSING}]"
         elif not isinstance(error, RebalancerError):
             traceback.print_exc()
             why = f"{type(error).__name__} [{Reason.SPARK_FAILED}]"
-        print(f"not decided: {folder}: {why}", file=sys.stderr, flush=True)
-        return False
-    return True
-
-
-def main(arguments: Sequence[str], begun: Future[SparkSession] | None = None) -> int:
-    """Plan the runs in parallel, and return the exit code: 1 if any fails, with its reason code printed.
-
-    `begun` is the future of the Spark session if it is already being started; None to start it here.
-    """
-    parser = argparse.ArgumentParser(prog="application.py", description="Decide runs of the Pulsar rebalancer.")
-    parser.add_argument("--root", required=True, help="storage root, the folder of all clusters")
-    parser.add_argument("--run", required=True, action="append", help="folder of a run; may be given again")
-    given = parser.parse_args(arguments)
-    with ThreadPoolExecutor(max_workers=1) as beside, ThreadPoolExecutor(max_workers=RUNS_AT_ONCE) as runs:
-        spark = begun or beside.submit(session)
-        # A run that is named twice is decided once: two threads would write the same files.
-        folders = dict.fromkeys(folder.rstrip("/") for folder in given.run)
-        decided = list(runs.map(lambda folder: _decided(spark, given.root, folder), folders))
-        if spark.exception() is None:
-            spark.result().stop()
-    return 0 if all(decided) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        print(f"not decided: {given.run}: {why}", file=sys.stderr, flush=True)
+        return 1
+    print(_report(summary, time.monotonic() - started), flush=True)
+    return 0

@@ -8,19 +8,18 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from types import FrameType
+from concurrent.futures import Future
 
 from pyspark.sql import SparkSession
 
 CONNECTED = "SPARK_REMOTE" in os.environ
-_open: list[SparkSession] = []
 
 
 def session() -> SparkSession:
     """Return the Spark session. spark-submit or the Spark Connect server determines its master and memory."""
     # Python workers take the driver's interpreter unless the connection names another (`spark.pyspark.python`).
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = _builder()
+    builder = SparkSession.builder.appName("pulsar-rebalancer").config("spark.sql.session.timeZone", "UTC")
     if not CONNECTED:
         # Spark would look up the Python call site of every column expression, which takes seconds in total.
         builder = builder.config("spark.python.sql.dataFrameDebugging.enabled", "false")
@@ -32,40 +31,15 @@ def session() -> SparkSession:
     return builder.getOrCreate()
 
 
-def _builder() -> SparkSession.Builder:
-    return SparkSession.builder.appName("pulsar-rebalancer").config("spark.sql.session.timeZone", "UTC")
-
-
-def own_session(spark: SparkSession) -> SparkSession:
-    """Return a session with separate settings. The caller must release it with `release`."""
-    if not CONNECTED:
-        return spark.newSession()
-    own: SparkSession = _builder().create()
-    _open.append(own)
-    return own
-
-
-def release(own: SparkSession) -> None:
-    """Release a session from `own_session`. Otherwise a Spark Connect server would keep it for an hour."""
-    if own in _open:
-        _open.remove(own)
-        own.stop()
-
-
-def release_all() -> None:
-    """Release all open sessions, because garbage-collecting an open session can deadlock."""
-    for own in list(_open):
-        release(own)
-
-
-def end_with_process() -> None:
+def end_with_process(begun: Future[SparkSession]) -> None:
     """Stop this process's work on the Spark Connect server when the process is terminated."""
     if CONNECTED:
-        signal.signal(signal.SIGTERM, _leave)
+        signal.signal(signal.SIGTERM, lambda number, _: _leave(number, begun))
 
 
-def _leave(number: int, _: FrameType | None) -> None:
+def _leave(number: int, begun: Future[SparkSession]) -> None:
     # A process group may get the signal twice; the second one must not interrupt the handling of the first.
     signal.signal(number, signal.SIG_IGN)
-    release_all()
+    if begun.done() and begun.exception() is None:
+        begun.result().stop()
     os._exit(128 + number)

@@ -13,8 +13,8 @@ from pulsar_rebalancer_airflow.spark_archive import make_archive
 
 
 def test_made_with_the_options_of_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def sample_runs(_: str) -> Any:
-        return [mock.Mock(uri="run")]
+    def sample_run(_: str) -> Any:
+        return mock.Mock(uri="run")
 
     def submit(command: list[str], **given: Any) -> Any:
         options = command[command.index("--driver-java-options") + 1]
@@ -23,7 +23,7 @@ def test_made_with_the_options_of_the_driver(monkeypatch: pytest.MonkeyPatch, tm
         Path(more.split()[0]).write_text("classes")
         return mock.Mock(returncode=0)
 
-    monkeypatch.setattr(archive_module, "_sample_runs", sample_runs)
+    monkeypatch.setattr(archive_module, "_sample_run", sample_run)
     monkeypatch.setattr(subprocess, "run", submit)
 
     make_archive(tmp_path / "cache" / "spark.jsa")
