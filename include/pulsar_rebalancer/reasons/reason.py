@@ -7,7 +7,6 @@ from typing import Self
 
 from pulsar_rebalancer.reasons.traits import Effect, Trait
 
-
 BLOCK, HOLD, QUARANTINE, WARN, VERDICT = Effect
 
 HELD = Trait.NOT_BEGUN | Trait.RETRIED | Trait.NEEDS_PERSON
