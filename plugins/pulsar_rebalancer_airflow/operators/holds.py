@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_LOOKS = 1.0
-_NOTHING_SERVED = StateBefore()
 
 
 class Holds:
@@ -41,7 +40,7 @@ class Holds:
     Args:
         planned: the plan's settings.
         given: the cluster's settings when the task started.
-        before: the drains and the rolling restart that the plan serves.
+        before: the drains and the rolling restart that the plan serves, and the orders when it was made.
         each_time: True to check on every call; otherwise check at most once a second.
         failed: returns the number of failed moves that the circuit breaker has not counted yet.
     """
@@ -53,7 +52,7 @@ class Holds:
         store: StateStore,
         planned: Settings,
         given: Settings,
-        before: StateBefore = _NOTHING_SERVED,
+        before: StateBefore,
         *,
         each_time: bool = False,
         failed: Callable[[datetime | None], int] = lambda _: 0,

@@ -181,7 +181,8 @@ class UnloadWaveOperator(PlanPartOperator):
             summary = Summary.read(run)
             settings, by_hand = summary.resolved.settings, summary.by_hand
             # What a person chose to move needs no drain.
-            served = StateBefore() if by_hand and by_hand.request.action else StateBefore.read(run)
+            served = StateBefore.read(run)
+            served = StateBefore(control=served.control) if by_hand and by_hand.request.action else served
             holds = Holds(context, self.cluster, store, settings, self.present, served, failed=history.failed)
             moves = self._open(context, run, holds, history, planned)
             if moves:
@@ -301,7 +302,8 @@ class SplitOperator(PlanPartOperator):
             opened = current_xcom(context, self.gate, "reason")
             splits = self._open(context, run, history, str(opened))
             remaining, resolved = history.remaining(splits), Summary.read(run).resolved
-            holds = Holds(context, self.cluster, store, resolved.settings, self.present, each_time=True)
+            served = StateBefore.read(run)
+            holds = Holds(context, self.cluster, store, resolved.settings, self.present, served, each_time=True)
             # Ask if brokers split bundles by themselves, unless all splits are manual or the file sets `auto_split`.
             overruled = resolved.origins.get("auto_split") is Origin.FILE
             asked = not overruled and any(split.condition for split in remaining)

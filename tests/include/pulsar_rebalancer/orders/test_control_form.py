@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -14,8 +15,9 @@ UNTIL = "2027-01-02T06:00:00Z"
 
 @pytest.mark.parametrize("action", sorted(ACTIONS.keys() - {"show", "export"}))
 def test_orders_need_a_reason(action: str) -> None:
-    needed = {"pause": {"until": UNTIL}, "skip_broker": {"subject": "a:1"}}
-    given = {"action": action} | needed.get(action, {})
+    chosen = ACTIONS[action]
+    subject = "" if re.fullmatch(chosen.pattern, "") else "a/b"
+    given = {"action": action, "until": UNTIL if chosen.until else None, "subject": subject}
 
     with pytest.raises(SettingsError, match="reason"):
         parse_control_form(given | {"reason": "  "})
