@@ -15,6 +15,7 @@ from pulsar_rebalancer.errors import WrongFields
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.orders.breaker import BREAKER
 from pulsar_rebalancer.orders.calendar import TIMES
+from pulsar_rebalancer.orders.freeze import FREEZE
 from pulsar_rebalancer.orders.limits import LIMITS, MODE, excluded
 from pulsar_rebalancer.orders.manual_plans import DRAIN, QUESTION
 from pulsar_rebalancer.orders.order import (
@@ -67,7 +68,7 @@ _STATE = OrderKind(
     words={Reason.STATE_LOST: Words("the state is lost, orders may be too:", "the state was lost.", lasting=True)},
 )
 
-ORDERS = (STOP, MODE, _STATE, BREAKER, PAUSE, TIMES, SKIP, DRAIN, ROLL, QUESTION, LIMITS)
+ORDERS = (STOP, MODE, _STATE, BREAKER, PAUSE, TIMES, SKIP, DRAIN, ROLL, QUESTION, LIMITS, FREEZE)
 """All kinds of orders. Of several reasons why nothing is moved, the first counts."""
 
 ACTIONS: Mapping[str, FormAction] = {action.name: action for kind in ORDERS for action in kind.actions}

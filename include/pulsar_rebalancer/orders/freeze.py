@@ -1,0 +1,48 @@
+"""Freeze a namespace until a time: its bundles stay on their brokers."""
+
+from collections.abc import Iterator
+
+from pulsar_rebalancer.orders.order import Control, FormAction, GivenOrder, OrderKind, Situation, given_until
+
+_SUBJECT, _PATTERN = "the namespace (tenant/namespace)", r"[^/\s]+/[^/\s]+"
+
+
+def _frozen(control: Control) -> Iterator[GivenOrder]:
+    return (order for order in control.orders if order.action == "freeze")
+
+
+def _said(at: Situation) -> Iterator[str]:
+    for order in _frozen(at.control):
+        yield f"{order.subject} frozen until {order.until:%Y-%m-%d %H:%M %Z} {order.because}"
+
+
+FREEZE = OrderKind(
+    actions=(
+        FormAction(
+            "freeze",
+            "keeps the bundles of a namespace on their brokers until that time, also drained ones",
+            until=True,
+            subject=_SUBJECT,
+            pattern=_PATTERN,
+            gives=given_until,
+            button="Freeze",
+            title="Freeze a namespace",
+            hint="Its bundles stay where they are, even if their broker is drained or restarts in a rolling restart.",
+            group="Bundles",
+        ),
+        FormAction(
+            "unfreeze",
+            "ends a freeze",
+            subject=_SUBJECT,
+            pattern=_PATTERN,
+            gives=lambda orders, order: orders.get(Control).without("freeze", subject=order.subject),
+            button="Unfreeze",
+            title="End a freeze",
+            offered=lambda at: any(_frozen(at.control)),
+            proposes=lambda at: next(_frozen(at.control)).subject,
+            group="Bundles",
+        ),
+    ),
+    says=_said,
+    keeps=lambda settings, control: [order.subject for order in _frozen(control)],
+)
