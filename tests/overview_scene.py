@@ -34,14 +34,13 @@ from pulsar_rebalancer.run.tables import (
 from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.facts import AirflowContext
 from pulsar_rebalancer.show.page.page_model import Overview
-from pulsar_rebalancer.state.state_documents import DecisionState, StateDocument
+from pulsar_rebalancer.state.state_documents import DecisionState, ShedderState, StateDocument, StrategyState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.scoring import score, scores_after
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
-from pulsar_rebalancer.strategies.strategy_state import ShedderState, StrategyState
 
 PERCENT = 2 * 1024 * 1024
 """Bytes per second that make a percent of CPU."""

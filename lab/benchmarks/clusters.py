@@ -16,10 +16,18 @@ from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLE_COSTS, BUNDLES, CLUSTER, COSTS, MEANS, RATES, TRAFFIC, write
-from pulsar_rebalancer.state.state_documents import NOTHING, DecisionState, Learned, LearnedBroker, MovesState, Unload
+from pulsar_rebalancer.state.state_documents import (
+    NOTHING,
+    DecisionState,
+    Learned,
+    LearnedBroker,
+    MovesState,
+    ShedderState,
+    StrategyState,
+    Unload,
+)
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
-from pulsar_rebalancer.strategies.strategy_state import ShedderState, StrategyState
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.storage.path import StoragePath

@@ -23,13 +23,13 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run import bundle_columns
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, MEANS, TRAFFIC, table, write
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies import strategy_state
 from pulsar_rebalancer_airflow.java import java_command, java_version
 from pulsar_rebalancer_airflow.operators.spark_application import (
     CONF,
@@ -133,7 +133,7 @@ def _sample_run(root: str) -> StoragePath:
     tables = {"cluster": ([of_run], CLUSTER), "brokers": (rows, BROKERS), "bundles": (bundles, BUNDLES)}
     write(run, {name: table(*content) for name, content in tables.items()})
     # Moving averages (means) of an earlier run: a run with stored means joins them with its bundles.
-    (storage.state / "means-0.parquet").write_table(table(strategy_state.update(bundles, []), MEANS))
+    (storage.state / "means-0.parquet").write_table(table(bundle_columns.update(bundles, []), MEANS))
     reserved = IsolationPolicy(name="vip", namespaces=("sample/broker-0",), primary=("elsewhere",), secondary=())
     resolved = Resolved(settings=Settings(**_FIRING), origins={})
     RunRequest(cluster=_NAME, airflow_run_id="sample", resolved=resolved, collected_at=now).write(run)

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.run.bundle_columns import LONG_TERM_SAMPLES, MAX_SAMPLES, with_sample
 from pulsar_rebalancer.run.tables import BUNDLES, LONG_TERM, MEANS, TRAFFIC, Cell
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies.strategy_state import LONG_TERM_SAMPLES, MAX_SAMPLES, with_sample
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -69,7 +69,7 @@ def table(updated: DataFrame) -> DataFrame:
 
 
 def with_parts(previous: DataFrame, parts: DataFrame) -> DataFrame:
-    """Return the means with rows for the parts of split bundles, as in `strategies.means.with_parts`."""
+    """Return the means with rows for the parts of split bundles, as in `run.bundle_columns.with_parts`."""
     shared = {name: F.col(name) * F.col("share") for name in (*TRAFFIC, *LONG_TERM)}
     split = previous.join(F.broadcast(parts), on=_KEY, how="inner")
     carried = split.withColumns({"bundle": F.col("part"), **shared}).select(*previous.columns)

@@ -11,9 +11,9 @@ from tests.lab.test_scenarios import SOUND, scenario
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
+from pulsar_rebalancer.state.state_documents import ShedderState
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, SheddingResult
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
-from pulsar_rebalancer.strategies.strategy_state import ShedderState
 
 AVG, AVG_DEFAULT, _, THRESHOLD, UNIFORM, _, OVERLOAD, TRANSFER, GAIN, *BASELINES = VARIANTS
 

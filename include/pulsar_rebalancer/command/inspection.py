@@ -30,6 +30,7 @@ from pulsar_rebalancer.decide.run_plan import plan_run
 from pulsar_rebalancer.decide.validation import validate
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.run import bundle_columns
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
 from pulsar_rebalancer.run.snapshot import StateBefore
@@ -42,7 +43,6 @@ from pulsar_rebalancer.show.page.timeline import timeline
 from pulsar_rebalancer.state.state_documents import DecisionState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies import strategy_state
 from pulsar_rebalancer.strategies.shedders.registry import checked, of_classes, profile_of
 
 _MOVES_LISTED = 20
@@ -81,7 +81,7 @@ def decide(run: RunInput) -> Summary:
     known = run.known_means.read_table().to_pylist() if run.known_means else []
     left_out = run.validation.quarantined
     reported = (row for row in run.table("bundles").to_pylist() if row["bundle"] not in left_out)
-    run.new_means.write_table(table(strategy_state.update(reported, known), MEANS))
+    run.new_means.write_table(table(bundle_columns.update(reported, known), MEANS))
     learned = lesson_of(run)
     learned.write(run)
     return write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means, learned.loads), learned))

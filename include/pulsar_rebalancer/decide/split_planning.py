@@ -25,11 +25,11 @@ from pulsar_rebalancer.decide.split_algorithms import (
 )
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run import bundle_columns
 from pulsar_rebalancer.run.plan import at_positions, excess, in_percent, parts_by_bundle, recently_split
 from pulsar_rebalancer.run.snapshot import FEWEST_TOPICS, Candidate, Candidates, Snapshot
 from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, Row, one_by_one, rows_of
 from pulsar_rebalancer.state.state_documents import BundleSplit
-from pulsar_rebalancer.strategies import strategy_state
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of
 
@@ -278,7 +278,7 @@ def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[Lo
     parts = parts_by_bundle(run.before.moves.splits)
     parents = {bundle for bundle, of_bundle in parts.items() if of_bundle.keys() & set(names)}
     known = rows_of([*names, *parents], run.known_means.read_batches()) if run.known_means else []
-    after = {row["bundle"]: row for row in strategy_state.update(sample, strategy_state.with_parts(known, parts))}
+    after = {row["bundle"]: row for row in bundle_columns.update(sample, bundle_columns.with_parts(known, parts))}
     left_out, names = left_out_of(run), [row["bundle"] for row in sample]
     facts = stays.BundleFacts(run.settings, {}, quarantined=run.validation.quarantined, control=run.before.control)
     reasons = dict(zip(names, stays.of_bundles(pa.array(names, pa.string()), facts).to_pylist(), strict=True))

@@ -12,13 +12,12 @@ import numpy.typing as npt
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import is_heartbeat, namespace_of
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
+from pulsar_rebalancer.run.bundle_columns import LONG_TERM_SAMPLES, MAX_SAMPLES, Bundles, BundleSample, with_sample
 from pulsar_rebalancer.run.tables import TRAFFIC, BrokerSample
 from pulsar_rebalancer.state.state_documents import Learned
 from pulsar_rebalancer.strategies.learning import BundleCosts, Correction, Lesson, Sums, learn
 from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.scoring import UNIT, continued, measure_of
-from pulsar_rebalancer.strategies.strategy_state import LONG_TERM_SAMPLES, MAX_SAMPLES, with_sample
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -51,7 +50,7 @@ class Roster:
 
 
 class MeanColumns:
-    """Short-term and long-term moving averages, computed as in `strategies.means.update`."""
+    """Short-term and long-term moving averages, computed as in `run.bundle_columns.update`."""
 
     def __init__(self, count: int) -> None:
         self.short: Floats = np.zeros((len(TRAFFIC), count))

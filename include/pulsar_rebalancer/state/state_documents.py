@@ -5,17 +5,23 @@ As in Pulsar's AvgShedder, each broker has its own hits. Zero counts are not sto
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict
+from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter, ValidationError, with_config
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.storage.documents import Versioned
+
+_log = logging.getLogger(__name__)
+
+_STORED = with_config(ConfigDict(extra="forbid"))
+"""Marks a dataclass that is stored as a part of a document."""
 
 
 class HitCount(NamedTuple):
@@ -208,6 +214,7 @@ class LearnedBroker(NamedTuple):
         return self._replace(started=started) if self.started is None else type(self)(started=started)
 
 
+@_STORED
 @dataclass(frozen=True, slots=True)
 class Learned:
     """The values learned about a cluster.
@@ -235,15 +242,88 @@ class Learned:
     deviation: float = 0.0
     persistence: float = 0.5
 
-    def document(self) -> dict[str, Any]:
-        """Return the document to store; empty if nothing has been learned."""
-        if not self.samples:
-            return {}
-        own = {of.name: getattr(self, of.name) for of in fields(self)}
-        return own | {"brokers": {name: list(broker) for name, broker in sorted(self.brokers.items())}}
-
 
 NOTHING = Learned()
+
+WHOLE_CLUSTER = ""
+"""Key for TransferShedder's hits, stored as low hits: TransferShedder judges the whole cluster, not each broker."""
+
+
+@_STORED
+@dataclass(frozen=True, slots=True)
+class ShedderState:
+    """The state of a shedder between runs. Each shedder uses only some of the fields.
+
+    Attributes:
+        hits: number of consecutive hits, by broker or for `WHOLE_CLUSTER`; zero counts are left out.
+        loads: moving average of each broker's load; 1 is 100 percent.
+        throughputs: moving average of each broker's throughput in bytes/s.
+        learned: values learned about the brokers.
+    """
+
+    hits: Mapping[str, HitCount] = field(default_factory=dict)
+    loads: Mapping[str, float] = field(default_factory=dict)
+    throughputs: Mapping[str, float] = field(default_factory=dict)
+    learned: Learned = NOTHING
+
+    @property
+    def cluster_hits(self) -> int:
+        """Return the number of hits for the whole cluster."""
+        return self.hits.get(WHOLE_CLUSTER, HitCount()).low
+
+    def without_hits(self) -> Self:
+        """Return a copy with all hits reset. Averages are kept, as they are in Pulsar until the leader changes."""
+        return replace(self, hits={})
+
+
+@_STORED
+@dataclass(frozen=True, slots=True)
+class PlacementState:
+    """The state of a placement between runs. Each placement uses only some of the fields.
+
+    Attributes:
+        count: number of choices that RoundRobinBrokerSelector has made.
+        brokers: the brokers that RoundRobinBrokerSelector chooses in turn, in the order in which they are chosen.
+        averages: moving average of each broker's usage, for LeastResourceUsageWithWeight; 1 is 100 percent.
+    """
+
+    count: int = 0
+    brokers: tuple[str, ...] = ()
+    averages: Mapping[str, float] = field(default_factory=dict)
+
+
+@_STORED
+@dataclass(frozen=True, slots=True)
+class StrategyState:
+    """The state of a strategy and of its placement between runs."""
+
+    shedder: ShedderState = field(default_factory=ShedderState)
+    placement: PlacementState = field(default_factory=PlacementState)
+
+    @classmethod
+    def parse(cls, hits: Mapping[str, HitCount], document: Mapping[str, Any]) -> Self:
+        """Return the state from the stored hits of brokers and the stored `DecisionState.strategy_state`.
+
+        If `document` is damaged, all that it holds starts again.
+        """
+        try:
+            stored = TypeAdapter(cls).validate_python(document)
+        except ValidationError as error:
+            found = error.errors()[0]
+            where = ".".join(map(str, ("strategy_state", *found["loc"])))
+            _log.warning("the stored document 'decision' is damaged, and starts again: %s: %s", where, found["msg"])
+            stored = cls()
+        return stored.with_hits({**hits, **stored.shedder.hits})
+
+    def with_hits(self, hits: Mapping[str, HitCount]) -> Self:
+        return replace(self, shedder=replace(self.shedder, hits=hits))
+
+    def document(self) -> dict[str, Any]:
+        """Return the document to store as `DecisionState.strategy_state`; brokers' hits have their own field."""
+        of_cluster = {key: hit for key, hit in self.shedder.hits.items() if key == WHOLE_CLUSTER}
+        stored = self.with_hits(of_cluster)
+        document: dict[str, Any] = TypeAdapter(type(self)).dump_python(stored, mode="json", exclude_defaults=True)
+        return document
 
 
 PUNCTUALITY = 0.9

@@ -14,6 +14,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import stays
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.isolation import Policies
+from pulsar_rebalancer.run import bundle_columns
 from pulsar_rebalancer.run.bundle_columns import Bundles
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
@@ -21,7 +22,6 @@ from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, Bro
 from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies import strategy_state
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -79,7 +79,7 @@ def sample(given: RunInput, previous: Iterable[dict[str, Any]] = ()) -> tuple[li
     refused = {row["bundle"] for row in given.bundles_quarantined}
     found = {
         row["bundle"]: row
-        for row in strategy_state.update([r for r in bundles if r["bundle"] not in refused], previous)
+        for row in bundle_columns.update([r for r in bundles if r["bundle"] not in refused], previous)
     }
     names = pa.array([row["bundle"] for row in bundles], pa.string())
     reasons = stays.of_bundles(names, stays.BundleFacts.of(given, given.settings)).to_pylist()

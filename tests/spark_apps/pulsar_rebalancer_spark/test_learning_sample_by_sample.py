@@ -21,11 +21,10 @@ from pulsar_rebalancer.replay.columns import NOBODY, Floats, LearnedColumns, Ros
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import COSTS, MEANS, Measure
-from pulsar_rebalancer.state.state_documents import DecisionState, Learned, MovesState, Unload, commit
+from pulsar_rebalancer.state.state_documents import DecisionState, Learned, MovesState, StrategyState, Unload, commit
 from pulsar_rebalancer.strategies import scoring
 from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.scoring import UNIT
-from pulsar_rebalancer.strategies.strategy_state import StrategyState
 from pulsar_rebalancer_spark import rebalance
 from pulsar_rebalancer_spark.rebalance import decide
 

@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from pulsar_rebalancer.run import bundle_columns as specification
 from pulsar_rebalancer.run.tables import BUNDLES, LONG_TERM, MEANS, TRAFFIC
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies import strategy_state as specification
 from pulsar_rebalancer_spark import bundle_means
 
 NAMES = [f"t/n/0x{number:08x}_0x1" for number in range(31)]

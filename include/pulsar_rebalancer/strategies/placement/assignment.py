@@ -15,6 +15,7 @@ from pulsar_rebalancer.config.field_types import Placement
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import BrokerSample, one_by_one
+from pulsar_rebalancer.state.state_documents import PlacementState
 from pulsar_rebalancer.strategies.caps import in_order, units
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.placement.selector import (
@@ -30,7 +31,6 @@ from pulsar_rebalancer.strategies.placement.selector import (
 )
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.shedders.registry import placement_of
-from pulsar_rebalancer.strategies.strategy_state import PlacementState
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -8,9 +8,9 @@ from hashlib import blake2b
 from typing import Generic, Protocol, TypeVar, overload
 
 from pulsar_rebalancer.run.bundle_columns import BundleSample
+from pulsar_rebalancer.state.state_documents import PlacementState
 from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer.strategies.scoring import weighted_usage
-from pulsar_rebalancer.strategies.strategy_state import PlacementState
 
 T = TypeVar("T")
 

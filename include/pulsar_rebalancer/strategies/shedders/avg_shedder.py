@@ -23,7 +23,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import is_heartbeat, namespace_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.state.state_documents import HitCount
+from pulsar_rebalancer.state.state_documents import HitCount, ShedderState
 from pulsar_rebalancer.strategies.sample import (
     CandidateMove,
     ClusterSample,
@@ -38,7 +38,6 @@ from pulsar_rebalancer.strategies.sample import (
     within,
 )
 from pulsar_rebalancer.strategies.scoring import scores_of
-from pulsar_rebalancer.strategies.strategy_state import ShedderState
 from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import Measure, one_by_one
-from pulsar_rebalancer.state.state_documents import Learned, LearnedBroker
+from pulsar_rebalancer.state.state_documents import Learned, LearnedBroker, ShedderState
 from pulsar_rebalancer.strategies.learning import Sums
 from pulsar_rebalancer.strategies.sample import (
     CandidateMove,
@@ -30,7 +30,6 @@ from pulsar_rebalancer.strategies.sample import (
 )
 from pulsar_rebalancer.strategies.scoring import MEMORY, UNIT, relative_limits
 from pulsar_rebalancer.strategies.shedders import avg_shedder
-from pulsar_rebalancer.strategies.strategy_state import ShedderState
 
 if TYPE_CHECKING:
     import numpy.typing as npt

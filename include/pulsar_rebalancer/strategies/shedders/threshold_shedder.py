@@ -19,6 +19,7 @@ from pulsar_rebalancer.config.pulsar_settings import MIB
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import BrokerSample
+from pulsar_rebalancer.state.state_documents import ShedderState
 from pulsar_rebalancer.strategies.sample import (
     CandidateMove,
     ClusterSample,
@@ -31,7 +32,6 @@ from pulsar_rebalancer.strategies.sample import (
 )
 from pulsar_rebalancer.strategies.scoring import smooth, weighted_usage
 from pulsar_rebalancer.strategies.shedders.overload_shedder import MEASURE, Comparison, broker_decision, offload
-from pulsar_rebalancer.strategies.strategy_state import ShedderState
 from pulsar_rebalancer.texts import number_of
 
 MARGIN = 0.05

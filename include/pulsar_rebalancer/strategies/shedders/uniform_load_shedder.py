@@ -15,6 +15,7 @@ from pulsar_rebalancer.config.field_types import Placement
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import BrokerSample, Measure
+from pulsar_rebalancer.state.state_documents import ShedderState
 from pulsar_rebalancer.strategies.sample import (
     CandidateMove,
     ClusterSample,
@@ -25,7 +26,6 @@ from pulsar_rebalancer.strategies.sample import (
     left_out_decisions,
 )
 from pulsar_rebalancer.strategies.shedders.overload_shedder import Comparison, broker_decision
-from pulsar_rebalancer.strategies.strategy_state import ShedderState
 
 MAX_INT = 2**31 - 1
 NOTHING = 1e-6

@@ -18,11 +18,10 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation, parse_form
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, Measure, table, write
-from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
+from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, StrategyState, Unload
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
-from pulsar_rebalancer.strategies.strategy_state import StrategyState
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 

@@ -7,8 +7,8 @@ from tests.spark_apps.pulsar_rebalancer_spark import runs
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
 from pulsar_rebalancer.decide.stays import BundleFacts, of_bundles
+from pulsar_rebalancer.run import bundle_columns
 from pulsar_rebalancer.run.tables import MEANS
-from pulsar_rebalancer.strategies import strategy_state
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_bundles_are_those_of_the_rows_and_means_are_waited_for_last(tmp_path):
     content["bundles"] = pa.concat_tables([other, content["bundles"]])
     run = RunInput.read(runs.make(tmp_path, content).uri)
     rows = content["bundles"].slice(other.num_rows).to_pylist()
-    run.new_means.write_table(pa.Table.from_pylist(strategy_state.update(rows, []), schema=MEANS))
+    run.new_means.write_table(pa.Table.from_pylist(bundle_columns.update(rows, []), schema=MEANS))
 
     def waited():
         asked.append(run.new_means)

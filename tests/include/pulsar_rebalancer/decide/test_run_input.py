@@ -9,8 +9,15 @@ from pulsar_rebalancer.config.field_types import Overrule, Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.stays import BundleFacts
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
-from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, KeptDestination, MovesState, Unload
-from pulsar_rebalancer.strategies.strategy_state import ShedderState, StrategyState
+from pulsar_rebalancer.state.state_documents import (
+    DecisionState,
+    HitCount,
+    KeptDestination,
+    MovesState,
+    ShedderState,
+    StrategyState,
+    Unload,
+)
 
 
 def given(root, **documents):

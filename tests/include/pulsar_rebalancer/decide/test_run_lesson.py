@@ -21,10 +21,11 @@ from pulsar_rebalancer.state.state_documents import (
     Learned,
     LearnedBroker,
     MovesState,
+    ShedderState,
+    StrategyState,
     Unload,
 )
 from pulsar_rebalancer.strategies.learning import Sums, steps
-from pulsar_rebalancer.strategies.strategy_state import ShedderState, StrategyState
 
 RATE = {name: 100.0 * (number + 1) for number, name in enumerate("abcdefgh")}
 """In and out, each, of the bundles `t/n/<name>` with these names."""

@@ -18,12 +18,12 @@ from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run import bundle_columns
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import Summary, read_decisions, read_splits, read_state, verify
 from pulsar_rebalancer.run.snapshot import Candidate, Candidates
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, MEANS, Measure, table
 from pulsar_rebalancer.state.state_documents import DecisionState, HitCount
-from pulsar_rebalancer.strategies import strategy_state
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of
 
@@ -84,7 +84,7 @@ def test_a_pair_moves_what_the_colder_broker_lacks_once_a_drain_is_served(tmp_pa
     folder = snapshots.take(drains=drains.model_dump(mode="json"))
     run = RunInput.read(folder.uri)
     rows = (folder / "input" / "bundles.parquet").read_table().to_pylist()
-    run.new_means.write_table(table(strategy_state.update(rows, []), MEANS))
+    run.new_means.write_table(table(bundle_columns.update(rows, []), MEANS))
 
     decided = plan_run(run, RunBundles(run, lambda: run.new_means))
     summary = plan_files.write_run(run, decided)
@@ -111,7 +111,7 @@ def test_gain_shedder_moves_what_a_drain_a_group_and_a_cap_leave(tmp_path: Path)
     reported = run.table("bundles").to_pylist()
     rows = [row | {"policy": run.policies.kind(namespace_of(row["bundle"]))} for row in reported]
     (folder / "input" / "bundles.parquet").write_table(table(rows, BUNDLES))
-    run.new_means.write_table(table(strategy_state.update(rows, []), MEANS))
+    run.new_means.write_table(table(bundle_columns.update(rows, []), MEANS))
 
     summary = plan_files.write_run(run, learned_and_decided(run))
     moves = verify(folder, summary)[0]
@@ -146,7 +146,7 @@ def forced(root: Path, owned: dict[str, dict[str, float]], cpu: dict[str, float]
     brokers = [row | {"cpu_usage": cpu[row["broker"][0]]} for row in run.table("brokers").to_pylist()]
     (folder / "input" / "bundles.parquet").write_table(table(bundles, BUNDLES))
     (folder / "input" / "brokers.parquet").write_table(table(brokers, BROKERS))
-    run.new_means.write_table(table(strategy_state.update(bundles, []), MEANS))
+    run.new_means.write_table(table(bundle_columns.update(bundles, []), MEANS))
     return RunInput.read(folder.uri)
 
 

@@ -19,9 +19,9 @@ from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run import bundle_columns
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import MEANS, Measure, table
-from pulsar_rebalancer.strategies import strategy_state
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 
 SYSTEM = "pulsar/system/0x00000000_0xffffffff"
@@ -118,7 +118,7 @@ def test_an_excluded_bundle_stays_for_every_source(tmp_path: Path, source: str) 
     snapshots.started = {"c:1": timedelta(minutes=5)} if source == "filling" else {}
     before: Any = {"drain": {"drains": DRAINS}, "returns": {"roll": RETURNING.model_dump(mode="json")}}.get(source, {})
     run = RunInput.read(snapshots.take(**before).uri)
-    run.new_means.write_table(table(strategy_state.update(run.table("bundles").to_pylist(), []), MEANS))
+    run.new_means.write_table(table(bundle_columns.update(run.table("bundles").to_pylist(), []), MEANS))
 
     made = plan_run(run, RunBundles(run, lambda: run.new_means)) if source == "strategy" else planned(run)
     plan_files.write_run(run, made)

@@ -58,7 +58,7 @@ def test_a_sample_counts_once_per_interval(seconds: float, asked: dict[str, bool
     [
         ({"hits": {}}, Reason.COUNTED),
         ({"hits": {}, "split_hits": {"t/n/0x00_0x10": 3}}, Reason.GAP),
-        ({"hits": {}, "strategy_state": {"shedder": {"hits": 2}}}, Reason.GAP),
+        ({"hits": {}, "strategy_state": {"shedder": {"hits": {"": [0, 2]}}}}, Reason.GAP),
     ],
 )
 def test_a_gap_ends_every_kind_of_hits_and_is_no_news_without_any(counters: dict[str, Any], reason: Reason) -> None:

@@ -23,14 +23,13 @@ from pulsar_rebalancer.decide.run_plan import plan_run
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import NOBODY, LearnedColumns, Roster
-from pulsar_rebalancer.run import plan
+from pulsar_rebalancer.run import bundle_columns, plan
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import MEANS, NO_LOADS, TRAFFIC
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
 from pulsar_rebalancer.storage.documents import ClusterStorage
-from pulsar_rebalancer.strategies import strategy_state
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer_airflow.embedded import __main__ as make_run
 from pulsar_rebalancer_airflow.embedded import local_airflow
@@ -97,7 +96,7 @@ async def decided(shown: Demonstration, storage: ClusterStorage, admin: PulsarAd
     known = run.known_means.read_table().to_pylist() if run.known_means else []
     bundles = run.table("bundles").to_pylist()
     learned = shown.learn(run, bundles) if profile_of(run.settings).learns else RunLesson()
-    run.new_means.write_table(pa.Table.from_pylist(strategy_state.update(bundles, known), schema=MEANS))
+    run.new_means.write_table(pa.Table.from_pylist(bundle_columns.update(bundles, known), schema=MEANS))
     plan_files.write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means, learned.loads), learned))
     return run
 

@@ -14,10 +14,17 @@ from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.state.state_documents import Counting, DecisionState, HitCount, taken_at
+from pulsar_rebalancer.state.state_documents import (
+    WHOLE_CLUSTER,
+    Counting,
+    DecisionState,
+    HitCount,
+    ShedderState,
+    StrategyState,
+    taken_at,
+)
 from pulsar_rebalancer.strategies.sample import COUNTED, CandidateMove, ClusterSample, Decision, Profile, SheddingResult
 from pulsar_rebalancer.strategies.shedders import registry
-from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER, ShedderState, StrategyState
 
 KEPT = StrategyState(ShedderState(hits={WHOLE_CLUSTER: HitCount(low=3)}, loads={"a:1": 0.5}))
 EAGER = Settings(strategy="TransferShedder", target_std=0.05, hit_count_transfer=9, history_percentage=0.5)

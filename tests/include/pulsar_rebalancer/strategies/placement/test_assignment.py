@@ -8,10 +8,10 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
+from pulsar_rebalancer.state.state_documents import PlacementState
 from pulsar_rebalancer.strategies.placement.assignment import place
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import CandidateMove
-from pulsar_rebalancer.strategies.strategy_state import PlacementState
 
 LEAST_RATE = {"strategy": Strategy.THRESHOLD, "placement": Placement.LEAST_RATE}
 

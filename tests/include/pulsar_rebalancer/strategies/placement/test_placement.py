@@ -6,6 +6,7 @@ from tests.vectors.rows import sample
 
 from pulsar_rebalancer.config.field_types import Placement, Strategy
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.state.state_documents import PlacementState
 from pulsar_rebalancer.strategies.placement.assignment import (
     AvgPlacement,
     ExtensibleLeastResourceUsageWithWeight,
@@ -15,7 +16,6 @@ from pulsar_rebalancer.strategies.placement.assignment import (
     selector,
 )
 from pulsar_rebalancer.strategies.placement.selector import MAX_COUNT, RoundRobin
-from pulsar_rebalancer.strategies.strategy_state import PlacementState
 
 
 def broker(name, *, cpu=0.0, rate=1.0, **columns):

@@ -4,13 +4,12 @@ import pytest
 from tests.vectors import histories, placements
 from tests.vectors.rows import decided, sample
 
-from pulsar_rebalancer.state.state_documents import HitCount
+from pulsar_rebalancer.state.state_documents import HitCount, PlacementState
 from pulsar_rebalancer.strategies.placement.assignment import (
     ExtensibleLeastResourceUsageWithWeight,
     LeastResourceUsageWithWeight,
     selector,
 )
-from pulsar_rebalancer.strategies.strategy_state import PlacementState
 
 
 def steps(placement):

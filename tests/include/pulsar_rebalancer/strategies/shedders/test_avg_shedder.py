@@ -9,11 +9,10 @@ from tests.vectors.rows import brokers_of, decided, sample, whatever_the_order
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.state_documents import Counting, HitCount
+from pulsar_rebalancer.state.state_documents import Counting, HitCount, ShedderState
 from pulsar_rebalancer.strategies.sample import hits_after
 from pulsar_rebalancer.strategies.scoring import percent, score
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
-from pulsar_rebalancer.strategies.strategy_state import ShedderState
 
 HISTORIES = [*histories.read("AvgShedder"), *CASES]
 EAGER = Settings(hit_count_low=1, hit_count_high=1)

@@ -11,13 +11,12 @@ from tests.vectors.rows import broker, bundle, completed, sample
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.state.state_documents import Counting, HitCount, Learned, LearnedBroker
+from pulsar_rebalancer.state.state_documents import Counting, HitCount, Learned, LearnedBroker, ShedderState
 from pulsar_rebalancer.strategies.learning import Lesson, Sums
 from pulsar_rebalancer.strategies.sample import ClusterSample, SheddingResult
 from pulsar_rebalancer.strategies.shedders import avg_shedder
 from pulsar_rebalancer.strategies.shedders.gain_shedder import shed
 from pulsar_rebalancer.strategies.shedders.registry import validate
-from pulsar_rebalancer.strategies.strategy_state import ShedderState
 
 READY = {name: HitCount(1, 7) for name in ("hot", "mild", "cold")}
 """The next high hit fires."""

@@ -5,9 +5,9 @@ from tests.include.pulsar_rebalancer.strategies.shedders.transfer_shedder_result
 from tests.vectors import histories
 from tests.vectors.rows import check, reasons
 
+from pulsar_rebalancer.state.state_documents import ShedderState
 from pulsar_rebalancer.strategies.shedders.swap import LoadStats
 from pulsar_rebalancer.strategies.shedders.transfer_shedder import broker_loads, shed
-from pulsar_rebalancer.strategies.strategy_state import ShedderState
 
 NOTHING = ShedderState()
 

@@ -1,7 +1,6 @@
 """What TransferShedder decided, in the words of the vectors."""
 
-from pulsar_rebalancer.state.state_documents import HitCount
-from pulsar_rebalancer.strategies.strategy_state import WHOLE_CLUSTER
+from pulsar_rebalancer.state.state_documents import WHOLE_CLUSTER, HitCount
 
 
 def hits(state):

@@ -1,7 +1,7 @@
 import pytest
 
+from pulsar_rebalancer.run.bundle_columns import MAX_SAMPLES, update
 from pulsar_rebalancer.run.tables import TRAFFIC
-from pulsar_rebalancer.strategies.strategy_state import MAX_SAMPLES, update
 
 
 def sample(bundle, value, broker="b1"):
