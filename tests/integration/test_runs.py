@@ -11,11 +11,9 @@ from airflow.models.backfill import ReprocessBehavior, _create_backfill
 from airflow.sdk import timezone
 from tests.integration.airflow_world import Outcome, World, world
 
-from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import BundleClientGaps
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
-from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.documents import Committed, last_committed
 
 pytestmark = pytest.mark.integration
@@ -58,18 +56,6 @@ def disturb(east: World) -> None:
     for broker in scores.keys() - {hottest}:
         east.served.cluster.scale_load(0.4, broker=broker)
     east.served.cluster.advance(2)  # until brokers have looked at themselves
-
-
-def test_the_first_run_counts_hits_and_moves_nothing(east: World, first: Outcome) -> None:
-    assert first.state == "success"
-    assert (first.states.pop("split"), first.states.pop("unload")) == ("skipped", "skipped")
-    assert set(first.states.values()) == {"success"}
-    assert first.xcom("gate", "reason") == "nothing_to_do"
-    state = (first.folder / "plan" / "state.json").read_json()
-    assert (state["seq"], state["plan_id"]) == (1, first.folder.name)
-    assert set(map(tuple, state["hits"].values())) <= {(0, 1), (1, 1)}
-    assert Written.read(first.folder).verdict == "nothing_to_do"
-    assert RunRequest.read(first.folder).requested_by == "tester"
 
 
 def test_the_second_run_balances_the_cluster(east: World, first: Outcome, second: Outcome) -> None:
@@ -118,17 +104,6 @@ def test_a_run_that_is_carried_on_again_does_nothing_twice(east: World, second: 
     assert len(east.events()) == 1
 
 
-def test_an_old_run_that_is_cleared_is_stale(east: World, first: Outcome, second: Outcome) -> None:
-    before = east.decision()
-
-    again = east.run_again(first, "record")
-
-    assert again.state == "failed"
-    assert (again.states["record"], again.states["report"]) == ("failed", "success")
-    assert again.states["unload"] == "upstream_failed"
-    assert east.decision() == before
-
-
 def test_a_plan_that_another_run_overtook_is_not_carried_out(east: World, second: Outcome) -> None:
     """A run ends before record, another one is recorded, then the first is carried on."""
     disturb(east)
@@ -169,23 +144,6 @@ def test_a_forced_run_says_who_and_why_and_counts_no_hit(east: World, forced: Ou
     after = (forced.folder / "plan" / "state.json").read_json()
     assert after["counted_at"] == stored["counted_at"]
     assert set(after["hits"]) <= set(stored["hits"])
-
-
-def test_a_run_that_is_cleared_from_the_start_leaves_what_it_moved(east: World, forced: Outcome) -> None:
-    """The brokers that it moved bundles to are hot by now, and others are forced to move."""
-    moved = {move.bundle: move.destination for move in read_moves(forced.folder)}
-    for broker in set(moved.values()):
-        east.served.cluster.scale_load(4, broker=broker)
-    east.served.cluster.advance(2)
-    before = east.decision()
-
-    again = east.run_again(forced, "collect")
-
-    assert again.state == "success"
-    assert {move.source for move in read_moves(again.folder)} & set(moved.values())
-    assert {bundle: east.served.cluster.owner(bundle) for bundle in moved} == moved
-    assert Summary.read(again.folder).bundle_skip_reasons[Reason.RECENTLY_UNLOADED] > 0
-    assert (east.decision().seq, east.decision().counted_at) == (before.seq + 1, before.counted_at)
 
 
 def test_a_lost_state_blocks_until_it_is_restored_and_orders_are_given_again(east: World, forced: Outcome) -> None:

@@ -8,8 +8,6 @@ from pulsar_simulator.faults import Refusal
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.scenario import spec
 
-PERIOD = 60.0
-
 
 def reports(cluster: Cluster) -> dict[str, dict[str, Any]]:
     return {broker: cluster.load_report(broker) for broker in cluster.active_brokers()}

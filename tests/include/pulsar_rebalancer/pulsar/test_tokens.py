@@ -110,7 +110,7 @@ async def test_a_token_is_renewed_before_it_expires_and_kept_while_the_issuer_is
 
         assert [await at(0), await at(79), await at(80)] == [1, 1, 2]
         issuing.unavailable()
-        assert [await at(159), await at(160), await at(160.5), await at(161.5), await at(179)] == [2, 3, 3, 4, 5]
+        assert [await at(159), await at(160), await at(160.5), await at(161), await at(179)] == [2, 3, 3, 4, 5]
         clock.now = 1180.0
         error = await refusal(admin)
         # A failure counts for all requests of the next second.
@@ -154,11 +154,14 @@ async def test_a_token_is_kept_while_files_are_being_replaced(
     assert ("ca.pem cannot be read" if name == "ca.pem" else "issuer_url") in error.message
 
 
-@pytest.mark.parametrize("promised", ["9" * 400, "-1", "NaN"])
-async def test_a_lifetime_that_is_none_is_not_believed(issuing: TokenIssuer, broker: Broker, promised: str) -> None:
+@pytest.mark.parametrize("promised", ["9" * 400, "-1", "0", "NaN", '"7"'])
+async def test_a_lifetime_that_is_none_is_not_believed(
+    issuing: TokenIssuer, broker: Broker, clock: SimpleNamespace, promised: str
+) -> None:
     issuing.server.on("POST", TOKEN, Response(f'{{"access_token": "t0ken", "expires_in": {promised}}}'))
     async with admitted(issuing, broker) as admin:
         await admin.brokers()
+        clock.now += 2
         await admin.brokers()
     assert [seen.token for seen in broker.seen] == ["Bearer t0ken"] * 2
     assert issuing.server.paths.count(f"POST {TOKEN}") == 1
@@ -217,7 +220,7 @@ def answer(body: str | bytes, status: int = 200) -> Response:
         (DISCOVERY, answer("<html>"), "issuer_unavailable", "not with a JSON object"),
         (DISCOVERY, answer("[" * 9000), "issuer_unavailable", "not with a JSON object"),
         (DISCOVERY, answer("{" + " " * 70_000 + "}"), "issuer_unavailable", "longer than 65536 bytes"),
-        (DISCOVERY, answer('{"issuer": "x"}'), "issuer_unavailable", "token_endpoint"),
+        (DISCOVERY, answer("{" + " " * 65_534 + "}"), "issuer_unavailable", "without a token_endpoint"),
         (DISCOVERY, answer('{"token_endpoint": "http://127.0.0.1:1/"}'), "issuer_unavailable", "token_endpoint"),
         (DISCOVERY, answer('{"token_endpoint": "https://[::1"}'), "issuer_unavailable", "no token from"),
         (DISCOVERY, answer('{"token_endpoint": "https://127.0.0.1:99999/"}'), "issuer_unavailable", "token_endpoint"),
@@ -225,7 +228,7 @@ def answer(body: str | bytes, status: int = 200) -> Response:
         (TOKEN, answer('{"access_token": ""}'), "issuer_unavailable", "without an access_token"),
         (TOKEN, answer('{"access_token": "a b"}'), "issuer_unavailable", "without an access_token"),
         (TOKEN, answer('{"access_token": 7}'), "issuer_unavailable", "without an access_token"),
-        (TOKEN, answer("{}", 500), "issuer_unavailable", "answered 500"),
+        (TOKEN, answer('{"access_token": "t0ken"}', 500), "issuer_unavailable", "answered 500"),
         (TOKEN, answer('{"error": ["x"], "error_description": null}', 400), "issuer_refused", "answered 400"),
         (TOKEN, answer("{}", 403), "issuer_refused", "answered 403"),
         (TOKEN, answer(f'{{"error": "bad {SECRET}"}}', 401), "issuer_refused", "bad ***"),
@@ -237,7 +240,7 @@ async def test_an_issuer_that_answers_nonsense(
     issuing.server.on("GET" if path == DISCOVERY else "POST", path, reply)
     async with admitted(issuing, broker) as admin:
         error = await refusal(admin)
-    assert error.reason == reason
+    assert (error.reason, error.sent, error.broker != "") == (reason, False, True)
     assert named in error.message
     assert SECRET not in error.message
     assert broker.seen == []
@@ -299,6 +302,7 @@ async def test_a_credentials_file_that_cannot_be_used(
 async def test_a_success_ends_the_failure_of_a_token_file(tmp_path: Path, clock: SimpleNamespace) -> None:
     file = tmp_path / "token"
     held = tokens.Tokens(AdminConnection(seeds=("http://127.0.0.1:1",), token_file=file))
+    assert held.get_in_thread() == ""
     with pytest.raises(AdminError, match="cannot be read"):
         await held.get()
     file.write_text("second")
@@ -307,6 +311,7 @@ async def test_a_success_ends_the_failure_of_a_token_file(tmp_path: Path, clock:
     assert await held.get(refused="second") == "second"
     assert held.mask.text("a second one") == "a *** one"
     file.write_text("third")
+    assert await held.get() == "second"
     clock.now += 2
     assert await asyncio.to_thread(held.get_in_thread) == "third"
 
