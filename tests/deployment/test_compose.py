@@ -46,17 +46,17 @@ def services(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def test_compose_file_follows_the_specification() -> None:
+def test_compose_file_follows_the_specification():
     schema = json.loads((files("check_jsonschema") / "builtin_schemas/vendor/compose-spec.json").read_text())
     errors = Draft202012Validator(schema).iter_errors(compose.raw())
     assert [f"{error.json_path}: {error.message}" for error in errors] == []
 
 
-def test_every_variable_is_in_the_example_and_used() -> None:
+def test_every_variable_is_in_the_example_and_used():
     assert set(compose.read_env(compose.ENV_EXAMPLE)) == set(compose.variables()) | RUN_BY_COMPOSE_ALONE
 
 
-def test_empty_values_of_the_example_are_required(env_file: Path) -> None:
+def test_empty_values_of_the_example_are_required(env_file):
     given = compose.read_env(env_file)
     empty = {name for name, value in compose.read_env(compose.ENV_EXAMPLE).items() if not value}
     assert empty == {
@@ -73,7 +73,7 @@ def test_empty_values_of_the_example_are_required(env_file: Path) -> None:
             compose.load(given | {name: ""})
 
 
-def test_secrets_are_made_afresh_and_for_the_owner_alone(env_file: Path) -> None:
+def test_secrets_are_made_afresh_and_for_the_owner_alone(env_file):
     made = compose.read_env(env_file)
     secrets = [made[name] for name, value in compose.read_env(compose.ENV_EXAMPLE).items() if not value]
     assert all(len(secret) >= 32 for secret in secrets)
@@ -83,7 +83,7 @@ def test_secrets_are_made_afresh_and_for_the_owner_alone(env_file: Path) -> None
     assert stat.S_IMODE(env_file.stat().st_mode) == 0o600
 
 
-def test_secrets_that_are_there_are_not_replaced(env_file: Path) -> None:
+def test_secrets_that_are_there_are_not_replaced(env_file):
     before = env_file.read_text()
     done = subprocess.run([SOURCE / "deploy" / "make_env.sh", env_file.parent], capture_output=True, text=True)
     assert done.returncode == 1
@@ -91,7 +91,7 @@ def test_secrets_that_are_there_are_not_replaced(env_file: Path) -> None:
     assert env_file.read_text() == before
 
 
-def test_no_secret_is_written_into_the_file() -> None:
+def test_no_secret_is_written_into_the_file():
     written = {
         f"{name}: {key}": str(value)
         for name, service in compose.raw()["services"].items()
@@ -102,16 +102,14 @@ def test_no_secret_is_written_into_the_file() -> None:
     assert {place for place, value in written.items() if ":?" not in value} == set()
 
 
-def test_images_are_pinned(services: dict[str, dict[str, Any]]) -> None:
+def test_images_are_pinned(services):
     images = {service["image"] for service in services.values()}
     assert all(re.fullmatch(rf"[a-z/-]+:\d+\.\d+(\.\d+)?{DIGEST}", image) for image in images), images
     version = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]["version"]
     assert f"pulsar-rebalancer:{version}" in images
 
 
-def test_networks_lead_to_those_who_have_to_be_talked_to_alone(
-    document: dict[str, Any], services: dict[str, dict[str, Any]]
-) -> None:
+def test_networks_lead_to_those_who_have_to_be_talked_to_alone(document, services):
     pulsar = {name for name in services if name.startswith("pulsar-")}
     talking = {
         "airflow": {"airflow-apiserver", "airflow-scheduler"},
@@ -127,7 +125,7 @@ def test_networks_lead_to_those_who_have_to_be_talked_to_alone(
     assert open_to_the_world == published - {"database"} == {"airflow", "spark"}
 
 
-def test_containers_can_do_no_more_than_they_need(services: dict[str, dict[str, Any]]) -> None:
+def test_containers_can_do_no_more_than_they_need(services):
     for name, service in services.items():
         assert service["cap_drop"] == ["ALL"], name
         assert "cap_add" not in service, name
@@ -139,7 +137,7 @@ def test_containers_can_do_no_more_than_they_need(services: dict[str, dict[str, 
             assert services[name]["environment"]["AIRFLOW_CONFIG"].startswith("/tmp/")
 
 
-def test_spark_is_told_its_secret_by_a_file(services: dict[str, dict[str, Any]]) -> None:
+def test_spark_is_told_its_secret_by_a_file(services):
     connection = json.loads(services["airflow-scheduler"]["environment"]["AIRFLOW_CONN_SPARK_DEFAULT"])
     file = connection["extra"]["properties-file"]
     assert file in services["airflow-init"]["command"][-1]
@@ -151,19 +149,19 @@ def test_spark_is_told_its_secret_by_a_file(services: dict[str, dict[str, Any]])
         assert mount in mounts(services[name]), name
 
 
-def test_ports_are_open_on_loopback_only(services: dict[str, dict[str, Any]]) -> None:
+def test_ports_are_open_on_loopback_only(services):
     published = [port for service in services.values() for port in service.get("ports", ())]
     assert sorted(published) == ["127.0.0.1:8080:8080", "127.0.0.1:8081:8080"]
 
 
-def test_data_is_on_named_volumes(document: dict[str, Any], services: dict[str, dict[str, Any]]) -> None:
+def test_data_is_on_named_volumes(document, services):
     used = {mount.source for service in services.values() for mount in mounts(service) if mount.source[0] != "."}
     assert used == set(document["volumes"])
     for name, target in PERSISTENT.items():
         assert target in {mount.target for mount in mounts(services[name]) if mount.source in used}, name
 
 
-def test_the_rebalancer_acts_on_the_brokers_of_this_file_and_on_no_others(services: dict[str, dict[str, Any]]) -> None:
+def test_the_rebalancer_acts_on_the_brokers_of_this_file_and_on_no_others(services):
     """Whoever edits .env alone observes nothing and moves nothing."""
     given = services["airflow-scheduler"]["environment"]
     acting = {entry.settings.connection for entry in load_clusters(CLUSTERS) if entry.settings.mode is not Mode.OBSERVE}

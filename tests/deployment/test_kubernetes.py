@@ -1,7 +1,6 @@
 """The manifests follow the schemas of Kubernetes, and say the same as docker-compose.yaml and the Dockerfile."""
 
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,12 +44,12 @@ def named(document: Any, key: str) -> set[str]:
 
 
 @pytest.mark.parametrize("document", OBJECTS.values(), ids=lambda each: f"{each['kind']}-{each['metadata']['name']}")
-def test_every_object_follows_its_schema(document: Document) -> None:
+def test_every_object_follows_its_schema(document):
     kubernetes.check(document)
     assert document["metadata"].get("namespace", NAMESPACE) == NAMESPACE
 
 
-def test_airflow_runs_the_image_and_the_commands_of_the_compose_file() -> None:
+def test_airflow_runs_the_image_and_the_commands_of_the_compose_file():
     ours = SERVICES["airflow-scheduler"]["image"]
     images = {container["image"] for name in (*PARTS, "airflow-migrate") for container in containers(PODS[name])}
     assert images == {ours}
@@ -62,7 +61,7 @@ def test_airflow_runs_the_image_and_the_commands_of_the_compose_file() -> None:
         assert "check-migrations" in " ".join(PODS[name]["initContainers"][0]["args"])
 
 
-def test_manifests_name_only_objects_that_exist() -> None:
+def test_manifests_name_only_objects_that_exist():
     documents = [*OBJECTS.values(), kubernetes.executor_template(), values()]
     for key, kind in (("configMap", "ConfigMap"), ("configMapRef", "ConfigMap"), ("configMapKeyRef", "ConfigMap")):
         assert {(kind, name) for name in named(documents, key)} <= OBJECTS.keys()
@@ -79,13 +78,13 @@ def test_manifests_name_only_objects_that_exist() -> None:
             assert {port["port"] for port in document["spec"]["ports"]} <= ports
 
 
-def test_no_secret_is_in_a_file() -> None:
+def test_no_secret_is_in_a_file():
     assert "Secret" not in {kind for kind, _ in OBJECTS}
     # From a file, not from a command line that a process list and a history show.
     assert {words[7] for words in SECRETS.values()} <= {"--from-file", "--from-env-file"}
 
 
-def test_its_secrets_are_made_like_those_of_the_compose_file(tmp_path: Path) -> None:
+def test_its_secrets_are_made_like_those_of_the_compose_file(tmp_path):
     example = kubernetes.FOLDER / ".env.example"
     (tmp_path / ".env.example").write_text(example.read_text())
     subprocess.run([compose.SOURCE / "deploy" / "make_env.sh", tmp_path], check=True)
@@ -96,7 +95,7 @@ def test_its_secrets_are_made_like_those_of_the_compose_file(tmp_path: Path) -> 
     assert made["AIRFLOW__CORE__FERNET_KEY"].endswith("=")
 
 
-def test_pods_can_do_no_more_than_they_need() -> None:
+def test_pods_can_do_no_more_than_they_need():
     """What the label of the namespace demands, and more."""
     for name, pod in PODS.items():
         context = pod["securityContext"]
@@ -109,7 +108,7 @@ def test_pods_can_do_no_more_than_they_need() -> None:
             assert name == "executor" or set(container["resources"]) == {"requests", "limits"}, name
 
 
-def test_values_become_parts_of_valid_pods() -> None:
+def test_values_become_parts_of_valid_pods():
     """The chart's own schema is not at hand: what it passes on to Kubernetes is checked."""
     given = values()
     for part in (given, given["scheduler"], given["apiServer"], given["dagProcessor"]):

@@ -134,7 +134,7 @@ def lose_the_race(run_id: str) -> None:
         ti.prepare_db_for_next_try(session)  # as it does before the next attempt, which has another id
 
 
-def test_a_plan_is_carried_out_once_a_person_approves_it(wise: World, url: str) -> None:
+def test_a_plan_is_carried_out_once_a_person_approves_it(wise, url):
     wise.run()
     earned = wise.decision().hits
     assert earned
@@ -181,7 +181,7 @@ def test_a_plan_is_carried_out_once_a_person_approves_it(wise: World, url: str) 
     assert wise.decision().hits == {broker: hit for broker, hit in earned.items() if broker not in moved}
 
 
-def test_a_question_ends_when_the_clusters_file_has_another_mode(wise: World, url: str) -> None:
+def test_a_question_ends_when_the_clusters_file_has_another_mode(wise, url):
     with create_session() as session:  # as for a DAG of a versioned bundle
         session.execute(update(DagModel).where(DagModel.dag_id == "pulsar_apply__wise").values(bundle_version="v1"))
     _, question = ask(wise, max_bundles_per_run=1)
@@ -214,9 +214,7 @@ def fires(seen: Prometheus, alert: str, *times: float) -> list[bool]:
     return [bool(seen.query(rule["expr"], at)) for at in times]
 
 
-def test_prometheus_sees_what_waits_and_what_closes_the_gate(
-    wise: World, url: str, metrics: Received, tmp_path: Path
-) -> None:
+def test_prometheus_sees_what_waits_and_what_closes_the_gate(wise, url, metrics, tmp_path):
     ours = "airflow_pulsar_rebalancer_"
     with prometheus(tmp_path, metrics.port) as seen:
         # A plan waits, and no run follows: its age grows all the same.
@@ -272,7 +270,7 @@ def test_prometheus_sees_what_waits_and_what_closes_the_gate(
         assert {rule["name"] for rule in rules if rule["health"] == "ok"} == {rule["alert"] for rule in RULES}
 
 
-def test_a_person_who_clears_a_run_requests_nothing_in_the_name_of_its_first_user(wise: World, url: str) -> None:
+def test_a_person_who_clears_a_run_requests_nothing_in_the_name_of_its_first_user(wise, url):
     broker = wise.served.cluster.active_brokers()[0]
     changed_in_file("wise", two_people=True, mode="auto")
     shown = by_hand(wise, url, "ada", action="drain", broker=broker, reason="a test")
@@ -282,9 +280,7 @@ def test_a_person_who_clears_a_run_requests_nothing_in_the_name_of_its_first_use
     changed_in_file("wise", two_people=None, mode="approve")
 
 
-def test_a_broker_is_drained_by_one_command_that_waits(
-    wise: World, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_broker_is_drained_by_one_command_that_waits(wise, url, monkeypatch, capsys):
     cluster = wise.served.cluster
     broker = min(name for name in cluster.active_brokers() if len(cluster.owned_bundles(name)) > 2)
     login = httpx.post(f"{url}/auth/token", json={"username": "ada", "password": "ada"}, timeout=PATIENCE)

@@ -122,9 +122,7 @@ def served(cluster: World, issuing: TokenIssuer, row: Row, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.served for row in ROWS])
-def test_bad_input(
-    cluster: World, issuing: TokenIssuer, row: Row, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input(cluster, issuing, row, monkeypatch, capfd):
     with served(cluster, issuing, row, monkeypatch) as concerned:
         capfd.readouterr()
         run = cluster.begin(cluster.start("rebalance", **FORCE), last="validate")
@@ -153,9 +151,7 @@ WHOLE = [
 
 
 @pytest.mark.parametrize("row", WHOLE, ids=[row.ends for row in WHOLE])
-def test_a_run_ends_with_its_reason(
-    cluster: World, issuing: TokenIssuer, row: Row, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_ends_with_its_reason(cluster, issuing, row, monkeypatch):
     # In the other rows no hits are compared.
     if row.ends in (COLLECT, BLOCKED) or row.effect == "quarantine":
         with_hits(cluster)

@@ -69,7 +69,7 @@ def unloaded(hand: World, ends: tuple[str, str]) -> Outcome:
     return hand.begin(waiting)
 
 
-def test_shown_plan_is_carried_out(hand: World, ends: tuple[str, str], unloaded: Outcome) -> None:
+def test_shown_plan_is_carried_out(hand, ends, unloaded):
     assert (unloaded.state, unloaded.states["unload"]) == ("success", "success")
     (move,) = read_moves(unloaded.folder)
     assert (move.source, move.destination) == ends
@@ -81,9 +81,7 @@ def test_shown_plan_is_carried_out(hand: World, ends: tuple[str, str], unloaded:
     assert [unload.outcome for unload in hand.moves().unloads.values()] == ["moved"]
 
 
-def test_a_drain_is_served_interval_by_interval_until_the_broker_is_released(
-    hand: World, ends: tuple[str, str], unloaded: Outcome
-) -> None:
+def test_a_drain_is_served_interval_by_interval_until_the_broker_is_released(hand, ends, unloaded):
     cluster = hand.served.cluster
     broker = max(cluster.active_brokers(), key=lambda name: (name not in ends, len(cluster.owned_bundles(name))))
     held = len(cluster.owned_bundles(broker))

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from tests.integration.airflow_world import Outcome, World, world
@@ -35,9 +34,7 @@ def counted(north: World) -> Outcome:
     [({"mode": "observe"} | OWN, "observe"), ({"mode": "observe"} | FORCED, "observe"), (FORCED, "read_only")],
     ids=["own thresholds", "forced", "read only"],
 )
-def test_a_plan_that_is_not_carried_out_leaves_the_hits(
-    north: World, counted: Outcome, asked: dict[str, Any], closed: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_that_is_not_carried_out_leaves_the_hits(north, counted, asked, closed, monkeypatch):
     before = north.decision()
     if closed == "read_only":
         connection = json.loads(os.environ["AIRFLOW_CONN_PULSAR_NORTH"]) | {"extra": {"read_only": True}}

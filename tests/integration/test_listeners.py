@@ -30,9 +30,7 @@ def session() -> Iterator[Session]:
         ("somebody_elses", DagRunState.SUCCESS, DagRunState.SUCCESS, True),
     ],
 )
-def test_another_run_that_is_active_is_waited_for(
-    session: Session, dag_id: str, ending: DagRunState, other: DagRunState, exceeds: bool
-) -> None:
+def test_another_run_that_is_active_is_waited_for(session, dag_id, ending, other, exceeds):
     session.add(DagBundleModel(name="listened"))
     session.flush()
     dag = DagModel(dag_id=dag_id, bundle_name="listened", max_active_runs=1, exceeds_max_non_backfill=True)

@@ -5,7 +5,6 @@ import logging
 import os
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,12 +61,7 @@ def _usual_umask() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_usual_umask")
-def test_no_secret_is_left_anywhere(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_no_secret_is_left_anywhere(tmp_path, monkeypatch, capfd, caplog):
     caplog.set_level(logging.DEBUG)
     monkeypatch.setattr(notifier_module, "TIMEOUT_SECONDS", 120)
     keys = tmp_path / "keys"

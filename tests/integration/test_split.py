@@ -52,9 +52,7 @@ def means_of(split: World) -> dict[str, dict[str, float]]:
     return {row["bundle"]: row for row in table.to_pylist()}
 
 
-def test_the_bundle_that_exceeds_the_limit_is_split_and_stays_where_it_is(
-    split: World, large: tuple[str, int], first: Outcome, done: Split
-) -> None:
+def test_the_bundle_that_exceeds_the_limit_is_split_and_stays_where_it_is(split, large, first, done):
     assert first.state == "success"
     assert set(first.states.values()) == {"success"}
     assert (done.bundle, done.condition) == (large[0], "msg_rate")
@@ -72,7 +70,7 @@ def test_the_bundle_that_exceeds_the_limit_is_split_and_stays_where_it_is(
     assert [event["split"] for event in split.events()] == [1]
 
 
-def test_its_parts_carry_on_with_their_share_of_its_means(split: World, first: Outcome, done: Split) -> None:
+def test_its_parts_carry_on_with_their_share_of_its_means(split, first, done):
     before = means_of(split)[done.bundle]
     # so that value and mean differ: were it not carried on, the value would be the mean
     cluster = split.served.cluster

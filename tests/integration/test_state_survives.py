@@ -1,6 +1,5 @@
 """The state outlives its DAG file: Airflow's own cleaning, as it follows when a file is gone."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,7 +56,7 @@ def forget_files() -> None:
     runner._update_asset_orphanage()
 
 
-def test_state_survives_the_removal_of_the_dag_file(tmp_path: Path) -> None:
+def test_state_survives_the_removal_of_the_dag_file(tmp_path):
     control = HOME / "dags" / "outlet_alone.py"
     control.write_text(OUTLET_ALONE)
     try:

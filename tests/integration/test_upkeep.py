@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from tests.accessibility import assert_accessible
@@ -27,7 +26,7 @@ def north(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 HOT = Run({"a:80": 80, "b:80": 20}, {"a:80": dict.fromkeys(FOUR, 200), "b:80": {"t/o/0x00000000_0xffffffff": 200}})
 
 
-def test_a_day_that_is_over_is_compacted_and_can_be_replayed(north: World, tmp_path: Path) -> None:
+def test_a_day_that_is_over_is_compacted_and_can_be_replayed(north, tmp_path):
     long_ago = (datetime.now(UTC) - timedelta(days=3)).replace(hour=9)
     run = stored_run(ClusterStorage(north.storage.root, "north"), long_ago)
     noon = long_ago.replace(hour=12, minute=0, second=0)
@@ -64,6 +63,6 @@ def test_a_day_that_is_over_is_compacted_and_can_be_replayed(north: World, tmp_p
     assert stored_report(north.storage.root, "pulsar_replay__north", "another run", name) is None
 
 
-def test_an_order_without_a_reason_fails(north: World) -> None:
+def test_an_order_without_a_reason_fails(north):
     assert north.run("control", action="skip").state == "failed"
     assert north.run("control").state == "success"

@@ -1,9 +1,7 @@
 """Experiments from file to report, with custom shedders."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
-import pytest
 from lab.experiments.__main__ import main
 from lab.experiments.results import read
 from lab.experiments.variants import VARIANTS
@@ -51,9 +49,7 @@ def refusing(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     raise ValueError("no brokers")
 
 
-def test_from_files_to_a_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_from_files_to_a_report(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv(STRATEGIES_VARIABLE, "")
     text = SOUND.replace('placed = "even"', 'placed = "load"\nload = [80, 10]').replace("count = 4", "count = 20")
     scenario(tmp_path, text)

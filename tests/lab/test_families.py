@@ -43,7 +43,7 @@ def short(family: str, minutes: int) -> Family:
     return FAMILIES[family].model_copy(update={"minutes": minutes})
 
 
-def test_training_and_held_out_families_have_no_seed_in_common() -> None:
+def test_training_and_held_out_families_have_no_seed_in_common():
     training, held_out = (
         {seed for family in FAMILIES.values() if family.kind == kind for seed in family.seeds}
         for kind in ("training", "held-out")
@@ -53,7 +53,7 @@ def test_training_and_held_out_families_have_no_seed_in_common() -> None:
     assert not training & held_out
 
 
-def test_no_strategy_is_given_the_costs_of_messages_or_the_slowness_of_brokers() -> None:
+def test_no_strategy_is_given_the_costs_of_messages_or_the_slowness_of_brokers():
     family = short("hidden_slow", 5)
     spec = draw(family, 7, direct=False)
     assert spec.brokers.slowness.max() > 1.2  # type: ignore[union-attr]
@@ -66,9 +66,7 @@ def test_no_strategy_is_given_the_costs_of_messages_or_the_slowness_of_brokers()
     assert not hidden & set(np.concatenate(values).tolist())
 
 
-def test_from_files_to_results(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_from_files_to_results(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv(STRATEGIES_VARIABLE, "")
     where = ["--families", str(files(tmp_path)), "--output", str(tmp_path / "results"), "--processes", "1"]
     assert main(where) == 0
@@ -86,7 +84,7 @@ def test_from_files_to_results(
 
 
 @pytest.mark.parametrize("kind", ["training", "held-out"])
-def test_committed_results_are_of_committed_sources_and_of_all_contestants(kind: str) -> None:
+def test_committed_results_are_of_committed_sources_and_of_all_contestants(kind):
     committed = read_all(family_page.RESULTS / kind)
     assert committed.keys() == {name for name, family in FAMILIES.items() if family.kind == kind}
     for name, results in committed.items():
@@ -97,7 +95,7 @@ def test_committed_results_are_of_committed_sources_and_of_all_contestants(kind:
 
 # Together every kind of load, slow brokers, restarts, scaling and lost reports.
 @pytest.mark.parametrize(("name", "kind"), [("held_mix", "held-out"), ("scaling", "training"), ("server", "training")])
-def test_committed_results_are_what_the_sources_give(name: str, kind: str) -> None:
+def test_committed_results_are_what_the_sources_give(name, kind):
     committed, variants = read_all(family_page.RESULTS / kind)[name], contestants()
     for variant in (AVG, GAIN):
         assert run(FAMILIES[name], variants[variant], committed.seeds[0]) == committed.runs[variant][0]

@@ -53,9 +53,7 @@ def scenario(folder: Path, text: str = SOUND) -> Path:
         ('title = "t"', "title = ", "line 2"),
     ],
 )
-def test_a_wrong_scenario_is_refused_with_file_and_key(
-    change: str, to: str, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_scenario_is_refused_with_file_and_key(change, to, named, tmp_path, capsys):
     text = SOUND.replace(change, to, 1)
     if to.endswith("\n"):  # a table of tables has to come after the plain keys
         text = SOUND.replace(change, change, 1) + to.removeprefix(change)
@@ -77,7 +75,7 @@ def without_pauses(name: str) -> Scenario:
 
 
 @pytest.mark.parametrize("name", load_all())
-def test_a_shipped_scenario_starts_as_it_says(name: str) -> None:
+def test_a_shipped_scenario_starts_as_it_says(name):
     given = without_pauses(name)
     spec = build(given, 1, direct=False)
     assert sorted(spec.brokers.names) == list(spec.brokers.names)

@@ -35,17 +35,15 @@ RUN: dict[str, Any] = {
         (lambda run: run["decisions"][0].update(explanation="hotter"), 1),
     ],
 )
-def test_every_difference_counts_that_is_not_allowed(
-    tmp_path: Path, change: Callable[[dict[str, Any]], None], code: int
-) -> None:
+def test_every_difference_counts_that_is_not_allowed(tmp_path, change, code):
     assert compared(tmp_path, change) == code
 
 
-def test_texts_may_be_ignored(tmp_path: Path) -> None:
+def test_texts_may_be_ignored(tmp_path):
     assert compared(tmp_path, lambda run: run["decisions"][0].update(explanation="hotter"), ignore_texts=True) == 0
 
 
-def test_two_codes_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_codes_become_one(tmp_path, monkeypatch):
     def merged(run: dict[str, Any]) -> None:
         run["moves"][0]["reason"] = "stays"
         run["summary"]["bundle_skip_reasons"] = {"stays": 3}

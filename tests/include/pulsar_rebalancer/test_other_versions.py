@@ -1,9 +1,7 @@
 """What a release of another version wrote is refused, with a reason code."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.airflow_runs import make_run
@@ -39,9 +37,7 @@ def of_version(file: StoragePath, version: str) -> None:
     ],
 )
 @pytest.mark.parametrize("changes", [{"version": 2}, {"version": None}, {"of_another_release": 1}])
-def test_documents(
-    storage: ClusterStorage, path: str, read: Callable[[StoragePath], Any], changes: dict[str, Any]
-) -> None:
+def test_documents(storage, path, read, changes):
     run = make_run(storage)
     Policies().write(run)
     read(run)
@@ -52,7 +48,7 @@ def test_documents(
 
 
 @pytest.mark.parametrize("version", ["0", "2"])
-def test_tables_of_a_run(storage: ClusterStorage, version: str) -> None:
+def test_tables_of_a_run(storage, version):
     run = stored_run(storage, NOW)
     assert Snapshot(run).table("brokers").num_rows == 2
     of_version(run / "input" / "brokers.parquet", version)
@@ -62,7 +58,7 @@ def test_tables_of_a_run(storage: ClusterStorage, version: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["runs", "decisions"])
-def test_the_history_of_a_day_is_left_alone(storage: ClusterStorage, kind: str) -> None:
+def test_the_history_of_a_day_is_left_alone(storage, kind):
     stored_run(storage, NOW - timedelta(days=1))
     (day,) = days_before(storage, NOW.date())
     assert compact(storage, YESTERDAY, day.runs) == {}

@@ -37,9 +37,7 @@ def process(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, o
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_simulator_runs_alone_and_stops_when_told(
-    process: tuple[subprocess.Popen[str], dict[str, list[str]]], tmp_path: Path, number: signal.Signals
-) -> None:
+def test_simulator_runs_alone_and_stops_when_told(process, tmp_path, number):
     started, said = process
     ready = json.loads((tmp_path / "run" / "ready.json").read_text())
     assert ready == said

@@ -1,7 +1,6 @@
 """A wrong form is refused before Airflow starts a run for it; all other requests reach Airflow as they are."""
 
 import json
-from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -43,9 +42,7 @@ def client() -> TestClient:
         ("roll", {"brokers": ["a:1"]}, {"reason"}),
     ],
 )
-def test_a_wrong_form_gets_a_sentence_for_each_field_and_no_run(
-    client: TestClient, kind: str, conf: dict[str, Any] | None, fields: set[str]
-) -> None:
+def test_a_wrong_form_gets_a_sentence_for_each_field_and_no_run(client, kind, conf, fields):
     answer = client.post(TRIGGER.format(kind), json={"logical_date": None, "conf": conf})
 
     assert answer.status_code == 422
@@ -67,7 +64,7 @@ def test_a_wrong_form_gets_a_sentence_for_each_field_and_no_run(
         ("POST", TRIGGER.format("by_hand"), {"conf": {"action": "release", "reason": "x" * (1 << 21)}}),
     ],
 )
-def test_everything_else_reaches_airflow_as_it_is(client: TestClient, method: str, path: str, body: Any) -> None:
+def test_everything_else_reaches_airflow_as_it_is(client, method, path, body):
     sent = json.dumps(body)
 
     answer = client.request(method, path, content=sent)
@@ -75,12 +72,12 @@ def test_everything_else_reaches_airflow_as_it_is(client: TestClient, method: st
     assert (answer.status_code, answer.json()) == (200, {"taken": len(sent)})
 
 
-def test_missing_right_is_answered_before_wrong_fields(client: TestClient) -> None:
+def test_missing_right_is_answered_before_wrong_fields(client):
     answer = client.post(TRIGGER.format("by_hand"), json={"conf": {"action": "release"}}, headers={"stranger": "1"})
 
     assert (answer.status_code, answer.json()) == (401, {"detail": "sign in"})
 
 
 @pytest.mark.parametrize("body", ["", "no JSON", "[]", '{"conf": "text"}', "[" * 100_000])
-def test_other_requests_are_left_to_airflow(client: TestClient, body: str) -> None:
+def test_other_requests_are_left_to_airflow(client, body):
     assert client.post(TRIGGER.format("by_hand"), content=body).json() == {"taken": len(body)}

@@ -2,12 +2,11 @@
 
 import asyncio
 from datetime import date
-from pathlib import Path
 
 import pytest
 import yaml
 from pydantic import SecretStr
-from tests.airflow_context import MemoryState, context
+from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 from tests.hostile_names import BUNDLES, NAMES
 
@@ -18,15 +17,13 @@ from pulsar_rebalancer.maintenance.compaction import days_before
 from pulsar_rebalancer.names import CLUSTER_NAME, is_broker_id
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.run.request import RunRequest, Validation
-from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 from pulsar_rebalancer_airflow.operators import CollectOperator, ReportOperator, ValidateOperator
 from pulsar_rebalancer_airflow.suites import page_of
-from pulsar_simulator.serve import Running
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_is_no_broker_and_no_address(served: Running, name: str) -> None:
+def test_a_name_is_no_broker_and_no_address(served, name):
     """Neither in the list of brokers, nor as the broker to ask or to move to."""
     assert not is_broker_id(name)
     assert not is_broker_id(f"{name}:8080") or name == ".."  # a host that nobody has, and no path
@@ -51,7 +48,7 @@ def test_a_name_is_no_broker_and_no_address(served: Running, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_in_the_clusters_file_becomes_no_path(tmp_path: Path, name: str) -> None:
+def test_a_name_in_the_clusters_file_becomes_no_path(tmp_path, name):
     file = tmp_path / "clusters.yaml"
     file.write_text(yaml.safe_dump({"clusters": {name: {}}}))
 
@@ -65,14 +62,7 @@ def test_a_name_in_the_clusters_file_becomes_no_path(tmp_path: Path, name: str) 
     assert not CLUSTER_NAME.fullmatch(name)
 
 
-def test_a_run_takes_no_name_at_its_word(
-    served: Running,
-    storage: ClusterStorage,
-    state: MemoryState,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_a_run_takes_no_name_at_its_word(served, storage, state, tmp_path, monkeypatch, capfd):
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)

@@ -5,14 +5,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import pytest
-
 from pulsar_rebalancer_airflow import spark_archive as archive_module
 from pulsar_rebalancer_airflow.operators.spark_application import JAVA_OPTIONS
 from pulsar_rebalancer_airflow.spark_archive import make_archive
 
 
-def test_made_with_the_options_of_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_made_with_the_options_of_the_driver(monkeypatch, tmp_path):
     def sample_run(_: str) -> Any:
         return mock.Mock(uri="run")
 

@@ -18,7 +18,7 @@ NOW = datetime(2026, 11, 22, tzinfo=UTC)
 DRAIN = Drain(at=NOW, by="ada", reason="new disks")
 
 
-def test_documents_come_back_as_they_were(state: MemoryState, storage: ClusterStorage) -> None:
+def test_documents_come_back_as_they_were(state, storage):
     store = store_of(state)
     written = DecisionState(seq=3, plan_id="p", hits={"b:1": HitCount(1, 2)})
 
@@ -33,7 +33,7 @@ def committed(storage: ClusterStorage) -> None:
     Committed(seq=7, at=NOW).write(storage.new_run(NOW))
 
 
-def test_missing_documents_are_initial_ones_until_a_run_is_committed(storage: ClusterStorage) -> None:
+def test_missing_documents_are_initial_ones_until_a_run_is_committed(storage):
     store = store_of(MemoryState(documents={}))
     (storage.new_run(NOW) / "outcome.json").write_json({})
 
@@ -54,9 +54,7 @@ def test_missing_documents_are_initial_ones_until_a_run_is_committed(storage: Cl
         ({"version": 1, "of_another_release": 1}, "it: this release does not know of_another_release"),
     ],
 )
-def test_a_document_that_cannot_be_read_is_lost_and_the_others_are_shown(
-    state: MemoryState, storage: ClusterStorage, damage: Any, why: str
-) -> None:
+def test_a_document_that_cannot_be_read_is_lost_and_the_others_are_shown(state, storage, damage, why):
     store = store_of(state)
     store.put(Roll(id="f", by="bob", order=("b:1",), turn_at=NOW, phase=Phase.DRAINING))
     state.documents["drains"] = damage
@@ -67,7 +65,7 @@ def test_a_document_that_cannot_be_read_is_lost_and_the_others_are_shown(
     assert (orders.lost, list(orders.get(Drains).brokers)) == (f"drains: {why}", ["b:1"])
 
 
-def test_documents_are_read_once(state: MemoryState, storage: ClusterStorage) -> None:
+def test_documents_are_read_once(state, storage):
     read: list[str] = []
 
     def raw(key: str) -> Any:
@@ -79,16 +77,14 @@ def test_documents_are_read_once(state: MemoryState, storage: ClusterStorage) ->
     assert sorted(read) == sorted(model.KEY for model in DOCUMENTS)
 
 
-def test_a_storage_that_fails_is_no_loss(storage: ClusterStorage) -> None:
+def test_a_storage_that_fails_is_no_loss(storage):
     failing = mock.patch.object(StoragePath, "names", side_effect=SnapshotError(Reason.STORAGE_FAILED, "busy"))
 
     with failing, pytest.raises(SnapshotError):
         store_of(MemoryState(documents={})).lost()
 
 
-def test_the_broker_of_a_rolling_restart_is_drained_until_a_person_releases_it(
-    state: MemoryState, storage: ClusterStorage
-) -> None:
+def test_the_broker_of_a_rolling_restart_is_drained_until_a_person_releases_it(state, storage):
     store = store_of(state)
     store.put(Drains(brokers={"a:1": DRAIN}))
     store.put(Roll(id="f", by="bob", order=("b:1",), turn_at=NOW, phase=Phase.DRAINING))

@@ -97,7 +97,7 @@ def cluster(spark: SparkSession, tmp_path: Path) -> Cluster:
     return Cluster(spark, tmp_path)
 
 
-def test_thresholds_of_its_own_do_not_make_a_second_hit_of_a_counted_sample(cluster: Cluster) -> None:
+def test_thresholds_of_its_own_do_not_make_a_second_hit_of_a_counted_sample(cluster):
     cluster.run(0)
     summary = cluster.run(1, OWN)
     assert (summary.counting, summary.pairs_fired, summary.bundles_taken) == ("too_soon", 0, 0)
@@ -116,13 +116,7 @@ def test_thresholds_of_its_own_do_not_make_a_second_hit_of_a_counted_sample(clus
         (FORCE, {}, [0, 0, 0, 0]),
     ],
 )
-def test_only_a_pair_that_is_carried_out_starts_anew(
-    spark: SparkSession,
-    tmp_path: Path,
-    params: RunParams,
-    settings: dict[str, Any],
-    after: list[int],
-) -> None:
+def test_only_a_pair_that_is_carried_out_starts_anew(spark, tmp_path, params, settings, after):
     """What-if runs and forced runs change no other counter."""
     content = runs.tables("east", 4, 20)
     names: list[Any] = content["brokers"]["broker"].to_pylist()
@@ -142,9 +136,7 @@ def test_only_a_pair_that_is_carried_out_starts_anew(
     assert (left.counted_at, left.means) == (counted, "")
 
 
-def test_means_that_a_recorded_plan_names_are_not_written_again(
-    cluster: Cluster, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_means_that_a_recorded_plan_names_are_not_written_again(cluster, spark, tmp_path):
     summary = cluster.run(0)
     means = tmp_path / "east" / "state" / cluster.state.means
     files = {file.name: file.stat().st_mtime_ns for file in means.iterdir()}

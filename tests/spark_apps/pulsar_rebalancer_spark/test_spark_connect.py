@@ -132,14 +132,7 @@ def killed(server: Server, task: DecideOperator, seen: Context) -> None:
     server.await_line("Job .* (failed|cancelled)")
 
 
-def test_the_same_plans_after_a_killed_task_whose_run_has_ended_too(
-    spark: Any,
-    tmp_path: Path,
-    server: Server,
-    task: Callable[[StoragePath], DecideOperator],
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_same_plans_after_a_killed_task_whose_run_has_ended_too(spark, tmp_path, server, task, caplog, monkeypatch):
     eager = {"hit_count_low": 1, "hit_count_high": 1}
     other: dict[str, Any] = {"strategy": Strategy.THRESHOLD, "min_unload_bundle_throughput": 0}
     ours = eager | {"strategy": Strategy.GAIN}
@@ -166,9 +159,7 @@ def test_the_same_plans_after_a_killed_task_whose_run_has_ended_too(
     assert TOKEN not in caplog.text
 
 
-def test_a_server_that_does_not_see_the_storage_is_told_apart(
-    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_does_not_see_the_storage_is_told_apart(tmp_path, server, monkeypatch):
     run = Path(runs.make(tmp_path, runs.tables("east", 3, 3)).uri).relative_to(tmp_path)
     # The server begins in another folder.
     monkeypatch.chdir(tmp_path)

@@ -1,7 +1,6 @@
 """Who may approve a plan, what people are asked, and what names from Pulsar are in a text of Markdown."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from tests.airflow_runs import bundle, make_run, move_row
@@ -26,9 +25,7 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
         ([], [], "no_user"),
     ],
 )
-def test_a_second_person_has_another_name_and_another_id(
-    requested_by: list[str], person: list[str], expected: str | None
-) -> None:
+def test_a_second_person_has_another_name_and_another_id(requested_by, person, expected):
     refusal = lacks_second_person(requested_by, person)
     assert (refusal.reason if refusal else None) == expected
 
@@ -44,11 +41,11 @@ def test_a_second_person_has_another_name_and_another_id(
         ("x" * 501, f"` {'x' * 499}… `"),
     ],
 )
-def test_a_name_is_text_and_nothing_else(name: str, shown: str) -> None:
+def test_a_name_is_text_and_nothing_else(name, shown):
     assert code(name) == shown
 
 
-def test_a_person_is_shown_what_the_plan_does(tmp_path: Path) -> None:
+def test_a_person_is_shown_what_the_plan_does(tmp_path):
     run = make_run(ClusterStorage(str(tmp_path), "east"), [move_row(n, "a:1", "b:1") for n in range(2)])
     counts = [{"topics": n, "producers": 2 * n, "consumers": None} for n in (3, 4, 5)]
     stop_reason = [{"cluster": "east", "broker": "a:1", "bundle": bundle(n), **each} for n, each in enumerate(counts)]

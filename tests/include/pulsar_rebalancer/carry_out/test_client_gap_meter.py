@@ -86,7 +86,7 @@ class Measured:
         (Brokers(ERROR), "brokers have no statistics of the topics that have clients"),
     ],
 )
-def test_a_topic_without_client_statistics_leaves_the_client_gap_unknown(brokers: Brokers, unknown: str) -> None:
+def test_a_topic_without_client_statistics_leaves_the_client_gap_unknown(brokers, unknown):
     async def found() -> tuple[ClientGap | None, bool | None]:
         measured = Measured(brokers)
         return await measured.unload(), await measured.move.back_within(60)
@@ -97,14 +97,14 @@ def test_a_topic_without_client_statistics_leaves_the_client_gap_unknown(brokers
     assert unknown in client_gap.unknown
 
 
-def test_clients_of_the_topics_that_have_statistics_are_measured() -> None:
+def test_clients_of_the_topics_that_have_statistics_are_measured():
     brokers = Brokers(2, silent={"publishers": None}, **{"segment://acme/shop/t/0": CONNECTED})
     client_gap = asyncio.run(Measured(brokers).report())
     assert (client_gap.topics, client_gap.topics_measured, client_gap.clients_back) == (2, 1, 4)
 
 
 @pytest.mark.parametrize("listed", [CONNECTED, CONNECTED | {"publishers": []}], ids=["gone since", "none"])
-def test_a_bundle_without_clients_is_in_time_and_nothing_is_measured(listed: Any) -> None:
+def test_a_bundle_without_clients_is_in_time_and_nothing_is_measured(listed):
     async def found() -> tuple[ClientGap, bool | None]:
         measured = Measured(Brokers(0, listed=listed))
         return await measured.report(), await measured.move.back_within(60)
@@ -128,9 +128,7 @@ def test_a_bundle_without_clients_is_in_time_and_nothing_is_measured(listed: Any
         (GONE, TOPIC, AdminError),
     ],
 )
-def test_an_error_response_is_a_missing_count_and_silence_or_refusal_an_error(
-    error: AdminError, topic: str, counted: Any
-) -> None:
+def test_an_error_response_is_a_missing_count_and_silence_or_refusal_an_error(error, topic, counted):
     counting = Measured(Brokers(error)).meter.count(topic, "b:1")
     if counted is AdminError:
         with pytest.raises(AdminError):
@@ -139,7 +137,7 @@ def test_an_error_response_is_a_missing_count_and_silence_or_refusal_an_error(
         assert asyncio.run(counting) == counted
 
 
-def test_a_slow_source_is_not_waited_for_again_until_it_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_source_is_not_waited_for_again_until_it_has_answered(monkeypatch):
     async def unknown() -> list[str]:
         brokers = Brokers(2)
         brokers.answering.clear()
@@ -172,7 +170,7 @@ def test_a_slow_source_is_not_waited_for_again_until_it_has_answered(monkeypatch
         ({"reason": Reason.UNKNOWN_OWNER, "owner": ""}, 60, False),
     ],
 )
-def test_clients_are_in_time_after_one_unload_to_a_new_owner(ended: Any, seconds: float, in_time: bool | None) -> None:
+def test_clients_are_in_time_after_one_unload_to_a_new_owner(ended, seconds, in_time):
     async def back() -> bool | None:
         measured = Measured(Brokers(2))
         await measured.unload(**ended)
@@ -181,7 +179,7 @@ def test_clients_are_in_time_after_one_unload_to_a_new_owner(ended: Any, seconds
     assert asyncio.run(back()) is in_time
 
 
-def test_clients_that_return_later_are_late_and_those_at_the_limit_in_time() -> None:
+def test_clients_that_return_later_are_late_and_those_at_the_limit_in_time():
     async def back() -> tuple[bool | None, bool | None]:
         measured = Measured(Brokers(2, *[0] * 20, 2))
         await measured.unload()
@@ -194,7 +192,7 @@ def test_clients_that_return_later_are_late_and_those_at_the_limit_in_time() -> 
     assert asyncio.run(back()) == (False, True)
 
 
-def test_times_are_rounded_to_milliseconds_and_reasons_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_are_rounded_to_milliseconds_and_reasons_cut(monkeypatch):
     async def reported(brokers: Brokers) -> ClientGap:
         clock: Any = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
         monkeypatch.setattr(client_gap_meter, "time", clock)
@@ -212,13 +210,13 @@ def test_times_are_rounded_to_milliseconds_and_reasons_cut(monkeypatch: pytest.M
     assert len(silent.unknown) == 300
 
 
-def test_a_bundle_without_an_owner_leaves_the_client_gap_unknown() -> None:
+def test_a_bundle_without_an_owner_leaves_the_client_gap_unknown():
     client_gap = asyncio.run(Measured(Brokers(2)).unload(Reason.UNKNOWN_OWNER, owner=""))
     assert client_gap is not None
     assert client_gap.unknown == "the bundle has no known owner"
 
 
-def test_a_bundle_that_an_earlier_attempt_may_have_unloaded_is_not_measured() -> None:
+def test_a_bundle_that_an_earlier_attempt_may_have_unloaded_is_not_measured():
     async def found() -> tuple[ClientGap | None, bool | None]:
         measured = Measured(Brokers(2))
         measured.move = measured.meter.of(MOVE, again=True)
@@ -230,7 +228,7 @@ def test_a_bundle_that_an_earlier_attempt_may_have_unloaded_is_not_measured() ->
     assert (client_gap.owner_seconds, client_gap.clients_before, in_time) == (None, None, None)
 
 
-def test_clients_that_never_return_are_late() -> None:
+def test_clients_that_never_return_are_late():
     async def back() -> bool | None:
         measured = Measured(Brokers(2, 0))
         await measured.unload()
@@ -249,18 +247,18 @@ def test_clients_that_never_return_are_late() -> None:
         ((2, 1, ValueError("odd")), "ValueError, see the task's log", None, None),
     ],
 )
-def test_the_last_answer_is_the_final_count(answers: Any, unknown: str, back: int | None, errors: int | None) -> None:
+def test_the_last_answer_is_the_final_count(answers, unknown, back, errors):
     client_gap = asyncio.run(Measured(Brokers(*answers)).report())
     assert (client_gap.unknown, client_gap.clients_back, client_gap.errors) == (unknown, back, errors)
 
 
-def test_a_broker_that_refuses_is_not_asked_again() -> None:
+def test_a_broker_that_refuses_is_not_asked_again():
     brokers = Brokers(2, AdminError(Reason.FORBIDDEN, "no", status=403))
     assert asyncio.run(Measured(brokers).report()).unknown == "no"
     assert brokers.asked == 2
 
 
-def test_counting_does_not_prolong_a_wave_of_ten_minutes() -> None:
+def test_counting_does_not_prolong_a_wave_of_ten_minutes():
     async def reported() -> list[ClientGap]:
         measured = Measured(Brokers(2, 0))
         await measured.unload()

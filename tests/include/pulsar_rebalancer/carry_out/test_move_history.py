@@ -43,9 +43,7 @@ def outcome(reason: Reason, attempts: int, owner: str = "", kept: bool = False) 
         (outcome(Reason.ASTRAY, 1), outcome(Reason.ASTRAY, 1, kept=True), (Reason.ASTRAY, 2, True)),
     ],
 )
-def test_attempts_are_added_up(
-    tmp_path: Path, earlier: MoveOutcome, later: MoveOutcome, together: tuple[Reason, int, bool]
-) -> None:
+def test_attempts_are_added_up(tmp_path, earlier, later, together):
     run = make_run(ClusterStorage(str(tmp_path), "east"), [move_row(1, "a:1", "b:1")])
     for attempt in (earlier, later):
         history = WaveHistory(MovesState(), lambda change: None, run, 0)
@@ -75,9 +73,7 @@ def attempt(run: StoragePath, wave: int = 0) -> WaveHistory:
         (outcome(Reason.NOT_ATTEMPTED, 0), False, False),
     ],
 )
-def test_a_retry_knows_what_was_unloaded_and_what_has_ended(
-    run: StoragePath, earlier: MoveOutcome, unloaded: bool, ended: bool
-) -> None:
+def test_a_retry_knows_what_was_unloaded_and_what_has_ended(run, earlier, unloaded, ended):
     attempt(run).leave([earlier], NOW)
 
     assert (bool(attempt(run).unloaded), bool(attempt(run).ended)) == (unloaded, ended)
@@ -87,9 +83,7 @@ def test_a_retry_knows_what_was_unloaded_and_what_has_ended(
     ("ended", "left"),
     [(outcome(Reason.MOVED, 1, "b:1"), {bundle(2)}), (outcome(Reason.UNREACHABLE, 0), {bundle(1), bundle(2)})],
 )
-def test_only_another_unload_takes_the_place_of_a_kept_destination(
-    run: StoragePath, ended: MoveOutcome, left: set[str]
-) -> None:
+def test_only_another_unload_takes_the_place_of_a_kept_destination(run, ended, left):
     kept = KeptDestination(at=NOW, plan_id="p", destination="c:1", owner="a:1")
     stored = [MovesState(kept_destinations={bundle(1): kept, bundle(2): kept})]
     history = WaveHistory(stored[0], lambda change: stored.append(change(stored[-1])), run, 0)
@@ -100,7 +94,7 @@ def test_only_another_unload_takes_the_place_of_a_kept_destination(
     assert set(stored[-1].kept_destinations) == left
 
 
-def test_a_planned_move_that_is_left_is_stored_as_left(run: StoragePath) -> None:
+def test_a_planned_move_that_is_left_is_stored_as_left(run):
     planned = Unload(at=NOW, plan_id=run.name, source="a:1", destination="b:1")
     stored = [MovesState(unloads={bundle(1): planned})]
     history = WaveHistory(stored[0], lambda change: stored.append(change(stored[-1])), run, 0)
@@ -121,9 +115,7 @@ def test_a_planned_move_that_is_left_is_stored_as_left(run: StoragePath) -> None
         ({"outcome": "astray", "tries": 2, "plan_id": "this"}, 2),
     ],
 )
-def test_runs_in_a_row_that_miss_the_same_broker_are_counted(
-    run: StoragePath, before: dict[str, Any], tries: int
-) -> None:
+def test_runs_in_a_row_that_miss_the_same_broker_are_counted(run, before, tries):
     known = {"at": NOW, "plan_id": "p", "source": "a:1", "destination": "b:1"} | before
     if known["plan_id"] == "this":  # a retry of the task plans its moves again
         known["plan_id"] = run.name
@@ -137,7 +129,7 @@ def test_runs_in_a_row_that_miss_the_same_broker_are_counted(
     assert stored[-1].unloads[bundle(1)].tries == tries
 
 
-def test_failed_moves_of_all_waves_count_until_the_report(run: StoragePath) -> None:
+def test_failed_moves_of_all_waves_count_until_the_report(run):
     failed = outcome(Reason.UNREACHABLE, 0)
     attempt(run, 1).leave([failed.model_copy(update={"bundle": bundle(4)})], NOW)
     attempt(run).leave([failed], NOW)
@@ -149,7 +141,7 @@ def test_failed_moves_of_all_waves_count_until_the_report(run: StoragePath) -> N
     assert attempt(run).failed(None) == 0
 
 
-def test_bundles_that_begin_together_are_written_together(run: StoragePath, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bundles_that_begin_together_are_written_together(run, monkeypatch):
     history, written = attempt(run), []
 
     def write(file: StoragePath, outcomes: Mapping[str, MoveOutcome]) -> None:
@@ -178,9 +170,7 @@ def test_bundles_that_begin_together_are_written_together(run: StoragePath, monk
         (60, {}, True),
     ],
 )
-def test_a_kept_destination_is_forgotten_once_a_later_report_names_another_owner(
-    age: int, owners: dict[str, set[str]], kept: bool
-) -> None:
+def test_a_kept_destination_is_forgotten_once_a_later_report_names_another_owner(age, owners, kept):
     at = NOW - timedelta(seconds=age)
     history = MovesState(
         kept_destinations={bundle(1): KeptDestination(at=at, plan_id="p", destination="b:1", owner="a:1")}
@@ -188,7 +178,7 @@ def test_a_kept_destination_is_forgotten_once_a_later_report_names_another_owner
     assert bool(still_kept(history, owners, NOW - timedelta(seconds=60), NOW).kept_destinations) is kept
 
 
-def test_unloads_far_ahead_of_a_clock_that_was_set_back_are_dropped() -> None:
+def test_unloads_far_ahead_of_a_clock_that_was_set_back_are_dropped():
     ends: dict[str, Any] = {"plan_id": "p", "source": "a:1", "destination": "b:1"}
     ahead = {name: Unload(at=NOW + timedelta(minutes=minutes), **ends) for name, minutes in (("near", 59), ("far", 61))}
     assert MovesState(unloads=ahead).recent(NOW, 60).keys() == {"near"}

@@ -58,11 +58,11 @@ def asked(storage: ClusterStorage, limit: str) -> list[str]:
         (None, None, CRITICAL),
     ],
 )
-def test_the_exit_code_follows_the_ages(outcome: float | None, decision: float | None, code: int) -> None:
+def test_the_exit_code_follows_the_ages(outcome, decision, code):
     assert judge_ages(Ages(outcome, decision), 180) == code
 
 
-def test_the_last_run_may_be_under_way(storage: ClusterStorage) -> None:
+def test_the_last_run_may_be_under_way(storage):
     ended_run(storage, 100_000)  # a day before
     ended_run(storage, 70)
     (storage.new_run(datetime.now(UTC)) / "input" / "settings.json").write_json({})
@@ -74,9 +74,7 @@ def test_the_last_run_may_be_under_way(storage: ClusterStorage) -> None:
 
 
 @pytest.mark.parametrize("seconds_ago", [900, -18_000])  # too old; from the future
-def test_runs_that_decide_nothing_are_a_warning(
-    storage: ClusterStorage, capsys: pytest.CaptureFixture[str], seconds_ago: float
-) -> None:
+def test_runs_that_decide_nothing_are_a_warning(storage, capsys, seconds_ago):
     ended_run(storage, 20)
     committed(storage, seconds_ago)
 
@@ -84,7 +82,7 @@ def test_runs_that_decide_nothing_are_a_warning(
     assert capsys.readouterr().out.startswith("WARNING - cluster east: ")
 
 
-def test_missing_outcomes_are_critical(storage: ClusterStorage, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_outcomes_are_critical(storage, capsys):
     assert check(storage) == CRITICAL
     assert capsys.readouterr().out == (
         "CRITICAL - cluster east: last outcome never, last committed decision never, limit 180 s\n"
@@ -92,9 +90,7 @@ def test_missing_outcomes_are_critical(storage: ClusterStorage, capsys: pytest.C
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"ended_at": "yesterday"}'])
-def test_an_outcome_that_cannot_be_read(
-    storage: ClusterStorage, capsys: pytest.CaptureFixture[str], content: bytes
-) -> None:
+def test_an_outcome_that_cannot_be_read(storage, capsys, content):
     (ended_run(storage, 5) / "outcome.json").write_bytes(content)
 
     assert check(storage) == CRITICAL
@@ -102,21 +98,21 @@ def test_an_outcome_that_cannot_be_read(
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "nan", "inf", "soon"])
-def test_a_limit_that_is_none_is_refused(storage: ClusterStorage, limit: str) -> None:
+def test_a_limit_that_is_none_is_refused(storage, limit):
     with pytest.raises(SystemExit) as ended:
         check(storage, limit)
 
     assert ended.value.code == CRITICAL
 
 
-def test_a_cluster_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+def test_a_cluster_name_that_leads_elsewhere_is_refused(tmp_path):
     with pytest.raises(SystemExit) as ended:
         check(ClusterStorage(str(tmp_path), "../east"))
 
     assert ended.value.code == CRITICAL
 
 
-def test_check_age_runs_without_airflow(storage: ClusterStorage) -> None:
+def test_check_age_runs_without_airflow(storage):
     ended_run(storage, 40)
     committed(storage, 4000)
     committed(storage, 41)

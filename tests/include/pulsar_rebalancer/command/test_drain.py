@@ -74,7 +74,7 @@ def drained(seconds: float = 60) -> int:
     return main(["drain", BROKER, "--cluster", "east", "--seconds", str(seconds)])
 
 
-def test_drain_command_plans_orders_and_waits(script: Script, capsys: pytest.CaptureFixture[str]) -> None:
+def test_drain_command_plans_orders_and_waits(script, capsys):
     script.answers = [BEGUN, RUNNING, SHOWN, BEGUN, DONE, page(None), page(2), 503, page(0)]
 
     assert drained() == EMPTY
@@ -90,7 +90,7 @@ def test_drain_command_plans_orders_and_waits(script: Script, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("code", ["other_plan", "plan_expired"])
-def test_drain_command_plans_again_after_another_drain(script: Script, code: str) -> None:
+def test_drain_command_plans_again_after_another_drain(script, code):
     later = SHOWN | {"plan": "def"}
     script.answers = [BEGUN, SHOWN, BEGUN, refused(code), BEGUN, later, BEGUN, DONE, page(0)]
 
@@ -119,9 +119,7 @@ def test_drain_command_plans_again_after_another_drain(script: Script, code: str
         ([BEGUN, SHOWN, BEGUN, DONE, page(1, "b:1")], 60, REFUSED, f"{BROKER} is no longer drained"),
     ],
 )
-def test_drain_command_explains_other_ends(
-    script: Script, capsys: pytest.CaptureFixture[str], answers: list[Any], seconds: float, code: int, said: str
-) -> None:
+def test_drain_command_explains_other_ends(script, capsys, answers, seconds, code, said):
     script.answers = answers
 
     assert drained(seconds) == code
@@ -133,9 +131,7 @@ def test_drain_command_explains_other_ends(
 
 
 @pytest.mark.parametrize(("url", "token"), [("", "t"), ("ftp://airflow", "t"), ("http://airflow", " ")])
-def test_address_and_token_are_needed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str, token: str
-) -> None:
+def test_address_and_token_are_needed(monkeypatch, capsys, url, token):
     monkeypatch.setenv("AIRFLOW_URL", url)
     monkeypatch.setenv("AIRFLOW_TOKEN", token)
 
@@ -143,14 +139,14 @@ def test_address_and_token_are_needed(
     assert "AIRFLOW_URL (http or https) and AIRFLOW_TOKEN are needed" in capsys.readouterr().out
 
 
-def test_nobody_answers(script: Script, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nobody_answers(script, monkeypatch, capsys):
     monkeypatch.setenv("AIRFLOW_URL", f"http://{closed_port()}")
 
     assert drained() == REFUSED
     assert "Airflow did not answer" in capsys.readouterr().out
 
 
-def test_the_file_needs_nothing_but_python(script: Script) -> None:
+def test_the_file_needs_nothing_but_python(script):
     script.answers = [BEGUN, SHOWN, BEGUN, DONE, page(0)]
     program = [sys.executable, "-I", "-S", str(drain.__file__), BROKER, "--cluster", "east", "--seconds", "60"]
 

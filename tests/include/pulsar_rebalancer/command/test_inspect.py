@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,7 +56,7 @@ def document(face: Running, capsys: pytest.CaptureFixture[str], *more: str) -> d
     return seen
 
 
-def test_scores_pairs_and_what_would_move(served: Running, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scores_pairs_and_what_would_move(served, capsys):
     seen = document(served, capsys)
     hottest, coldest = seen["brokers"][0], seen["brokers"][-1]
     (sample,) = seen["samples"]
@@ -75,9 +74,7 @@ def test_scores_pairs_and_what_would_move(served: Running, capsys: pytest.Captur
     assert seen["configured"]["if_it_lasts"] == plan
 
 
-def test_samples_over_time_count_hits_until_bundles_would_move(
-    served: Running, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_over_time_count_hits_until_bundles_would_move(served, capsys, monkeypatch):
     async def minutes_pass(seconds: float) -> None:
         served.cluster.clock.advance(60 if seconds else 0)
 
@@ -92,9 +89,7 @@ def test_samples_over_time_count_hits_until_bundles_would_move(
     assert "hits low 2, high 2; move" in capsys.readouterr().out
 
 
-def test_only_gets_are_sent(
-    served: Running, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_gets_are_sent(served, capsys, monkeypatch):
     send, methods = Transport.send, set[str]()
 
     async def noted(self: Transport, request: Request, broker: str = "") -> BrokerAnswer:
@@ -106,7 +101,7 @@ def test_only_gets_are_sent(
     assert methods == {"GET"}
 
 
-def test_the_text_names_every_broker_and_the_result(served: Running, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_names_every_broker_and_the_result(served, capsys):
     assert main(["inspect", served.urls[0]]) == FINE
     said = capsys.readouterr().out
     assert [url for url in served.urls if url.removeprefix("http://") not in said] == []
@@ -114,7 +109,7 @@ def test_the_text_names_every_broker_and_the_result(served: Running, capsys: pyt
     assert said.endswith("no findings\n")
 
 
-def test_a_request_that_changes_something_is_not_sent(served: Running) -> None:
+def test_a_request_that_changes_something_is_not_sent(served):
     async def unload() -> None:
         async with PulsarAdmin(connection_to(served.urls[0], None)) as admin:
             await admin.bundles.unload("acme/orders/0x00000000_0x20000000", (await admin.brokers())[0])
@@ -124,9 +119,7 @@ def test_a_request_that_changes_something_is_not_sent(served: Running) -> None:
     assert refused.value.reason is Reason.READ_ONLY
 
 
-def test_a_cluster_that_cannot_be_read(
-    served: Running, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cluster_that_cannot_be_read(served, monkeypatch, capsys):
     monkeypatch.setenv("PULSAR_TOKEN", "wrong")
     assert main(["inspect", served.urls[0]]) == UNREADABLE
     said = capsys.readouterr()
@@ -134,9 +127,7 @@ def test_a_cluster_that_cannot_be_read(
 
 
 @pytest.mark.parametrize("where", ["environment", "file"])
-def test_the_connection_comes_from_environment_or_file(
-    where: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_connection_comes_from_environment_or_file(where, monkeypatch, tmp_path):
     file = tmp_path / "connection.yaml"
     if where == "file":
         file.write_text("credentials_file: /run/secret.json\naudience: urn:pulsar\nread_only: false\n")
@@ -149,7 +140,7 @@ def test_the_connection_comes_from_environment_or_file(
     assert connection.read_only
 
 
-def test_a_misspelt_key_is_refused_without_its_value(tmp_path: Path) -> None:
+def test_a_misspelt_key_is_refused_without_its_value(tmp_path):
     file = tmp_path / "connection.yaml"
     file.write_text("tokem: secret\n")
     with pytest.raises(SettingsError) as refused:
@@ -158,21 +149,19 @@ def test_a_misspelt_key_is_refused_without_its_value(tmp_path: Path) -> None:
     assert "secret" not in refused.value.message
 
 
-def test_a_stale_report_is_a_finding(served: Running, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stale_report_is_a_finding(served, capsys):
     served.cluster.faults.add(FaultKind.STALE_LAST_UPDATE, served.cluster.membership.brokers[1].broker_id)
     assert main(["inspect", served.urls[0]]) == FOUND
     assert "[bad_report_time]" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", [FaultKind.HUGE_COUNT, FaultKind.NOT_LISTED, FaultKind.GARBAGE])
-def test_whatever_brokers_answer_is_read_or_refused(
-    kind: FaultKind, served: Running, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_whatever_brokers_answer_is_read_or_refused(kind, served, capsys):
     served.cluster.faults.add(kind)
     assert main(["inspect", served.urls[0]]) in (FOUND, UNREADABLE)
 
 
-def test_times_of_the_command_line() -> None:
+def test_times_of_the_command_line():
     assert [inspect._seconds(text) for text in ("90", "90s", "10m", "1h")] == [90, 90, 600, 3600]
 
 
@@ -196,7 +185,7 @@ class TestSettingsThatHurt:
         }
         return spec
 
-    def test_findings_have_evidence_and_a_command(self, served: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_findings_have_evidence_and_a_command(self, served, capsys):
         seen = document(served, capsys)
         findings = seen["findings"]
         assert all(each["evidence"] and each["fix"] for each in findings)
@@ -216,7 +205,7 @@ class TestSettingsThatHurt:
         assert seen["configured"]["if_it_lasts"] != seen["if_it_lasts"]
 
 
-def test_a_broker_that_lists_another_load_manager_is_found(served: Running, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broker_that_lists_another_load_manager_is_found(served, capsys):
     broker = served.cluster.membership.brokers[2].broker_id
     other = {"loadManagerClassName": "org.apache.pulsar.broker.loadbalance.impl.SimpleLoadManagerImpl"}
     served.cluster.faults.add(FaultKind.OTHER_CONFIGURATION, broker, values=other)
@@ -224,7 +213,7 @@ def test_a_broker_that_lists_another_load_manager_is_found(served: Running, caps
     assert "SimpleLoadManagerImpl x1" in only["evidence"]
 
 
-def test_avgshedder_that_does_not_place_is_found() -> None:
+def test_avgshedder_that_does_not_place_is_found():
     runtime = {
         "loadManagerClassName": "a.ModularLoadManagerImpl",
         "loadBalancerLoadSheddingStrategy": "a.AvgShedder",
@@ -241,7 +230,7 @@ PLACEMENT = "loadBalancerLoadPlacementStrategy"
 
 
 @pytest.mark.parametrize(("held", "crowded"), [(4, False), (5, True)])
-def test_partitions_crowded_on_a_broker(held: int, crowded: bool) -> None:
+def test_partitions_crowded_on_a_broker(held, crowded):
     """Eight partitions on four brokers: two each is even, and twice that is not yet crowded."""
     topics = [
         advice.Topic(
@@ -254,15 +243,13 @@ def test_partitions_crowded_on_a_broker(held: int, crowded: bool) -> None:
 
 
 @pytest.mark.parametrize(("held", "crowded"), [(4, False), (5, True)])
-def test_system_bundles_crowded_on_a_broker(held: int, crowded: bool) -> None:
+def test_system_bundles_crowded_on_a_broker(held, crowded):
     rows = [{"bundle": f"pulsar/system/0x{i}", "broker": f"b:{0 if i < held else i}"} for i in range(8)]
     assert [each.evidence for each in advice.crowded_system(rows, 4)] == ([f"{held} of 8 bundles on b:0"] * crowded)
     assert not list(advice.crowded_system([], 4))
 
 
-def test_a_topic_is_found_with_its_broker_and_why_it_moves_or_stays(
-    served: Running, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_topic_is_found_with_its_broker_and_why_it_moves_or_stays(served, capsys):
     plan = document(served, capsys)["if_it_lasts"]
     moved = served.cluster.topology.bundles.index(plan["moves"][0]["bundle"])
     (moves,) = document(served, capsys, "--topic", served.cluster.topology.topics(moved)[0])["topic"]
@@ -273,9 +260,7 @@ def test_a_topic_is_found_with_its_broker_and_why_it_moves_or_stays(
     assert main(["inspect", served.urls[0], "--topic", "persistent://acme/nowhere/t"]) == UNREADABLE
 
 
-def test_the_page_is_one_file_that_asks_for_nothing(
-    served: Running, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_page_is_one_file_that_asks_for_nothing(served, capsys, tmp_path):
     file = tmp_path / "page.html"
     seen = document(served, capsys, "--html", str(file))
     with browser() as chromium:

@@ -36,13 +36,13 @@ def snapshot(tmp_path: Path, owned: Any = None, leader: str = "", **settings: An
     return snapshots, Snapshot(run)
 
 
-def test_all_brokers_in_the_order_of_their_names_and_the_leader_last(tmp_path: Path) -> None:
+def test_all_brokers_in_the_order_of_their_names_and_the_leader_last(tmp_path):
     _, sample = snapshot(tmp_path, leader="a:1")
     assert roll_plan.shown(sample, (), "ada", "patch").order == ("b:1", "c:1", "a:1")
     assert roll_plan.shown(sample, ("c:1", "a:1"), "ada", "patch").order == ("c:1", "a:1")
 
 
-def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path: Path) -> None:
+def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path):
     caps: dict[str, Any] = {"max_bundles_per_broker": 2, "interval_seconds": 60, "host_usage_interval_minutes": 1}
     _, sample = snapshot(tmp_path, **caps)
     roll = roll_plan.shown(sample, ("a:1",), "ada", "patch")
@@ -63,7 +63,7 @@ def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path: Path) -> N
     assert turn.minutes == 2 + 5 + 2 + 2
 
 
-def test_only_what_ever_moves_needs_room_where_policies_allow_it(tmp_path: Path) -> None:
+def test_only_what_ever_moves_needs_room_where_policies_allow_it(tmp_path):
     held = {"a": {name(0): 20.0, name(1): 10.0, name(2): 0.0, SYSTEM: 5.0}, "b": {name(10): 20.0}, "c": {}}
     snapshots = Snapshots(tmp_path, held, overloaded_threshold=32)
     snapshots.unloaded, snapshots.topics = {name(0): timedelta(minutes=1)}, {name(2): 0}
@@ -80,7 +80,7 @@ def test_only_what_ever_moves_needs_room_where_policies_allow_it(tmp_path: Path)
     assert turn.why_not.endswith("2 kept by isolation policies")
 
 
-def test_roll_plan_shows_what_brokers_would_wait_for(tmp_path: Path) -> None:
+def test_roll_plan_shows_what_brokers_would_wait_for(tmp_path):
     _, sample = snapshot(tmp_path)
     assert roll_plan.awaited(sample) == ""
     roll = roll_plan.shown(sample, ("a:1",), "ada", "patch")
@@ -103,7 +103,7 @@ def test_roll_plan_shows_what_brokers_would_wait_for(tmp_path: Path) -> None:
     ],
     ids=["left", "left astray", "unknown", "came"],
 )
-def test_bundle_that_just_left_does_not_come_back(tmp_path: Path, ended: dict[str, Any], kept: bool) -> None:
+def test_bundle_that_just_left_does_not_come_back(tmp_path, ended, kept):
     snapshots = Snapshots(tmp_path, OWNED)
     snapshots.unloaded, snapshots.ended = {name(0): timedelta(minutes=3)}, ended
     roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW)
@@ -150,15 +150,15 @@ def returning(tmp_path: Path, owned: dict[str, Any] = AWAY, **given: Any) -> Rol
 
 
 @pytest.mark.parametrize(("silent", "left"), [([], 1), (["c:1"], None), (["a:1"], 1)])
-def test_a_drained_broker_without_a_report_is_not_empty(tmp_path: Path, silent: list[str], left: int | None) -> None:
+def test_a_drained_broker_without_a_report_is_not_empty(tmp_path, silent, left):
     assert in_phase(Phase.DRAINING, tmp_path, AWAY, silent=silent).left == left
 
 
-def test_a_drained_broker_that_is_not_listed_is_not_empty(tmp_path: Path) -> None:
+def test_a_drained_broker_that_is_not_listed_is_not_empty(tmp_path):
     assert in_phase(Phase.DRAINING, tmp_path, {broker: AWAY[broker] for broker in "ab"}).left is None
 
 
-def test_a_drain_of_another_turn_says_nothing_of_this_one(tmp_path: Path) -> None:
+def test_a_drain_of_another_turn_says_nothing_of_this_one(tmp_path):
     storage = ClusterStorage(str(tmp_path), "east")
     run = storage.run(in_phase(Phase.DRAINING, tmp_path, AWAY).run)
     assert run is not None
@@ -167,13 +167,13 @@ def test_a_drain_of_another_turn_says_nothing_of_this_one(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("lost", [{"quarantined": ["b:1"]}, {"owned": {broker: AWAY[broker] for broker in "ac"}}])
-def test_drain_waits_while_another_broker_is_lost(tmp_path: Path, lost: dict[str, Any]) -> None:
+def test_drain_waits_while_another_broker_is_lost(tmp_path, lost):
     given = {"owned": AWAY, "listed": ("a:1", "b:1", "c:1")} | lost
     found = in_phase(Phase.DRAINING, tmp_path, **given)
     assert (found.left, found.stay) == (1, {"rolling": 1})
 
 
-def test_bundles_of_a_lost_broker_do_not_return_to_the_drained_one(tmp_path: Path) -> None:
+def test_bundles_of_a_lost_broker_do_not_return_to_the_drained_one(tmp_path):
     snapshots = Snapshots(tmp_path, OWNED)
     begun = snapshots.take(after=timedelta(minutes=-9))
     snapshots.unloaded = dict.fromkeys((name(0), name(9), name(20)), timedelta(minutes=3))
@@ -192,9 +192,7 @@ def test_bundles_of_a_lost_broker_do_not_return_to_the_drained_one(tmp_path: Pat
     ],
     ids=["no room", "room"],
 )
-def test_a_drain_obeys_the_limit_that_the_roll_was_permitted_by(
-    tmp_path: Path, settings: dict[str, Any], moving: int
-) -> None:
+def test_a_drain_obeys_the_limit_that_the_roll_was_permitted_by(tmp_path, settings, moving):
     assert drained(tmp_path, settings=settings) == (moving, bool(moving))
 
 
@@ -243,12 +241,12 @@ def drained(tmp_path: Path, **given: Any) -> tuple[int, bool]:
         "full",
     ],
 )
-def test_bundles_that_may_still_return_are_awaited(tmp_path: Path, given: dict[str, Any], left: int) -> None:
+def test_bundles_that_may_still_return_are_awaited(tmp_path, given, left):
     found = returning(tmp_path, **given)
     assert (found.left, found.stay) == (left, {})
 
 
-def test_once_no_bundle_can_return_the_roll_knows_why(tmp_path: Path) -> None:
+def test_once_no_bundle_can_return_the_roll_knows_why(tmp_path):
     ended = {"unloaded": {name(0): timedelta(minutes=1)}, "ended": ASTRAY | {"tries": 3}}
     excluded = {"settings": {"excluded_bundles": [name(1)]}}
     found = returning(tmp_path / "away", **ended, **excluded)
@@ -269,7 +267,7 @@ def test_once_no_bundle_can_return_the_roll_knows_why(tmp_path: Path) -> None:
     assert (found.left, found.stay) == (0, gone), "the last owner still reports them"
 
 
-def test_bundles_without_topics_do_not_leave_and_are_not_missed(tmp_path: Path) -> None:
+def test_bundles_without_topics_do_not_leave_and_are_not_missed(tmp_path):
     found = in_phase(Phase.DRAINING, tmp_path, AWAY, topics={name(20): 0})
     assert (found.left, found.never) == (0, (name(20),))
 
@@ -284,6 +282,6 @@ def test_bundles_without_topics_do_not_leave_and_are_not_missed(tmp_path: Path) 
         ({"verdict_before": Reason.NOTHING_TO_DO}, ""),
     ],
 )
-def test_a_roll_sees_why_bundles_do_not_leave(tmp_path: Path, given: dict[str, Any], outcome: str) -> None:
+def test_a_roll_sees_why_bundles_do_not_leave(tmp_path, given, outcome):
     found = in_phase(Phase.DRAINING, tmp_path, AWAY, settings={"overloaded_threshold": 29}, **given)
     assert (found.left, found.stay, found.outcome) == (1, {"would_overload": 1}, outcome)

@@ -28,7 +28,7 @@ from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of
 
 
-def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path: Path) -> None:
+def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path):
     snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0, name(2): 20.0}, "b": {name(4): 10.0}, "c": {}})
     drains = Drains(brokers={"a:1": Drain(at=NOW, by="ada", reason="new disks")})
     folder = snapshots.take(drains=drains.model_dump(mode="json"))
@@ -57,7 +57,7 @@ def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("split_mode", ["observe", "auto"])
-def test_a_bundle_that_a_run_splits_does_not_fill_a_new_broker_in_that_run(tmp_path: Path, split_mode: str) -> None:
+def test_a_bundle_that_a_run_splits_does_not_fill_a_new_broker_in_that_run(tmp_path, split_mode):
     large = "t/n/0x00000000_0x40000000"
     owned = {"a": {large: 22.0, name(0x50000000): 10.0, name(0x60000000): 18.0}, "b": {name(0x70000000): 50.0}, "c": {}}
     splits = {"split_mode": split_mode, "auto_split": False, "max_bundle_topics": 5}
@@ -74,7 +74,7 @@ def test_a_bundle_that_a_run_splits_does_not_fill_a_new_broker_in_that_run(tmp_p
     assert moved
 
 
-def test_a_pair_moves_what_the_colder_broker_lacks_once_a_drain_is_served(tmp_path: Path) -> None:
+def test_a_pair_moves_what_the_colder_broker_lacks_once_a_drain_is_served(tmp_path):
     # Four bundles of the drain bring c from 10 to 50 bytes/s: b, at 80, gives half of the difference left.
     hot, drained = {name(n): 2.5 for n in range(32)}, {name(100 + n): 10.0 for n in range(4)}
     owned = {"a": drained, "b": hot, "c": {name(200): 10.0}}
@@ -99,7 +99,7 @@ def test_a_pair_moves_what_the_colder_broker_lacks_once_a_drain_is_served(tmp_pa
     assert (pair.source, pair.destination, pair.gap, pair.fired, pair.target) == ("b:1", "c:1", 70.0, True, 15.0)
 
 
-def test_gain_shedder_moves_what_a_drain_a_group_and_a_cap_leave(tmp_path: Path) -> None:
+def test_gain_shedder_moves_what_a_drain_a_group_and_a_cap_leave(tmp_path):
     # The two largest bundles of b gain most, but one of their group has to wait.
     group = {name(20, "t/x"): 12.0, name(21, "t/y"): 12.0}
     owned = {"a": {name(1): 4.0, name(2): 4.0}, "b": group | {name(n): 10.0 for n in range(30, 36)}, "c": {}, "d": {}}
@@ -150,7 +150,7 @@ def forced(root: Path, owned: dict[str, dict[str, float]], cpu: dict[str, float]
     return RunInput.read(folder.uri)
 
 
-def test_a_bundle_that_two_brokers_report_after_its_move_changes_no_decision(tmp_path: Path) -> None:
+def test_a_bundle_that_two_brokers_report_after_its_move_changes_no_decision(tmp_path):
     full, cpu = {name(10 + n): 10.0 for n in range(6)}, {"z": 60.0, "m": 30.0, "a": 10.0}
     plans = {}
     for reporting in ("a", "az"):
@@ -183,7 +183,7 @@ def written(tmp_path: Path, decisions: list[Decision], **params: Any) -> tuple[R
     return run, plan_files.write_run(run, planned(run, decisions, sentence="two pairs"))
 
 
-def test_a_summary_counts_the_pairs_and_their_hits(tmp_path: Path) -> None:
+def test_a_summary_counts_the_pairs_and_their_hits(tmp_path):
     decisions = [
         pair(0, "g:1", "a:1", (80.0, 20.0), fired=True, low_hits=3, high_hits=2),
         pair(1, "f:1", "b:1", (50.0, 35.0), low_hits=5, high_hits=0),  # the low threshold
@@ -211,9 +211,7 @@ def test_a_summary_counts_the_pairs_and_their_hits(tmp_path: Path) -> None:
         ({"excluded_bundles": ("t/n/*",)}, {"ada"}),
     ],
 )
-def test_whoever_sets_a_parameter_that_changes_the_moves_requests_them(
-    tmp_path: Path, params: dict[str, Any], by: set[str]
-) -> None:
+def test_whoever_sets_a_parameter_that_changes_the_moves_requests_them(tmp_path, params, by):
     assert written(tmp_path, [], **params)[1].requested_by == by
 
 
@@ -238,7 +236,7 @@ def filled(
     return summary, fates(folder), read_state(folder)
 
 
-def test_a_new_broker_is_filled_without_being_asked(tmp_path: Path) -> None:
+def test_a_new_broker_is_filled_without_being_asked(tmp_path):
     summary, found, state = filled(tmp_path)
 
     assert found == {name(5): "c:1", name(4): "c:1", name(3): "c:1"}  # of the hottest, up to the mean
@@ -276,7 +274,7 @@ def test_a_new_broker_is_filled_without_being_asked(tmp_path: Path) -> None:
         "all drained",
     ],
 )
-def test_a_broker_is_not_filled(tmp_path: Path, given: dict[str, Any]) -> None:
+def test_a_broker_is_not_filled(tmp_path, given):
     summary, found, state = filled(tmp_path, **given)
 
     assert Reason.FILL not in summary.reasons
@@ -284,7 +282,7 @@ def test_a_broker_is_not_filled(tmp_path: Path, given: dict[str, Any]) -> None:
     assert state.hits["a:1"] == HitCount(1, 4)
 
 
-def test_the_strategys_own_moves_come_first(tmp_path: Path) -> None:
+def test_the_strategys_own_moves_come_first(tmp_path):
     sample = BundleSample("a:1", name(0), msg_throughput=10.0)
     own = CandidateMove.of(sample, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
 
@@ -303,7 +301,7 @@ def roll(phase: Phase) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("phase", list(Phase))
-def test_in_a_rolling_restart_only_its_own_bundles_move(tmp_path: Path, phase: Phase) -> None:
+def test_in_a_rolling_restart_only_its_own_bundles_move(tmp_path, phase):
     sample = BundleSample("a:1", name(5), msg_throughput=10.0)
     own = CandidateMove.of(sample, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
 

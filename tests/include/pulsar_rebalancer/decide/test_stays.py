@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -34,7 +33,7 @@ EVERY_REASON: dict[str, Any] = {
 NOTHING: dict[str, Any] = {"settings": Settings(), "moved": {}}
 
 
-def test_the_first_rule_of_the_list_counts() -> None:
+def test_the_first_rule_of_the_list_counts():
     own = [*dict.fromkeys(rule.reason for rule in RULES if rule.applies)]
     assert own == [
         *("system_namespace", "namespace_excluded", "bundle_excluded", "bundle_quarantined", "to_be_split"),
@@ -80,7 +79,7 @@ def cluster(**more: Any) -> ClusterSample:
         (moved(name(1), msg_rate=float("inf")), "values"),
     ],
 )
-def test_an_impossible_move_of_a_strategy_is_an_error(moves: list[CandidateMove], said: str) -> None:
+def test_an_impossible_move_of_a_strategy_is_an_error(moves, said):
     with pytest.raises(PlanError, match=said) as refused:
         stays.checked(cluster(), moves)
     assert refused.value.reason is Reason.BAD_RESULT
@@ -88,7 +87,7 @@ def test_an_impossible_move_of_a_strategy_is_an_error(moves: list[CandidateMove]
     assert stays.checked(cluster(), idle) == idle
 
 
-def test_a_bundle_stays_for_its_own_reason_whatever_a_strategy_says() -> None:
+def test_a_bundle_stays_for_its_own_reason_whatever_a_strategy_says():
     found = stays.checked(cluster(), moved(name(1), name(2)))
     assert [move.reason for move in found] == [Reason.TAKEN, Reason.BUNDLE_EXCLUDED]
     left_out = cluster()
@@ -103,7 +102,7 @@ RETURNING = Roll(id="f", order=("c:1",), turn_at=NOW, phase=Phase.RETURNING, hom
 
 
 @pytest.mark.parametrize("overruled", [(), ("exclusions",)], ids=["excluded", "overruled"])
-def test_an_excluded_bundle_stays_unless_a_person_overrules_it(tmp_path: Path, overruled: tuple[str, ...]) -> None:
+def test_an_excluded_bundle_stays_unless_a_person_overrules_it(tmp_path, overruled):
     snapshots = Snapshots(tmp_path, OWNED, excluded_bundles=[name(1)])
     form: Any = {"overrule": overruled, "reason": "a test"} if overruled else {}
     found = snapshots.show(action="unload", bundles=["t/n"], destination="c:1", **form)[1]
@@ -112,7 +111,7 @@ def test_an_excluded_bundle_stays_unless_a_person_overrules_it(tmp_path: Path, o
 
 
 @pytest.mark.parametrize("source", ["strategy", "drain", "returns", "filling"])
-def test_an_excluded_bundle_stays_for_every_source(tmp_path: Path, source: str) -> None:
+def test_an_excluded_bundle_stays_for_every_source(tmp_path, source):
     eager: Any = {"hit_count_high": 1, "min_unload_throughput": 0} if source == "strategy" else {}
     snapshots = Snapshots(tmp_path, OWNED, excluded_bundles=[name(1)], fill_new_brokers=source == "filling", **eager)
     snapshots.started = {"c:1": timedelta(minutes=5)} if source == "filling" else {}

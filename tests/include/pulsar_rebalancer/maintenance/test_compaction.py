@@ -39,7 +39,7 @@ def drafts(storage: ClusterStorage) -> list[Path]:
     return [path for path in Path(storage.base.uri).rglob(".*") if "moves.parquet" not in path.parts]
 
 
-def test_every_row_and_every_document_of_a_day_is_kept(storage: ClusterStorage) -> None:
+def test_every_row_and_every_document_of_a_day_is_kept(storage):
     first, second = made(storage, 2)
 
     assert compact(storage, YESTERDAY, on_disk(storage)) == {}
@@ -60,7 +60,7 @@ def test_every_row_and_every_document_of_a_day_is_kept(storage: ClusterStorage) 
     assert not drafts(storage)
 
 
-def test_on_a_full_disk_nothing_is_lost_and_no_draft_is_left(storage: ClusterStorage) -> None:
+def test_on_a_full_disk_nothing_is_lost_and_no_draft_is_left(storage):
     made(storage, 1)
     compact(storage, YESTERDAY, on_disk(storage))
     before = {kind: table(storage, kind) for kind in KINDS}
@@ -75,9 +75,7 @@ def test_on_a_full_disk_nothing_is_lost_and_no_draft_is_left(storage: ClusterSto
 
 
 @pytest.mark.parametrize("published", range(7))
-def test_a_crash_between_two_tables_is_mended_by_the_next_attempt(
-    storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch, published: int
-) -> None:
+def test_a_crash_between_two_tables_is_mended_by_the_next_attempt(storage, monkeypatch, published):
     early = made(storage, 1)
     compact(storage, YESTERDAY, on_disk(storage))
     made(storage, 2, first=5)
@@ -103,9 +101,7 @@ def test_a_crash_between_two_tables_is_mended_by_the_next_attempt(
     assert [len(table(storage, kind)) for kind in KINDS] == [3, 6, 9, 3, 6, 3, 3]
 
 
-def test_rows_that_are_missing_are_found_before_the_table_takes_its_place(
-    storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_are_missing_are_found_before_the_table_takes_its_place(storage, monkeypatch):
     made(storage, 2)
     monkeypatch.setattr(Draft, "_flush", lambda draft: draft._waiting.clear())
 
@@ -117,7 +113,7 @@ def test_rows_that_are_missing_are_found_before_the_table_takes_its_place(
     assert len(on_disk(storage)) == 2
 
 
-def test_rows_lost_from_a_table_make_its_runs_count_as_not_compacted(storage: ClusterStorage) -> None:
+def test_rows_lost_from_a_table_make_its_runs_count_as_not_compacted(storage):
     made(storage, 2)
     compact(storage, YESTERDAY, on_disk(storage))
     file = table_file(storage, "bundles", YESTERDAY)
@@ -161,7 +157,7 @@ def foreign_file(run: StoragePath) -> str:
 
 
 @pytest.mark.parametrize("damage", [cut_short, bad_pages, other_values, unknown_table, foreign_file])
-def test_a_run_that_cannot_be_taken_does_not_stop_the_others(storage: ClusterStorage, damage: Any) -> None:
+def test_a_run_that_cannot_be_taken_does_not_stop_the_others(storage, damage):
     sound, other = made(storage, 2)
     named = damage(other)
 
@@ -173,7 +169,7 @@ def test_a_run_that_cannot_be_taken_does_not_stop_the_others(storage: ClusterSto
     assert len(table(storage, "bundles")) == 3
 
 
-def test_memory_is_bounded_by_a_row_group(storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded_by_a_row_group(storage, monkeypatch):
     monkeypatch.setattr(compacted_tables, "_ROWS", 1000)
     for number in range(5):
         stored_run(storage, AT + timedelta(minutes=number), number=number, bundles=700)

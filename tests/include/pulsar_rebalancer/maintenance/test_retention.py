@@ -9,13 +9,12 @@ from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, stored_r
 
 from pulsar_rebalancer.maintenance.retention import Needed
 from pulsar_rebalancer.run.compacted_tables import KINDS, complete_runs, table_file
-from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 
 # compaction
 
 
-def test_days_that_are_over_become_tables_and_their_folders_go(storage: ClusterStorage) -> None:
+def test_days_that_are_over_become_tables_and_their_folders_go(storage):
     days = {at(n).date(): [stored_run(storage, at(n, hour)) for hour in (3, 4)] for n in (1, 2)}
     today = stored_run(storage, at(0, 1))
 
@@ -31,7 +30,7 @@ def test_days_that_are_over_become_tables_and_their_folders_go(storage: ClusterS
     assert not report.left
 
 
-def test_a_dry_run_says_the_same_and_touches_nothing(storage: ClusterStorage) -> None:
+def test_a_dry_run_says_the_same_and_touches_nothing(storage):
     for days_ago in (1, 1, 20):
         stored_run(storage, at(days_ago))
     (stored_run(storage, at(20, 13)) / "input" / "bundles.parquet").write_bytes(b"damaged")
@@ -60,7 +59,7 @@ def test_a_dry_run_says_the_same_and_touches_nothing(storage: ClusterStorage) ->
 # retention
 
 
-def test_without_compaction_runs_go_by_age(storage: ClusterStorage) -> None:
+def test_without_compaction_runs_go_by_age(storage):
     old = stored_run(storage, at(15, 23))
     kept = stored_run(storage, at(14, 0))
 
@@ -72,7 +71,7 @@ def test_without_compaction_runs_go_by_age(storage: ClusterStorage) -> None:
     assert [(step.action, step.runs) for step in report.steps] == [("remove runs", 1)]
 
 
-def test_history_goes_by_its_own_age(storage: ClusterStorage) -> None:
+def test_history_goes_by_its_own_age(storage):
     for days_ago in (90, 91):
         for kind in KINDS:
             aged(table_file(storage, kind, at(days_ago).date()), days_ago)
@@ -92,7 +91,7 @@ def test_history_goes_by_its_own_age(storage: ClusterStorage) -> None:
 # state files
 
 
-def test_state_files_that_nothing_points_to_go(storage: ClusterStorage) -> None:
+def test_state_files_that_nothing_points_to_go(storage):
     state = storage.state
     kept = {"means-4-0a0a0a0a.parquet", "means-5-0a0a0a0a.parquet"}
     for name in kept - {"means-5-0a0a0a0a.parquet"}:
@@ -123,9 +122,7 @@ def test_state_files_that_nothing_points_to_go(storage: ClusterStorage) -> None:
 
 
 @pytest.mark.parametrize("files_before_crash", [0, 1, 7, 20])
-def test_a_crash_while_deleting_leaves_all_readable_and_is_finished_later(
-    storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch, files_before_crash: int
-) -> None:
+def test_a_crash_while_deleting_leaves_all_readable_and_is_finished_later(storage, monkeypatch, files_before_crash):
     runs = {stored_run(storage, at(1, hour)).name for hour in range(3)}
     real, left = Path.unlink, iter(range(files_before_crash))
 
@@ -147,7 +144,7 @@ def test_a_crash_while_deleting_leaves_all_readable_and_is_finished_later(
     assert table_file(storage, "bundles", YESTERDAY).read_table().num_rows == 9
 
 
-def test_a_damaged_history_is_a_problem_of_its_day_alone(storage: ClusterStorage) -> None:
+def test_a_damaged_history_is_a_problem_of_its_day_alone(storage):
     stays, goes = stored_run(storage, at(20)), stored_run(storage, at(2))
     table_file(storage, "runs", at(20).date()).write_bytes(b"damaged")
 
@@ -159,7 +156,7 @@ def test_a_damaged_history_is_a_problem_of_its_day_alone(storage: ClusterStorage
     assert str(at(20).date()) in problem
 
 
-def test_object_stores_are_kept_up_in_the_same_way(storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_object_stores_are_kept_up_in_the_same_way(storage, monkeypatch):
     """Through Arrow's general interface, as for `s3://`: listing, moving and deleting are the store's own."""
     old = {stored_run(storage, at(20, hour)).name for hour in (1, 2)}
     foreign = stored_run(storage, at(21))
@@ -184,7 +181,7 @@ def test_object_stores_are_kept_up_in_the_same_way(storage: ClusterStorage, monk
 # replays
 
 
-def test_replays_go_with_the_days_of_retention(storage: ClusterStorage) -> None:
+def test_replays_go_with_the_days_of_retention(storage):
     old, young = (storage.new_replay(at(days)) for days in (15, 13))
     for folder in (old, young):
         (folder / "report.html").write_bytes(b"<h1>")

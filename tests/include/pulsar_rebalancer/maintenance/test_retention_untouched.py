@@ -23,7 +23,6 @@ from pulsar_rebalancer.maintenance import retention
 from pulsar_rebalancer.maintenance.retention import Needed, maintain
 from pulsar_rebalancer.run.compacted_tables import complete_runs
 from pulsar_rebalancer.storage import path
-from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 
 
@@ -37,7 +36,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Path]:
     assert (folder / "outcome.json").read_text() == SECRET
 
 
-def test_a_run_under_way_over_midnight_is_left_and_joins_later(storage: ClusterStorage) -> None:
+def test_a_run_under_way_over_midnight_is_left_and_joins_later(storage):
     late = stored_run(storage, MIDNIGHT - timedelta(seconds=10), ended=False)
     ended = stored_run(storage, at(1))
 
@@ -51,7 +50,7 @@ def test_a_run_under_way_over_midnight_is_left_and_joins_later(storage: ClusterS
     assert complete_runs(storage, YESTERDAY) == {late.name, ended.name}
 
 
-def test_the_run_of_the_plan_in_the_state_is_never_touched(storage: ClusterStorage) -> None:
+def test_the_run_of_the_plan_in_the_state_is_never_touched(storage):
     held, other = stored_run(storage, at(30)), stored_run(storage, at(30))
     before = {path: data for path, data in all_files(storage).items() if held.name in path}
 
@@ -61,7 +60,7 @@ def test_the_run_of_the_plan_in_the_state_is_never_touched(storage: ClusterStora
     assert {path: data for path, data in all_files(storage).items() if held.name in path} == before
 
 
-def test_links_are_not_followed(storage: ClusterStorage, elsewhere: Path) -> None:
+def test_links_are_not_followed(storage, elsewhere):
     run = stored_run(storage, at(40))
     day = Path(run.uri).parent
     (day / elsewhere.name).symlink_to(elsewhere)
@@ -81,7 +80,7 @@ def test_links_are_not_followed(storage: ClusterStorage, elsewhere: Path) -> Non
     assert not (run / "outcome.json").exists()
 
 
-def test_retention_follows_no_link(storage: ClusterStorage, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retention_follows_no_link(storage, elsewhere, monkeypatch):
     run = stored_run(storage, at(40))
     real = path.remove
 
@@ -113,7 +112,7 @@ FOREIGN = (
 )
 
 
-def test_foreign_files_stay(storage: ClusterStorage) -> None:
+def test_foreign_files_stay(storage):
     for file in FOREIGN:
         aged(StoragePath(f"{storage.base.uri}/{file}"), 100, SECRET.encode())
     stored_run(storage, at(40))

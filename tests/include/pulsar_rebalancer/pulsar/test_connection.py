@@ -1,6 +1,5 @@
 """What a connection refuses, and where it says that a broker is reached."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,7 +38,7 @@ SEED = ("http://seed.example:8080",)
         ({"concurrency": 0}, "concurrency"),
     ],
 )
-def test_wrong_setting_is_named(options: dict[str, Any], key: str) -> None:
+def test_wrong_setting_is_named(options, key):
     with pytest.raises(SettingsError) as caught:
         AdminConnection(**{"seeds": SEED, **options})
     assert caught.value.reason == "wrong_setting"
@@ -69,7 +68,7 @@ QUERIES = ("?token=s3cret", "/?token=s3cret", "#s3cret", "/%40s3cret?", "\t?s3cr
         {"token": "s3cret"},
     ],
 )
-def test_wrong_secret_is_refused_and_not_shown(options: dict[str, Any]) -> None:
+def test_wrong_secret_is_refused_and_not_shown(options):
     with pytest.raises(SettingsError) as caught:
         AdminConnection(**{"seeds": SEED, **options})
     assert "s3cret" not in str(caught.value)
@@ -83,13 +82,13 @@ def test_wrong_secret_is_refused_and_not_shown(options: dict[str, Any]) -> None:
         {"address_template": "https://{host}:8443"},
     ],
 )
-def test_http_and_https_do_not_mix(options: dict[str, Any]) -> None:
+def test_http_and_https_do_not_mix(options):
     with pytest.raises(SettingsError) as caught:
         AdminConnection(**{"seeds": SEED, **options})
     assert caught.value.reason == "contradiction"
 
 
-def test_base_url_prefers_map_over_template_over_the_id_itself() -> None:
+def test_base_url_prefers_map_over_template_over_the_id_itself():
     plain = AdminConnection(seeds=("https://seed:8443/",))
     assert plain.seeds == ("https://seed:8443",)
     assert plain.base_url("b1:8080") == "https://b1:8080"
@@ -104,7 +103,7 @@ def test_base_url_prefers_map_over_template_over_the_id_itself() -> None:
     assert bracketed.base_url("[::1]:8080") == "http://[::1]:8080"
 
 
-def test_unusable_certificate_files_are_named(tmp_path: Path) -> None:
+def test_unusable_certificate_files_are_named(tmp_path):
     empty = tmp_path / "empty.pem"
     empty.write_text("")
     for key in ("ca_file", "client_cert_file"):

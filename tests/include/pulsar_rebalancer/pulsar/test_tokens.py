@@ -79,7 +79,7 @@ async def refusal(admin: PulsarAdmin) -> AdminError:
 # an issuer
 
 
-async def test_concurrent_requests_fetch_one_token_as_pulsars_clients_do(issuing: TokenIssuer, broker: Broker) -> None:
+async def test_concurrent_requests_fetch_one_token_as_pulsars_clients_do(issuing, broker):
     broker.on("GET", REPORT, {})
     async with admitted(issuing, broker, scope="admin") as admin:
         reports = await asyncio.gather(*(admin.load_report(broker.id) for _ in range(50)))
@@ -96,13 +96,11 @@ async def test_concurrent_requests_fetch_one_token_as_pulsars_clients_do(issuing
     assert {seen.method_name for seen in broker.seen} == {"token"}
 
 
-async def test_a_token_is_renewed_before_it_expires_and_kept_while_the_issuer_is_down(
-    issuing: TokenIssuer, broker: Broker, clock: SimpleNamespace
-) -> None:
+async def test_a_token_is_renewed_before_it_expires_and_kept_while_the_issuer_is_down(issuing, broker, clock):
     issuing.lifetime = 100
     async with admitted(issuing, broker) as admin:
 
-        async def at(seconds: float) -> int:
+        async def at(seconds):
             clock.now = 1000.0 + seconds
             await admin.brokers()
             assert broker.seen[-1].token == f"Bearer {issuing.issued[-1]}"
@@ -130,9 +128,7 @@ async def test_a_token_is_renewed_before_it_expires_and_kept_while_the_issuer_is
         ("own.json", '{"issuer_url": "https://i:99999"}'),
     ],
 )
-async def test_a_token_is_kept_while_files_are_being_replaced(
-    issuing: TokenIssuer, broker: Broker, clock: SimpleNamespace, name: str, content: str | None
-) -> None:
+async def test_a_token_is_kept_while_files_are_being_replaced(issuing, broker, clock, name, content):
     ca_file = issuing.folder / "ca.pem"
     ca_file.write_bytes(issuing.ca_file.read_bytes())
     own, damaged = issuing.credentials_file("own.json"), issuing.folder / name
@@ -155,9 +151,7 @@ async def test_a_token_is_kept_while_files_are_being_replaced(
 
 
 @pytest.mark.parametrize("promised", ["9" * 400, "-1", "0", "NaN", '"7"'])
-async def test_a_lifetime_that_is_none_is_not_believed(
-    issuing: TokenIssuer, broker: Broker, clock: SimpleNamespace, promised: str
-) -> None:
+async def test_a_lifetime_that_is_none_is_not_believed(issuing, broker, clock, promised):
     issuing.server.on("POST", TOKEN, Response(f'{{"access_token": "t0ken", "expires_in": {promised}}}'))
     async with admitted(issuing, broker) as admin:
         await admin.brokers()
@@ -168,9 +162,7 @@ async def test_a_lifetime_that_is_none_is_not_believed(
 
 
 @pytest.mark.parametrize(("kind", "said"), [("pipe", "is not a regular file"), ("large", "is larger than")])
-async def test_only_a_regular_file_of_limited_size_is_read(
-    broker: Broker, tmp_path: Path, kind: str, said: str
-) -> None:
+async def test_only_a_regular_file_of_limited_size_is_read(broker, tmp_path, kind, said):
     if kind == "pipe":
         os.mkfifo(tmp_path / "token")
     else:
@@ -180,9 +172,7 @@ async def test_only_a_regular_file_of_limited_size_is_read(
     assert (error.reason, said in error.message, error.sent) == ("credentials_file", True, False)
 
 
-async def test_a_refused_token_is_replaced_once_and_an_unload_is_sent_again(
-    issuing: TokenIssuer, clock: SimpleNamespace
-) -> None:
+async def test_a_refused_token_is_replaced_once_and_an_unload_is_sent_again(issuing, clock):
     """The second hop refuses: only that hop is repeated."""
     with brokers(2) as (leader, owner):
         leader.redirect("PUT", UNLOAD, f"{owner.url}{UNLOAD}?authoritative=true")
@@ -234,9 +224,7 @@ def answer(body: str | bytes, status: int = 200) -> Response:
         (TOKEN, answer(f'{{"error": "bad {SECRET}"}}', 401), "issuer_refused", "bad ***"),
     ],
 )
-async def test_an_issuer_that_answers_nonsense(
-    issuing: TokenIssuer, broker: Broker, path: str, reply: Response, reason: str, named: str
-) -> None:
+async def test_an_issuer_that_answers_nonsense(issuing, broker, path, reply, reason, named):
     issuing.server.on("GET" if path == DISCOVERY else "POST", path, reply)
     async with admitted(issuing, broker) as admin:
         error = await refusal(admin)
@@ -246,9 +234,7 @@ async def test_an_issuer_that_answers_nonsense(
     assert broker.seen == []
 
 
-async def test_an_issuer_that_cannot_be_reached_or_trusted(
-    issuing: TokenIssuer, broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_issuer_that_cannot_be_reached_or_trusted(issuing, broker, monkeypatch):
     async def silent(_: Request) -> Response:
         await asyncio.sleep(60)
         raise AssertionError
@@ -282,9 +268,7 @@ async def test_an_issuer_that_cannot_be_reached_or_trusted(
         ({"type": "sn_service_account"}, "of the type client_credentials"),
     ],
 )
-async def test_a_credentials_file_that_cannot_be_used(
-    issuing: TokenIssuer, broker: Broker, content: Any, named: str
-) -> None:
+async def test_a_credentials_file_that_cannot_be_used(issuing, broker, content, named):
     path = issuing.credentials_file(**content) if isinstance(content, dict) else issuing.folder / "other.json"
     if isinstance(content, str | bytes):
         path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -299,7 +283,7 @@ async def test_a_credentials_file_that_cannot_be_used(
 # a file
 
 
-async def test_a_success_ends_the_failure_of_a_token_file(tmp_path: Path, clock: SimpleNamespace) -> None:
+async def test_a_success_ends_the_failure_of_a_token_file(tmp_path, clock):
     file = tmp_path / "token"
     held = tokens.Tokens(AdminConnection(seeds=("http://127.0.0.1:1",), token_file=file))
     assert held.get_in_thread() == ""
@@ -316,7 +300,7 @@ async def test_a_success_ends_the_failure_of_a_token_file(tmp_path: Path, clock:
     assert await asyncio.to_thread(held.get_in_thread) == "third"
 
 
-async def test_a_token_file_is_read_again(tmp_path: Path, broker: Broker, clock: SimpleNamespace) -> None:
+async def test_a_token_file_is_read_again(tmp_path, broker, clock):
     file = tmp_path / "token"
     file.write_text("first\n")
     async with connect(broker, token=None, token_file=file) as admin:
@@ -340,7 +324,7 @@ async def test_a_token_file_is_read_again(tmp_path: Path, broker: Broker, clock:
 # secrets
 
 
-async def test_only_one_source_of_tokens_and_no_secret_without_tls(issuing: TokenIssuer, broker: Broker) -> None:
+async def test_only_one_source_of_tokens_and_no_secret_without_tls(issuing, broker):
     with pytest.raises(SettingsError, match="only one of token, token_file and credentials_file"):
         AdminConnection(seeds=(broker.url,), token_file=issuing.folder, oauth2=OAuth2(credentials_file=issuing.folder))
     for url in ("http://127.0.0.1", "https://user:w0rd@127.0.0.1", "127.0.0.1"):

@@ -38,9 +38,7 @@ WRONG: dict[str, Callable[[StoragePath], None]] = {
 
 
 @pytest.mark.parametrize("client_gap", WRONG.values(), ids=WRONG)
-def test_a_table_that_cannot_be_used_counts_as_none(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, client_gap: Callable[[StoragePath], None]
-) -> None:
+def test_a_table_that_cannot_be_used_counts_as_none(tmp_path, caplog, client_gap):
     folder = StoragePath(str(tmp_path / "state"))
     client_gap(folder / NAME)
     assert known_file(folder, NAME, MEANS) is None
@@ -48,7 +46,7 @@ def test_a_table_that_cannot_be_used_counts_as_none(
     assert f"state/{NAME}" in warning
 
 
-def test_known_file_is_used_if_sound(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_known_file_is_used_if_sound(tmp_path, caplog):
     folder = StoragePath(str(tmp_path))
     (folder / NAME).write_table(ROWS)
     assert known_file(folder, NAME, MEANS) == folder / NAME
@@ -56,7 +54,7 @@ def test_known_file_is_used_if_sound(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert not caplog.messages
 
 
-def test_a_storage_that_refuses_does_not_make_anybody_forget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_that_refuses_does_not_make_anybody_forget(tmp_path, monkeypatch):
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 

@@ -1,5 +1,4 @@
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots
@@ -10,7 +9,7 @@ from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.snapshot import latest_sample
 
 
-def test_only_a_young_valid_sample_counts(tmp_path: Path) -> None:
+def test_only_a_young_valid_sample_counts(tmp_path):
     cluster = Snapshots(tmp_path, {"a": {}})
     with pytest.raises(SnapshotError, match="no run has validated a sample"):
         latest_sample(cluster.storage, NOW, 300)

@@ -1,7 +1,5 @@
 """The state that a run starts from is read whole or not at all."""
 
-from pathlib import Path
-
 import pytest
 
 from pulsar_rebalancer.errors import SnapshotError
@@ -10,7 +8,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 
 
 @pytest.mark.parametrize("name", ["decision", "moves", "control", "drains"])
-def test_a_state_without_one_of_its_documents_is_damaged(tmp_path: Path, name: str) -> None:
+def test_a_state_without_one_of_its_documents_is_damaged(tmp_path, name):
     run = StoragePath(str(tmp_path))
     StateBefore().write(run)
     file = run / StateBefore.FILE

@@ -71,13 +71,11 @@ def history(runs: str, down: Collection[int] = (), *, quiet: timedelta = QUIET) 
         ("x." * 60, range(84), ["84 start"]),
     ],
 )
-def test_incident_sends_one_message_at_its_start_and_one_at_its_end(
-    runs: str, down: Collection[int], messages: list[str]
-) -> None:
+def test_incident_sends_one_message_at_its_start_and_one_at_its_end(runs, down, messages):
     assert history(runs, down) == messages
 
 
-def test_an_old_run_that_somebody_clears_tells_nothing() -> None:
+def test_an_old_run_that_somebody_clears_tells_nothing():
     state = advance(AlertsState(), {Condition.BLOCKED: GONE}, START, run="20261121T100000")
 
     older = advance(state, {Condition.BLOCKED: SEEN}, START, run="20261120T100000")
@@ -88,7 +86,7 @@ def test_an_old_run_that_somebody_clears_tells_nothing() -> None:
     assert len(pending_messages(same, START, QUIET)) == 1
 
 
-def test_a_run_from_before_the_clock_was_set_back_hides_no_later_one() -> None:
+def test_a_run_from_before_the_clock_was_set_back_hides_no_later_one():
     ahead, run = (f"{day}T100000.000000Z-1dc1c1d8" for day in ("20261122", "20261121"))
     state = advance(AlertsState(began_at=START + timedelta(days=1)), {}, START, run=ahead)
 
@@ -104,7 +102,7 @@ def incident(reasons: dict[Reason, int], **changes: object) -> Incident:
     return made.model_copy(update=changes)
 
 
-def test_a_message_says_what_started_why_and_what_to_do() -> None:
+def test_a_message_says_what_started_why_and_what_to_do():
     message = compose(
         "east",
         PendingMessage(

@@ -47,7 +47,5 @@ def move(source: str, destination: str, reason: Reason = Reason.TAKEN, pair: int
         (pair(destination_score=None), COUNTED, [], {"a:1": 80.0}),
     ],
 )
-def test_a_figure_is_used_by_a_hit_or_by_a_move(
-    decision: Decision, counting: Counting, moved: list[CandidateMove], used: dict[str, float]
-) -> None:
+def test_a_figure_is_used_by_a_hit_or_by_a_move(decision, counting, moved, used):
     assert used_samples([pair(pair=-1, low_hits=None), decision, MIDDLE], counting, moved) == used

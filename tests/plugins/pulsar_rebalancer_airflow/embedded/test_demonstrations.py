@@ -3,7 +3,6 @@
 import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -115,7 +114,7 @@ def moved(shown: Demonstration, run: RunInput, summary: Summary) -> dict[str, Un
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_every_demonstration_moves_bundles_and_ends_balanced(strategy: Strategy, tmp_path: Path) -> None:
+def test_every_demonstration_moves_bundles_and_ends_balanced(strategy, tmp_path):
     shown = demonstration(strategy)
     storage = ClusterStorage(str(tmp_path), shown.entry.name)
 

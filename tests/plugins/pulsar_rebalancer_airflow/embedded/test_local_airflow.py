@@ -2,7 +2,6 @@
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
@@ -12,7 +11,7 @@ from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes
 
 
-def test_the_password_is_for_a_server_that_was_started_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_password_is_for_a_server_that_was_started_here(monkeypatch, tmp_path):
     # It is not for a proxy either.
     monkeypatch.setenv("HTTP_PROXY", f"http://{closed_port()}")
     for name in ("no_proxy", "NO_PROXY"):

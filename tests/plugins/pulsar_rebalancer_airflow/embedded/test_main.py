@@ -37,9 +37,7 @@ class _Interrupted(Processes):
 
 @pytest.mark.parametrize("before", [[], [signal.SIGINT], [signal.SIGTERM, signal.SIGINT]])
 @pytest.mark.usefixtures("_process_as_it_was")
-def test_however_often_it_is_interrupted_no_process_stays(
-    before: list[signal.Signals], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_however_often_it_is_interrupted_no_process_stays(before, tmp_path, monkeypatch):
     started = []
 
     def run(_given: object, processes: Processes) -> int:
@@ -55,13 +53,13 @@ def test_however_often_it_is_interrupted_no_process_stays(
     assert not psutil.pid_exists(started[0])
 
 
-def test_a_password_in_an_address_is_not_shown() -> None:
+def test_a_password_in_an_address_is_not_shown():
     with pytest.raises(EmbeddedError, match="use the token") as refused:
         _own_cluster(_parser().parse_args(["--pulsar", "http://me:s3cret@broker:8080"]))
     assert "s3cret" not in str(refused.value)
 
 
-def test_a_folder_of_somebody_else_is_not_deleted(tmp_path: Path) -> None:
+def test_a_folder_of_somebody_else_is_not_deleted(tmp_path):
     thesis = tmp_path / "simulated" / "thesis.txt"
     thesis.parent.mkdir()
     thesis.write_text("years of work")
@@ -80,9 +78,7 @@ def test_a_folder_of_somebody_else_is_not_deleted(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_process_as_it_was")
-def test_a_second_run_in_the_same_folder_does_not_begin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_run_in_the_same_folder_does_not_begin(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(embedded_main, "_run", lambda *_: 0)
     with locked(tmp_path):
         assert main(["--folder", str(tmp_path)]) == 1
@@ -140,13 +136,7 @@ def is_open_to(mode: int, below: str = "") -> Callable[[Path], Path]:
     ],
 )
 @pytest.mark.usefixtures("_process_as_it_was")
-def test_a_folder_whose_files_others_could_replace_is_refused(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    make: Callable[[Path], Path],
-    said: str,
-) -> None:
+def test_a_folder_whose_files_others_could_replace_is_refused(tmp_path, monkeypatch, capsys, make, said):
     monkeypatch.setattr(embedded_main, "_run", lambda *_: 0)
     folder = tmp_path / "theirs"
     assert main(["--folder", str(make(folder))]) == 1
@@ -184,6 +174,6 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
         ([*[BALANCED] * 50, MOVED], "nothing was moved after 50 runs; the last one: the line"),
     ],
 )
-def test_once_gives_up_with_the_reason(watch: Callable[..., int], lines: list[RunLine], reason: str) -> None:
+def test_once_gives_up_with_the_reason(watch, lines, reason):
     with pytest.raises(EmbeddedError, match=reason):
         watch(lines, once=True)

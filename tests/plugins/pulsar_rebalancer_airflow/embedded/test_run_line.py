@@ -1,7 +1,6 @@
 """When a cluster is balanced, and what the line of a run says."""
 
 from datetime import UTC, datetime
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -10,7 +9,6 @@ from tests.airflow_runs import make_run
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.embedded.__main__ import describe
 from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun
 
@@ -44,9 +42,7 @@ MOVED_A_MOMENT_AGO = {"bundle_skip_reasons": {"recently_unloaded": 3}}
         ("AvgShedder", FIRED | MOVED_A_MOMENT_AGO | {"score_max": 20.0}, "fired, nothing to move", False),
     ],
 )
-def test_balanced_when_no_broker_sheds(
-    storage: ClusterStorage, strategy: str, found: dict[str, Any], verdict: str, balanced: bool
-) -> None:
+def test_balanced_when_no_broker_sheds(storage, strategy, found, verdict, balanced):
     run = make_run(storage, strategy=strategy)
     changed = {"score_min": 10.0, "sentence": "all is said"} | found
     Summary.model_validate(Summary.read(run).model_dump() | changed).write(run)

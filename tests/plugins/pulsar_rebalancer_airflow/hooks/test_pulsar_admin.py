@@ -7,7 +7,6 @@ from pulsar_rebalancer.errors import AdminError, SettingsError
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
-from pulsar_simulator.serve import Running
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.payload-of-a-super-user.signature"
 
@@ -18,7 +17,7 @@ def settings_of(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> AdminConnecti
     return PulsarAdminHook("pulsar_x").get_connection_settings()
 
 
-def test_reads_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_every_field(monkeypatch):
     settings = settings_of(
         monkeypatch,
         host="broker-0, broker-1:9443,[::1],[::1]:9443,2001:db8::7",
@@ -74,9 +73,7 @@ def test_reads_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"schema": "https", "extra": {"service_url": "pulsar://broker-0:6650"}}, "service_url"),
     ],
 )
-def test_refuses_with_the_connection_and_the_field(
-    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], named: str
-) -> None:
+def test_refuses_with_the_connection_and_the_field(monkeypatch, fields, named):
     with pytest.raises(SettingsError) as refused:
         settings_of(monkeypatch, password=TOKEN, **fields)
 
@@ -86,11 +83,11 @@ def test_refuses_with_the_connection_and_the_field(
 
 
 @pytest.mark.parametrize("text", ["true", "True", True])
-def test_read_only_as_forms_and_uris_write_it(monkeypatch: pytest.MonkeyPatch, text: object) -> None:
+def test_read_only_as_forms_and_uris_write_it(monkeypatch, text):
     assert settings_of(monkeypatch, extra={"read_only": text}).read_only
 
 
-def test_names_the_brokers_that_do_not_answer(served: Running) -> None:
+def test_names_the_brokers_that_do_not_answer(served):
     broker = served.cluster.active_brokers()[2]
     served.cluster.faults.add("forbidden", broker)
 
@@ -103,9 +100,7 @@ def test_names_the_brokers_that_do_not_answer(served: Running) -> None:
 
 
 @pytest.mark.parametrize("ok", [True, False])
-def test_brokers_that_give_no_report_are_asked_for_metrics(
-    served: Running, monkeypatch: pytest.MonkeyPatch, ok: bool
-) -> None:
+def test_brokers_that_give_no_report_are_asked_for_metrics(served, monkeypatch, ok):
     async def metrics(_: object, broker: str) -> list[dict[str, Any]]:
         if ok or broker != served.cluster.active_brokers()[2]:
             return []

@@ -1,7 +1,5 @@
 """A message from a callback of somebody's own DAG."""
 
-from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook
-
 from pulsar_rebalancer_airflow.notifications import AlertNotifier
 
 
@@ -9,7 +7,7 @@ def notify() -> None:
     AlertNotifier(title="{{ cluster }} failed", body="since {{ cluster }}")({"cluster": "east"})
 
 
-def test_title_and_body_are_templates(hook: Webhook) -> None:
+def test_title_and_body_are_templates(hook):
     notify()
     assert [(message["title"], message["message"], message["type"]) for message in hook.messages] == [
         ("east failed", "since east", "failure")

@@ -9,7 +9,7 @@ import pytest
 from tests.airflow_context import MemoryState, context, store_of
 from tests.airflow_runs import CLUSTER, make_run
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
-from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook, connect
+from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import connect
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError, StateError
@@ -48,9 +48,7 @@ def blocked(storage: ClusterStorage) -> StoragePath:
 VALIDATE_FAILED = {"collect": "success", "validate": "failed", "decide": "upstream_failed"}
 
 
-def test_a_block_is_told_once_and_its_end_once(
-    storage: ClusterStorage, state: MemoryState, hook: Webhook, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_block_is_told_once_and_its_end_once(storage, state, hook, monkeypatch):
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example/ui/")
     for _ in range(3):
         report(blocked(storage), state, states=VALIDATE_FAILED)
@@ -66,9 +64,7 @@ def test_a_block_is_told_once_and_its_end_once(
     assert store_of(state).get(AlertsState).incidents == {}
 
 
-def test_people_are_told_also_when_report_itself_fails(
-    storage: ClusterStorage, state: MemoryState, hook: Webhook
-) -> None:
+def test_people_are_told_also_when_report_itself_fails(storage, state, hook):
     run = blocked(storage)
     (run / "outcome.json").write_bytes(b"{")
 
@@ -78,13 +74,7 @@ def test_people_are_told_also_when_report_itself_fails(
     assert hook.titles == ["Pulsar east: validation failed"]
 
 
-def test_a_receiver_that_is_down_does_no_harm_and_is_told_later(
-    storage: ClusterStorage,
-    state: MemoryState,
-    hook: Webhook,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_receiver_that_is_down_does_no_harm_and_is_told_later(storage, state, hook, monkeypatch, caplog):
     caplog.set_level(logging.DEBUG)
     connect(monkeypatch, f"json://ada:S3cretPass@{closed_port()}/S3cretPath")
 
@@ -102,9 +92,7 @@ def test_a_receiver_that_is_down_does_no_harm_and_is_told_later(
     assert "S3cret" not in json.dumps(state.documents)
 
 
-def test_without_a_connection_nothing_is_told_or_kept_and_what_was_open_is_told_when_it_is_back(
-    storage: ClusterStorage, state: MemoryState, hook: Webhook
-) -> None:
+def test_without_a_connection_nothing_is_told_or_kept_and_what_was_open_is_told_when_it_is_back(storage, state, hook):
     report(blocked(storage), state, states=VALIDATE_FAILED, settings=WITHOUT_ALERTS)
     assert (hook.paths, state.writes) == ([], [])
 
@@ -117,7 +105,7 @@ def test_without_a_connection_nothing_is_told_or_kept_and_what_was_open_is_told_
     assert hook.titles == ["Pulsar east: validation failed"] * 2
 
 
-def test_a_task_leaves_the_reason_it_failed_with(state: MemoryState) -> None:
+def test_a_task_leaves_the_reason_it_failed_with(state):
     given: Any = context(CLUSTER, state)
 
     with pytest.raises(Exception, match="state_lost"), final_unless_passing(given):

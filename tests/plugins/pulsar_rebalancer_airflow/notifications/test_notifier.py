@@ -1,7 +1,6 @@
 import logging
 
-import pytest
-from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook, connect, silent
+from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import connect, silent
 
 from pulsar_rebalancer.show.incidents import AlertMessage
 from pulsar_rebalancer_airflow import notifications
@@ -21,7 +20,7 @@ def secrets_in(shown: str) -> list[str]:
     return [secret for secret in SECRETS if secret in shown]
 
 
-def test_a_webhook_gets_every_message_in_order(hook: Webhook) -> None:
+def test_a_webhook_gets_every_message_in_order(hook):
     sent = send("alerts", [FIRST, SECOND])
 
     assert [(m["title"], m["message"], m["type"]) for m in hook.messages] == [
@@ -31,12 +30,7 @@ def test_a_webhook_gets_every_message_in_order(hook: Webhook) -> None:
     assert sent == ([True, True], [])
 
 
-def test_a_receiver_that_never_answers_is_waited_for_no_longer_than_the_limit(
-    monkeypatch: pytest.MonkeyPatch,
-    hook: Webhook,
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_a_receiver_that_never_answers_is_waited_for_no_longer_than_the_limit(monkeypatch, hook, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     with silent() as port:
         connect(monkeypatch, with_secrets(f"127.0.0.1:{port}", "&rto=900&cto=900"), hook.url)

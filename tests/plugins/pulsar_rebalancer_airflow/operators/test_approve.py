@@ -42,9 +42,7 @@ def waits(storage: ClusterStorage, state: MemoryState) -> StoragePath:
 
 
 @pytest.mark.parametrize("by", ["bob", {"name": None, "id": "bob"}])
-def test_an_approved_plan_is_handed_over_with_who_approved_it(
-    storage: ClusterStorage, state: MemoryState, waits: StoragePath, by: Any
-) -> None:
+def test_an_approved_plan_is_handed_over_with_who_approved_it(storage, state, waits, by):
     answer(storage, state, "Approve", by=by, why="it is quiet")
 
     run_id, identity = carried_out(storage, state)
@@ -66,9 +64,7 @@ def test_an_approved_plan_is_handed_over_with_who_approved_it(
     ],
 )
 @pytest.mark.usefixtures("waits")
-def test_later_holds_close_the_gate_of_an_approved_plan(
-    storage: ClusterStorage, state: MemoryState, present: dict[str, Any], reason: str
-) -> None:
+def test_later_holds_close_the_gate_of_an_approved_plan(storage, state, present, reason):
     answer(storage, state, "Approve")
 
     assert carried_out(storage, state, **present) == (reason, "")
@@ -76,9 +72,7 @@ def test_later_holds_close_the_gate_of_an_approved_plan(
 
 @pytest.mark.parametrize("present", [{"pause": PAUSE}, {"blackouts": [BLACKOUT]}])
 @pytest.mark.usefixtures("waits")
-def test_no_approval_is_used_up_while_nothing_may_be_moved(
-    storage: ClusterStorage, state: MemoryState, present: dict[str, Any]
-) -> None:
+def test_no_approval_is_used_up_while_nothing_may_be_moved(storage, state, present):
     assert answer(storage, state, "Approve", **present) == "asked again"
     assert store_of(state).get(Answers).plans == {}
     assert answer(storage, state, "Approve") == ""
@@ -89,7 +83,7 @@ def test_no_approval_is_used_up_while_nothing_may_be_moved(
     ("option", "by"), [("", ""), ("Reject", "ada"), ("Approve", ""), ("Reject", ""), ("Approve", {"name": None})]
 )
 @pytest.mark.usefixtures("waits")
-def test_unapproved_plan_is_not_carried_out(storage: ClusterStorage, state: MemoryState, option: str, by: Any) -> None:
+def test_unapproved_plan_is_not_carried_out(storage, state, option, by):
     if option:  # else somebody marked the task as a success
         answer(storage, state, option, by=by)
 
@@ -97,7 +91,7 @@ def test_unapproved_plan_is_not_carried_out(storage: ClusterStorage, state: Memo
 
 
 @pytest.mark.usefixtures("waits")
-def test_an_approval_is_of_the_plan_that_was_asked_about(storage: ClusterStorage, state: MemoryState) -> None:
+def test_an_approval_is_of_the_plan_that_was_asked_about(storage, state):
     answer(storage, state, "Approve")
     gate(storage, state, plan(storage, state, OTHERS))
 
@@ -116,9 +110,7 @@ def approved_plan(storage: ClusterStorage, state: MemoryState, run_id: str, iden
     ("own", "reason"),
     [(True, "open"), (False, "awaiting_approval")],
 )
-def test_approved_plan_is_carried_out_only_by_its_own_run(
-    storage: ClusterStorage, state: MemoryState, waits: StoragePath, own: bool, reason: str
-) -> None:
+def test_approved_plan_is_carried_out_only_by_its_own_run(storage, state, waits, own, reason):
     answer(storage, state, "Approve")
     run_id, identity = carried_out(storage, state)
     carries_out = run_id if own else "manual__1"
@@ -138,14 +130,8 @@ def test_approved_plan_is_carried_out_only_by_its_own_run(
     ],
 )
 def test_moves_that_a_person_rejected_are_not_asked_for_again_at_once(
-    storage: ClusterStorage,
-    state: MemoryState,
-    option: str,
-    by: str,
-    present: dict[str, Any],
-    moves: Any,
-    reason: str,
-) -> None:
+    storage, state, option, by, present, moves, reason
+):
     first = plan(storage, state)
     gate(storage, state, first)
     answer(storage, state, option, by, "too  many\nat once")
@@ -158,9 +144,7 @@ def test_moves_that_a_person_rejected_are_not_asked_for_again_at_once(
     assert (question(state).run_id != before) is (reason == "awaiting_approval")
 
 
-def test_whoever_asks_by_hand_for_moves_that_were_rejected_is_asked(
-    storage: ClusterStorage, state: MemoryState
-) -> None:
+def test_whoever_asks_by_hand_for_moves_that_were_rejected_is_asked(storage, state):
     first = plan(storage, state)
     gate(storage, state, first)
     answer(storage, state, "Reject")
@@ -172,7 +156,7 @@ def test_whoever_asks_by_hand_for_moves_that_were_rejected_is_asked(
 
 
 @pytest.mark.usefixtures("waits")
-def test_answers_that_are_lost_approve_nothing(storage: ClusterStorage, state: MemoryState) -> None:
+def test_answers_that_are_lost_approve_nothing(storage, state):
     answer(storage, state, "Approve")
     state.documents[Answers.KEY] = {"version": 99}
 
@@ -193,9 +177,7 @@ def collected(storage: ClusterStorage, state: MemoryState, run_id: str, identity
 
 
 @pytest.mark.usefixtures("waits")
-def test_an_approved_plan_can_wait_until_the_gate_opens_for_another_one(
-    storage: ClusterStorage, state: MemoryState
-) -> None:
+def test_an_approved_plan_can_wait_until_the_gate_opens_for_another_one(storage, state):
     answer(storage, state, "Approve")
     first, identity = carried_out(storage, state)
     assert collected(storage, state, first, identity) == "asks"
@@ -220,9 +202,7 @@ DRAINED = {"a:1": DrainProgress(since=datetime(2026, 1, 1, tzinfo=UTC), by="ada"
     "requested",
     [{"by_hand": ByHand(by="ada", request=HandRequest(action="undo", run="x"))}, FORCED, {"drains": DRAINED}],
 )
-def test_two_people_are_needed_if_the_clusters_file_says_so(
-    storage: ClusterStorage, state: MemoryState, requested: dict[str, Any]
-) -> None:
+def test_two_people_are_needed_if_the_clusters_file_says_so(storage, state, requested):
     two: dict[str, Any] = {"two_people": True}
     run = plan(storage, state)
     summary = Summary.read(run).model_copy(update=requested)
@@ -242,13 +222,13 @@ def test_two_people_are_needed_if_the_clusters_file_says_so(
     assert store_of(state).get(Answers).plans[run.name].carried_out_by == ""
 
 
-def test_scheduled_plan_needs_one_person(storage: ClusterStorage, state: MemoryState, waits: StoragePath) -> None:
+def test_scheduled_plan_needs_one_person(storage, state, waits):
     assert "requested by" not in asked(storage, state, two_people=True)
     assert answer(storage, state, "Approve", by="ada", two_people=True) == ""
     assert store_of(state).get(Answers).plans[waits.name].by == "ada"
 
 
-def test_a_request_without_a_user_is_not_accepted(storage: ClusterStorage, state: MemoryState) -> None:
+def test_a_request_without_a_user_is_not_accepted(storage, state):
     run = plan(storage, state)
     Summary.read(run).model_copy(update={"forced": Forced(by="", reason="x", threshold=None)}).write(run)
 
@@ -259,9 +239,7 @@ def test_a_request_without_a_user_is_not_accepted(storage: ClusterStorage, state
 
 
 @pytest.mark.parametrize(("phase", "own"), [(Phase.DRAINING, True), (Phase.RETURNING, False), (None, False)])
-def test_in_a_rolling_restart_only_its_own_plans_can_be_approved(
-    storage: ClusterStorage, state: MemoryState, waits: StoragePath, phase: Phase | None, own: bool
-) -> None:
+def test_in_a_rolling_restart_only_its_own_plans_can_be_approved(storage, state, waits, phase, own):
     roll = Roll(id="f", order=("a:1",), turn_at=datetime.now(UTC), phase=Phase.DRAINING)
     StateBefore(roll=roll.model_copy(update={"phase": phase}) if phase else None).write(waits)
     store_of(state).put(roll)

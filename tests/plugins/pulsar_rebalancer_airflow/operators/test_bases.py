@@ -1,9 +1,7 @@
 """Who ordered what a run does."""
 
-from typing import Any
-
 import pytest
-from tests.airflow_context import MemoryState, context
+from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 
 from pulsar_rebalancer_airflow.operators.bases import requester
@@ -19,5 +17,5 @@ from pulsar_rebalancer_airflow.operators.bases import requester
         *(({"run_type": started}, "") for started in ("scheduled", "operator_triggered", "backfill")),
     ],
 )
-def test_only_the_user_who_triggered_the_run_is_its_requester(state: MemoryState, run: dict[str, Any], by: str) -> None:
+def test_only_the_user_who_triggered_the_run_is_its_requester(state, run, by):
     assert requester(context(CLUSTER, state, **run)) == by

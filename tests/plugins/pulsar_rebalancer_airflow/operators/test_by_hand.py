@@ -1,6 +1,5 @@
 """What a plan made by hand needs to be carried out, and what is refused with its reason."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -28,7 +27,6 @@ from pulsar_rebalancer.run.outcome import MoveOutcome, conclude, wave_file, writ
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import ByHand, parse_form
 from pulsar_rebalancer.run.snapshot import StateBefore
-from pulsar_rebalancer.state.state_documents import StateDocument
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.operators import CarryOutOperator, FormOperator
 from pulsar_rebalancer_airflow.state_store import StateStore
@@ -81,7 +79,7 @@ def act(
     return "done", None
 
 
-def test_a_plan_is_handed_over_with_its_hash_and_who_did_it(storage: ClusterStorage, state: MemoryState) -> None:
+def test_a_plan_is_handed_over_with_its_hash_and_who_did_it(storage, state):
     identity = shown(storage, state, **UNLOAD)
 
     done, (run_id, conf) = act(storage, state, plan=identity)
@@ -91,9 +89,7 @@ def test_a_plan_is_handed_over_with_its_hash_and_who_did_it(storage: ClusterStor
     assert (entry.plan.by, entry.run_id, entry.by) == ("ada", run_id, "bob")
 
 
-def test_nobody_can_begin_the_run_of_a_plan_before_it_is_handed_over(
-    storage: ClusterStorage, state: MemoryState
-) -> None:
+def test_nobody_can_begin_the_run_of_a_plan_before_it_is_handed_over(storage, state):
     identity, other = shown(storage, state, **UNLOAD), shown(storage, state, **UNLOAD)
     guessed = {
         f"by_hand__{identity[:32]}": "success",
@@ -114,14 +110,7 @@ def test_nobody_can_begin_the_run_of_a_plan_before_it_is_handed_over(
     ],
 )
 @pytest.mark.parametrize("form", [UNLOAD, DRAIN])
-def test_wrong_request_is_refused(
-    storage: ClusterStorage,
-    state: MemoryState,
-    given: dict[str, Any],
-    file: dict[str, Any],
-    reason: str,
-    form: dict[str, Any],
-) -> None:
+def test_wrong_request_is_refused(storage, state, given, file, reason, form):
     identity = shown(storage, state, **given, **form)
     before = dict(state.documents)
 
@@ -152,13 +141,7 @@ GONE = {"start": "2026-01-01T00:00:00", "end": "2026-01-02T00:00:00"}
     ],
     ids=["paused", "outside_window", "breaker_open", "skipped"],
 )
-def test_a_drain_is_marked_although_its_moves_wait(
-    storage: ClusterStorage,
-    state: MemoryState,
-    file: dict[str, Any],
-    order: Callable[[datetime], StateDocument],
-    reason: str,
-) -> None:
+def test_a_drain_is_marked_although_its_moves_wait(storage, state, file, order, reason):
     store_of(state).put(order(datetime.now(UTC)))
 
     assert act(storage, state, file=file, plan=shown(storage, state, **UNLOAD)) == (reason, None)
@@ -177,9 +160,7 @@ def test_a_drain_is_marked_although_its_moves_wait(
         ("approve", "ada", "asks"),
     ],
 )
-def test_two_people_are_needed_if_the_clusters_file_says_so(
-    storage: ClusterStorage, state: MemoryState, form: dict[str, Any], mode: str, user: str | None, reason: str
-) -> None:
+def test_two_people_are_needed_if_the_clusters_file_says_so(storage, state, form, mode, user, reason):
     identity, two = shown(storage, state, **form), {"mode": mode, "two_people": True}
     before = dict(state.documents)
 
@@ -189,7 +170,7 @@ def test_two_people_are_needed_if_the_clusters_file_says_so(
     assert (state.documents == before) == (reason != "done")
 
 
-def test_plans_are_carried_out_one_at_a_time_and_once(storage: ClusterStorage, state: MemoryState) -> None:
+def test_plans_are_carried_out_one_at_a_time_and_once(storage, state):
     first, second = shown(storage, state, **UNLOAD), shown(storage, state, **UNLOAD)
     _, (run_id, _) = act(storage, state, plan=first)
 
@@ -202,7 +183,7 @@ def test_plans_are_carried_out_one_at_a_time_and_once(storage: ClusterStorage, s
     assert act(storage, state, {run_id: "failed"}, plan=second)[0] == "done"
 
 
-def test_a_drain_is_marked_and_released(storage: ClusterStorage, state: MemoryState) -> None:
+def test_a_drain_is_marked_and_released(storage, state):
     identity = shown(storage, state, **DRAIN)
     store = store_of(state)
 
@@ -219,9 +200,7 @@ def test_a_drain_is_marked_and_released(storage: ClusterStorage, state: MemorySt
 
 
 @pytest.mark.parametrize("form", [DRAIN, UNLOAD], ids=["drain", "moves"])
-def test_a_roll_that_begins_at_the_same_time_comes_first(
-    storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch, form: dict[str, Any]
-) -> None:
+def test_a_roll_that_begins_at_the_same_time_comes_first(storage, state, monkeypatch, form):
     identity, store, put = shown(storage, state, **form), store_of(state), StateStore.put
 
     def begun(self: StateStore, document: Any) -> None:
@@ -234,7 +213,7 @@ def test_a_roll_that_begins_at_the_same_time_comes_first(
     assert store.get(Drains).brokers == {}
 
 
-def test_no_plan_is_made_during_a_roll(state: MemoryState) -> None:
+def test_no_plan_is_made_during_a_roll(state):
     form = FormOperator(task_id="form", cluster=CLUSTER, shows="collect", acts="carry_out")
     assert form.choose_branch(context(CLUSTER, state, params=UNLOAD)) == "collect"
 
@@ -245,7 +224,7 @@ def test_no_plan_is_made_during_a_roll(state: MemoryState) -> None:
     assert given["ti"].pushed["failure"] == "rolling"
 
 
-def test_releases_of_a_year_are_known() -> None:
+def test_releases_of_a_year_are_known():
     now, day = datetime.now(UTC), timedelta(days=1)
     drains = Drains(released={"a:1": now - 365 * day, "b:1": now - 367 * day})
 
@@ -260,9 +239,7 @@ def carried_out(storage: ClusterStorage, run_id: str, reason: Reason) -> None:
 
 
 @pytest.mark.parametrize("stop_reason", [Reason.STOPPED, Reason.PAUSED, Reason.OUTSIDE_WINDOW])
-def test_a_plan_that_was_stopped_is_carried_out_again(
-    storage: ClusterStorage, state: MemoryState, stop_reason: Reason
-) -> None:
+def test_a_plan_that_was_stopped_is_carried_out_again(storage, state, stop_reason):
     identity = shown(storage, state, **UNLOAD)
     _, (first, _) = act(storage, state, plan=identity)
 
@@ -282,9 +259,7 @@ def test_a_plan_that_was_stopped_is_carried_out_again(
 @pytest.mark.parametrize(
     ("outcome", "again"), [(Reason.STOPPED, "done"), (Reason.MOVED, "plan_used"), (None, "plan_used")]
 )
-def test_in_mode_approve_a_plan_that_was_stopped_is_carried_out_again(
-    storage: ClusterStorage, state: MemoryState, outcome: Reason | None, again: str
-) -> None:
+def test_in_mode_approve_a_plan_that_was_stopped_is_carried_out_again(storage, state, outcome, again):
     approve = {"mode": "approve"}
     identity = shown(storage, state, **UNLOAD)
     _, (asking, _) = act(storage, state, file=approve, plan=identity)
@@ -309,9 +284,7 @@ def test_in_mode_approve_a_plan_that_was_stopped_is_carried_out_again(
 @pytest.mark.parametrize(
     ("verdict", "again"), [("paused", "done"), ("awaiting_approval", "plan_used"), ("plan_too_old", "plan_used")]
 )
-def test_a_plan_that_was_held_back_at_the_gate_is_carried_out_again(
-    storage: ClusterStorage, state: MemoryState, verdict: str, again: str
-) -> None:
+def test_a_plan_that_was_held_back_at_the_gate_is_carried_out_again(storage, state, verdict, again):
     identity = shown(storage, state, **UNLOAD)
     _, (first, _) = act(storage, state, plan=identity)
     run = make_run(storage, airflow_run_id=first)
@@ -320,7 +293,7 @@ def test_a_plan_that_was_held_back_at_the_gate_is_carried_out_again(
     assert act(storage, state, {first: "success"}, plan=identity)[0] == again
 
 
-def test_a_drain_whose_task_ended_between_its_writes_goes_on(storage: ClusterStorage, state: MemoryState) -> None:
+def test_a_drain_whose_task_ended_between_its_writes_goes_on(storage, state):
     identity = shown(storage, state, **DRAIN)
     assert act(storage, state, plan=identity) == ("done", None)
     assert state.writes[-2:] == [HandedOverPlans.KEY, Drains.KEY]
@@ -331,9 +304,7 @@ def test_a_drain_whose_task_ended_between_its_writes_goes_on(storage: ClusterSto
     assert list(store_of(state).get(Drains).brokers) == ["a:1"]
 
 
-def test_the_run_that_marked_a_drain_marks_it_no_more_once_it_was_released(
-    storage: ClusterStorage, state: MemoryState
-) -> None:
+def test_the_run_that_marked_a_drain_marks_it_no_more_once_it_was_released(storage, state):
     identity, store = shown(storage, state, **DRAIN), store_of(state)
     assert act(storage, state, run="manual__1", plan=identity) == ("done", None)
     assert act(storage, state, run="manual__1", plan=identity) == ("done", None)  # cleared while it is drained
@@ -350,7 +321,7 @@ def test_the_run_that_marked_a_drain_marks_it_no_more_once_it_was_released(
     assert list(store.get(Drains).brokers) == ["a:1"]
 
 
-def test_no_mark_is_written_over_marks_that_are_lost(storage: ClusterStorage, state: MemoryState) -> None:
+def test_no_mark_is_written_over_marks_that_are_lost(storage, state):
     identity = shown(storage, state, **DRAIN)
     state.documents[Drains.KEY] = {"version": 99}
 

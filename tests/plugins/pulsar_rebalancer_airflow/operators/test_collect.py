@@ -26,7 +26,6 @@ from pulsar_rebalancer_airflow.dag_factory.params import run_params
 from pulsar_rebalancer_airflow.operators import CollectForPlanOperator, CollectOperator
 from pulsar_rebalancer_airflow.operators import collect as collecting
 from pulsar_rebalancer_airflow.state_store import DOCUMENTS
-from pulsar_simulator.serve import Running
 
 
 def collect(
@@ -43,7 +42,7 @@ def collect(
     return operator.execute(context(CLUSTER, state, params=form | (params or {}), **kwargs))
 
 
-def test_writes_the_input_of_a_run(served: Running, storage: ClusterStorage, state: MemoryState) -> None:
+def test_writes_the_input_of_a_run(served, storage, state):
     state.set(DecisionState.KEY, DecisionState(seq=4, plan_id="p").model_dump(mode="json"))
 
     run = StoragePath(collect(storage, state, params={"force": "new broker", "excluded_brokers": ["x:1"]}))
@@ -59,9 +58,7 @@ def test_writes_the_input_of_a_run(served: Running, storage: ClusterStorage, sta
 
 
 @pytest.mark.parametrize(("operator", "keeps"), [(CollectOperator, True), (CollectForPlanOperator, False)])
-def test_only_a_rebalancing_run_keeps_what_brokers_publish(
-    storage: ClusterStorage, state: MemoryState, operator: Any, keeps: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_rebalancing_run_keeps_what_brokers_publish(storage, state, operator, keeps, monkeypatch):
     """A run that only shows a plan may take place at the same time."""
     given: list[Earlier] = []
 
@@ -78,9 +75,7 @@ def test_only_a_rebalancing_run_keeps_what_brokers_publish(
     assert [(earlier.folder, earlier.keeps_load_data) for earlier in given] == [(storage.state, keeps)]
 
 
-def test_a_plan_that_waited_for_a_second_person_needs_one_after_a_change_to_auto(
-    served: Running, storage: ClusterStorage, state: MemoryState
-) -> None:
+def test_a_plan_that_waited_for_a_second_person_needs_one_after_a_change_to_auto(served, storage, state):
     now, plan = datetime.now(UTC), "0" * 64
     shown = ShownPlan(plan_id="p", action=None, at=now, by="ada")
 
@@ -95,15 +90,13 @@ def test_a_plan_that_waited_for_a_second_person_needs_one_after_a_change_to_auto
     assert given("auto", "bob")
 
 
-def test_a_retry_takes_a_new_folder(served: Running, storage: ClusterStorage, state: MemoryState) -> None:
+def test_a_retry_takes_a_new_folder(served, storage, state):
     assert collect(storage, state) != collect(storage, state)
 
 
 # Without `served` there is no connection: whatever asked the brokers would fail in another way.
 @pytest.mark.parametrize(("given", "params"), [({"mode": "off"}, {}), ({}, {"mode": "off"})])
-def test_off_asks_nobody(
-    storage: ClusterStorage, state: MemoryState, given: dict[str, Any], params: dict[str, Any]
-) -> None:
+def test_off_asks_nobody(storage, state, given, params):
     with pytest.raises(AirflowSkipException, match="off"):
         collect(storage, state, given, params)
 
@@ -120,16 +113,12 @@ def test_off_asks_nobody(
         ({"strategy": "ThresholdShedder"}, {"force": "new broker", "force_threshold": 9}, "force_threshold: strategy"),
     ],
 )
-def test_wrong_parameters_are_refused_before_anything_is_asked(
-    storage: ClusterStorage, state: MemoryState, given: dict[str, Any], params: dict[str, Any], said: str
-) -> None:
+def test_wrong_parameters_are_refused_before_anything_is_asked(storage, state, given, params, said):
     with pytest.raises(AirflowFailException, match=said):
         collect(storage, state, given, params)
 
 
-def test_a_threshold_is_held_against_that_of_the_brokers(
-    served: Running, storage: ClusterStorage, state: MemoryState
-) -> None:
+def test_a_threshold_is_held_against_that_of_the_brokers(served, storage, state):
     """45 is above the default of the high threshold, which counts for nothing where brokers have their own."""
     served.cluster.configuration.set("loadBalancerAvgShedderHighThreshold", "50")
 
@@ -140,16 +129,14 @@ def test_a_threshold_is_held_against_that_of_the_brokers(
         collect(storage, state, params={"low_threshold": 55})
 
 
-def test_refused_credentials_are_not_tried_again(served: Running, storage: ClusterStorage, state: MemoryState) -> None:
+def test_refused_credentials_are_not_tried_again(served, storage, state):
     served.cluster.faults.add("unauthorized", path="")
 
     with pytest.raises(AirflowFailException, match="unauthorized"):
         collect(storage, state)
 
 
-def test_an_error_has_no_character_that_hides_or_forges_text(
-    monkeypatch: pytest.MonkeyPatch, storage: ClusterStorage, state: MemoryState
-) -> None:
+def test_an_error_has_no_character_that_hides_or_forges_text(monkeypatch, storage, state):
     hidden = "\x1b[31m\x00\u202e\u3164\u034f\u200b"
     with brokers(1) as (broker,):
         broker.on("GET", "/admin/v2/brokers", JSONResponse({"reason": f"no{hidden}way"}, 403))
@@ -163,9 +150,7 @@ def test_an_error_has_no_character_that_hides_or_forges_text(
     assert not {"\u3164", "\u034f"} & set(str(failed.value))
 
 
-def test_a_full_disk_has_a_reason_may_pass_and_leaves_nothing_half_written(
-    served: Running, storage: ClusterStorage, state: MemoryState
-) -> None:
+def test_a_full_disk_has_a_reason_may_pass_and_leaves_nothing_half_written(served, storage, state):
     with full_disk(), pytest.raises(SnapshotError, match="cannot be written") as failed:
         collect(storage, state)
 
@@ -175,7 +160,7 @@ def test_a_full_disk_has_a_reason_may_pass_and_leaves_nothing_half_written(
 
 
 @pytest.mark.parametrize("kept", [(), ("control", "watch")])
-def test_the_first_run_writes_every_document(served: Running, storage: ClusterStorage, kept: tuple[str, ...]) -> None:
+def test_the_first_run_writes_every_document(served, storage, kept):
     ordered = {key: {"version": 1} for key in kept}  # people may order, and the watch may look, before any run
     state = MemoryState(documents={**ordered})
 
@@ -186,9 +171,7 @@ def test_the_first_run_writes_every_document(served: Running, storage: ClusterSt
 
 
 @pytest.mark.parametrize("key", [model.KEY for model in DOCUMENTS])
-def test_the_loss_of_any_document_stops_runs_and_says_what_to_do(
-    storage: ClusterStorage, state: MemoryState, key: str
-) -> None:
+def test_the_loss_of_any_document_stops_runs_and_says_what_to_do(storage, state, key):
     Committed(seq=3, at=datetime.now(UTC)).write(storage.new_run(datetime.now(UTC)))
     del state.documents[key]
 

@@ -9,7 +9,6 @@ from airflow.sdk.exceptions import AirflowFailException
 from tests.airflow_context import MemoryState, context, store_of
 from tests.airflow_runs import CLUSTER, make_run, move_row
 from tests.plugins.pulsar_rebalancer_airflow.operators.control_scene import control
-from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import BreakerRules, Settings
@@ -59,7 +58,7 @@ def next_run(storage: ClusterStorage, state: MemoryState, **given: Any) -> Stora
     return make_run(storage, [move_row(1, "a:1", "b:1")], base_seq=store_of(state).get(DecisionState).seq, **given)
 
 
-def test_a_pause_holds_until_somebody_resumes(storage: ClusterStorage, state: MemoryState) -> None:
+def test_a_pause_holds_until_somebody_resumes(storage, state):
     said = order(storage, state, "pause", TOMORROW)
 
     assert said["in_force"].startswith("Nothing is moved: mode auto; paused until ")
@@ -75,9 +74,7 @@ def test_a_pause_holds_until_somebody_resumes(storage: ClusterStorage, state: Me
 
 
 @pytest.mark.parametrize("action", ["resume", "stop", "reset", "restore"])
-def test_an_order_of_a_run_that_is_cleared_is_not_repeated(
-    storage: ClusterStorage, state: MemoryState, action: str
-) -> None:
+def test_an_order_of_a_run_that_is_cleared_is_not_repeated(storage, state, action):
     order(storage, state, "pause", TOMORROW)
     before = dict(state.documents)
 
@@ -93,7 +90,7 @@ def test_an_order_of_a_run_that_is_cleared_is_not_repeated(
 
 
 @pytest.mark.parametrize("then", ["reset", "restore"])
-def test_pause_is_lifted_only_by_a_person(storage: ClusterStorage, state: MemoryState, then: str) -> None:
+def test_pause_is_lifted_only_by_a_person(storage, state, then):
     gate(storage, state, next_run(storage, state))
     order(storage, state, "pause", TOMORROW)
 
@@ -103,7 +100,7 @@ def test_pause_is_lifted_only_by_a_person(storage: ClusterStorage, state: Memory
 
 
 @pytest.mark.parametrize("until", [YESTERDAY, SOONER])
-def test_no_pause_lifts_another(storage: ClusterStorage, state: MemoryState, until: str) -> None:
+def test_no_pause_lifts_another(storage, state, until):
     order(storage, state, "pause", TOMORROW)
 
     with pytest.raises(AirflowFailException, match="until"):
@@ -112,7 +109,7 @@ def test_no_pause_lifts_another(storage: ClusterStorage, state: MemoryState, unt
     assert gate(storage, state, next_run(storage, state)) == "paused"
 
 
-def test_skip_closes_the_gate_of_one_run(storage: ClusterStorage, state: MemoryState) -> None:
+def test_skip_closes_the_gate_of_one_run(storage, state):
     under_way = next_run(storage, state)
     order(storage, state, "skip")
 
@@ -122,9 +119,7 @@ def test_skip_closes_the_gate_of_one_run(storage: ClusterStorage, state: MemoryS
 
 @pytest.mark.parametrize("then", ["reset", "restore", "restore of a lost state"])
 @pytest.mark.parametrize("used", [True, False])
-def test_a_skip_is_used_once_whatever_becomes_of_the_state(
-    storage: ClusterStorage, state: MemoryState, used: bool, then: str
-) -> None:
+def test_a_skip_is_used_once_whatever_becomes_of_the_state(storage, state, used, then):
     gate(storage, state, next_run(storage, state))
     order(storage, state, "skip")
     if used:
@@ -139,14 +134,14 @@ def test_a_skip_is_used_once_whatever_becomes_of_the_state(
     assert [gate(storage, state, next_run(storage, state)) for _ in range(2)] == expected
 
 
-def test_a_skip_is_lifted(storage: ClusterStorage, state: MemoryState) -> None:
+def test_a_skip_is_lifted(storage, state):
     order(storage, state, "skip")
     order(storage, state, "resume")
 
     assert gate(storage, state, next_run(storage, state)) == "open"
 
 
-def test_the_answer_to_a_stop_says_which_bundles_came_to_their_end(scene: UnloadScene) -> None:
+def test_the_answer_to_a_stop_says_which_bundles_came_to_their_end(scene):
     moves = scene.moves(4)
     run = scene.run(moves)
     ordered, ended, said, real = Event(), Event(), [], control_actions.under_way
@@ -178,7 +173,7 @@ def test_the_answer_to_a_stop_says_which_bundles_came_to_their_end(scene: Unload
     assert said[0]["stopped"] == {"finished": {moved: "moved"}, "unfinished": [], "not_begun": 3}
 
 
-def test_a_stop_promises_nothing_of_a_run_that_begins_after_it(storage: ClusterStorage, state: MemoryState) -> None:
+def test_a_stop_promises_nothing_of_a_run_that_begins_after_it(storage, state):
     entry = ClusterEntry(name=CLUSTER, given={}, settings=SETTINGS)
     given: Any = context(CLUSTER, state, params={"action": "stop", "reason": "new disks"})
     given["ti"].runs = {"scheduled__2": "queued"}
@@ -198,9 +193,7 @@ def report(state: MemoryState, run: StoragePath, settings: Settings = BREAKER) -
 
 
 @pytest.mark.parametrize("then", ["nothing", "reset", "close_breaker"])
-def test_the_breaker_that_a_run_opened_closes_the_gate_until_a_person_closes_it(
-    storage: ClusterStorage, state: MemoryState, then: str
-) -> None:
+def test_the_breaker_that_a_run_opened_closes_the_gate_until_a_person_closes_it(storage, state, then):
     calm = next_run(storage, state)
     assert gate(storage, state, calm, BREAKER) == "open"
     report(state, calm)

@@ -62,9 +62,7 @@ def act(storage: ClusterStorage, state: MemoryState, action: str, reason: str = 
     return control(storage, state, SETTINGS, {"action": action, "reason": reason, "subject": file})
 
 
-def test_show_changes_nothing(
-    storage: ClusterStorage, state: MemoryState, filled: StateStore, last: StoragePath
-) -> None:
+def test_show_changes_nothing(storage, state, filled, last):
     answer = act(storage, state, "show")
     shown = answer["state"]
 
@@ -74,7 +72,7 @@ def test_show_changes_nothing(
     assert not state.writes
 
 
-def test_reset_makes_plans_under_way_stale(storage: ClusterStorage, state: MemoryState, filled: StateStore) -> None:
+def test_reset_makes_plans_under_way_stale(storage, state, filled):
     under_way = make_run(storage, base_seq=5)
 
     act(storage, state, "reset", "load was replayed")
@@ -88,9 +86,7 @@ def test_reset_makes_plans_under_way_stale(storage: ClusterStorage, state: Memor
         RecordOperator(task_id="record", cluster=CLUSTER, run=under_way.uri).execute(context(CLUSTER, state))
 
 
-def test_a_change_that_is_killed_halfway_is_noted(
-    storage: ClusterStorage, state: MemoryState, filled: StateStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_that_is_killed_halfway_is_noted(storage, state, filled, monkeypatch):
     monkeypatch.setattr(StateStore, "put", Mock(side_effect=ConnectionError("the store is away")))
 
     with pytest.raises(ConnectionError):
@@ -117,14 +113,7 @@ def lose(state: MemoryState, key: str, damage: str) -> None:
 
 @pytest.mark.parametrize(("damage", "action"), [("missing", "restore"), ("newer", "reset"), ("damaged", "reset")])
 @pytest.mark.parametrize("model", DOCUMENTS, ids=lambda model: model.KEY)
-def test_the_loss_of_any_document_closes_the_gate_until_a_person_acts(
-    storage: ClusterStorage,
-    state: MemoryState,
-    last: StoragePath,
-    model: type[StateDocument],
-    damage: str,
-    action: str,
-) -> None:
+def test_the_loss_of_any_document_closes_the_gate_until_a_person_acts(storage, state, last, model, damage, action):
     assert gate(state, last) == "open"
     lose(state, model.KEY, damage)
 
@@ -146,7 +135,7 @@ def test_the_loss_of_any_document_closes_the_gate_until_a_person_acts(
     assert "lost" not in act(storage, state, action, "nothing is lost now")
 
 
-def test_every_document_of_the_store_can_be_restored() -> None:
+def test_every_document_of_the_store_can_be_restored():
     def below(model: type[StateDocument]) -> set[type[StateDocument]]:
         return {model}.union(*map(below, model.__subclasses__()))
 
@@ -154,9 +143,7 @@ def test_every_document_of_the_store_can_be_restored() -> None:
 
 
 @pytest.mark.parametrize("action", ["stop", "skip", "close_breaker", "resume", "pause"])
-def test_only_a_pause_may_be_ordered_before_a_reset_and_outlives_it(
-    storage: ClusterStorage, state: MemoryState, last: StoragePath, action: str
-) -> None:
+def test_only_a_pause_may_be_ordered_before_a_reset_and_outlives_it(storage, state, last, action):
     state.documents.clear()
     params = {"action": action, "reason": "the database was lost", "until": None}
 
@@ -172,9 +159,7 @@ def test_only_a_pause_may_be_ordered_before_a_reset_and_outlives_it(
     assert gate(state, committed(storage, state, 7)) == "paused"
 
 
-def test_restores_an_export_with_the_unload_history(
-    storage: ClusterStorage, state: MemoryState, filled: StateStore
-) -> None:
+def test_restores_an_export_with_the_unload_history(storage, state, filled):
     act(storage, state, "export")
     (name,) = [name for name in storage.state.names() if name.startswith("export-")]
     assert not state.writes
@@ -186,7 +171,7 @@ def test_restores_an_export_with_the_unload_history(
     assert set(filled.get(MovesState).unloads) == {BUNDLE}
 
 
-def test_means_that_are_gone_start_anew(storage: ClusterStorage, state: MemoryState, filled: StateStore) -> None:
+def test_means_that_are_gone_start_anew(storage, state, filled):
     (storage.state / MEANS).delete()
 
     act(storage, state, "restore", "test")
@@ -197,18 +182,14 @@ def test_means_that_are_gone_start_anew(storage: ClusterStorage, state: MemorySt
 @pytest.mark.parametrize(
     "name", ["../other/state/export-20260101T000000Z.json", "/etc/passwd", "change-20260101T000000Z-1.json"]
 )
-def test_a_file_is_named_and_never_a_path(
-    storage: ClusterStorage, state: MemoryState, filled: StateStore, name: str
-) -> None:
+def test_a_file_is_named_and_never_a_path(storage, state, filled, name):
     with pytest.raises(AirflowFailException, match="subject"):
         act(storage, state, "restore", "test", name)
 
     assert not state.writes
 
 
-def test_a_damaged_export_is_not_an_empty_state(
-    storage: ClusterStorage, state: MemoryState, filled: StateStore
-) -> None:
+def test_a_damaged_export_is_not_an_empty_state(storage, state, filled):
     (storage.state / "export-20260101T000000Z.json").write_json({"decision": None})
 
     with pytest.raises(AirflowFailException, match="file_damaged"):
@@ -217,9 +198,7 @@ def test_a_damaged_export_is_not_an_empty_state(
     assert not state.writes
 
 
-def test_a_reset_leaves_readable_documents_and_orders_as_they_are(
-    storage: ClusterStorage, state: MemoryState, filled: StateStore
-) -> None:
+def test_a_reset_leaves_readable_documents_and_orders_as_they_are(storage, state, filled):
     drain = Drain(at=datetime.now(UTC), by="ada", reason="new disks")
     filled.put(Drains(brokers={"a:1": drain}))
     shown = ShownPlan(plan_id="p5", action=None, at=datetime.now(UTC), by="ada")
@@ -233,9 +212,7 @@ def test_a_reset_leaves_readable_documents_and_orders_as_they_are(
     assert filled.get(ShownPlans).plans == {"h": shown}
 
 
-def test_a_plan_that_may_have_been_carried_out_is_not_carried_out_again(
-    storage: ClusterStorage, state: MemoryState, filled: StateStore
-) -> None:
+def test_a_plan_that_may_have_been_carried_out_is_not_carried_out_again(storage, state, filled):
     filled.put(ShownPlans(plans={"h": ShownPlan(plan_id="p5", action=None, at=datetime.now(UTC), by="ada")}))
     state.documents["handed_over"] = {"version": 99}
 
@@ -247,9 +224,7 @@ def test_a_plan_that_may_have_been_carried_out_is_not_carried_out_again(
 @pytest.mark.parametrize(
     "known_by", ["a document of a newer release", "the mark of a run", "an earlier reset", "a later run"]
 )
-def test_the_number_continues_after_a_loss_so_that_no_old_plan_is_accepted(
-    storage: ClusterStorage, state: MemoryState, filled: StateStore, known_by: str
-) -> None:
+def test_the_number_continues_after_a_loss_so_that_no_old_plan_is_accepted(storage, state, filled, known_by):
     number = {"a document of a newer release": 40, "the mark of a run": 5}.get(known_by, 6)
     if known_by == "an earlier reset":
         act(storage, state, "reset", "load was replayed")
@@ -270,9 +245,7 @@ def test_the_number_continues_after_a_loss_so_that_no_old_plan_is_accepted(
         RecordOperator(task_id="record", cluster=CLUSTER, run=under_way.uri).execute(context(CLUSTER, state))
 
 
-def test_restores_the_last_committed_plan_and_no_later_one(
-    storage: ClusterStorage, state: MemoryState, filled: StateStore, last: StoragePath
-) -> None:
+def test_restores_the_last_committed_plan_and_no_later_one(storage, state, filled, last):
     decided = filled.get(DecisionState)
     make_run(storage, base_seq=5, hits={"b:1": (2, 5)})  # not recorded
     state.documents.clear()
@@ -285,9 +258,7 @@ def test_restores_the_last_committed_plan_and_no_later_one(
     assert changes(storage)[0]["file"] == last.name
 
 
-def test_hits_that_may_have_led_to_moves_are_not_restored(
-    storage: ClusterStorage, state: MemoryState, filled: StateStore, last: StoragePath
-) -> None:
+def test_hits_that_may_have_led_to_moves_are_not_restored(storage, state, filled, last):
     file = last / "plan" / "state.json"
     file.write_json(file.read_json() | {"restarts": {"b:1": [30.5, "2026-01-02T00:00:00Z"]}})
 

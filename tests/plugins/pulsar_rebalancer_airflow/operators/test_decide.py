@@ -53,7 +53,7 @@ def decide(run: str = "", seen: Context | None = None) -> str:
     return run
 
 
-def test_submits_the_application_to_the_connections_master(submitted: dict[str, Any]) -> None:
+def test_submits_the_application_to_the_connections_master(submitted):
     run = decide()
 
     command = submitted["command"]
@@ -72,9 +72,7 @@ DOCUMENTED = {
 
 
 @pytest.mark.parametrize("kind", ["local", "spark", "yarn"])
-def test_documented_connections_name_their_master(
-    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_documented_connections_name_their_master(submitted, monkeypatch, kind):
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", _documented(kind))
 
     decide()
@@ -91,9 +89,7 @@ def _documented(kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["local", "spark", "yarn"])
-def test_the_driver_of_a_local_master_is_for_this_machine_alone(
-    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_the_driver_of_a_local_master_is_for_this_machine_alone(submitted, monkeypatch, kind):
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", _documented(kind))
 
     decide()
@@ -102,7 +98,7 @@ def test_the_driver_of_a_local_master_is_for_this_machine_alone(
     assert bound & set(submitted["command"]) == (bound if kind == "local" else set())
 
 
-def test_secrets_reach_spark_by_a_file(submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_reach_spark_by_a_file(submitted, monkeypatch):
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", _documented("spark"))
 
     decide()
@@ -118,9 +114,7 @@ def test_secrets_reach_spark_by_a_file(submitted: dict[str, Any], monkeypatch: p
         ("k8s", r"needs pulsar-rebalancer\[kubernetes\]"),
     ],
 )
-def test_unusable_spark_connection_is_refused(
-    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch, connection: str, said: str
-) -> None:
+def test_unusable_spark_connection_is_refused(submitted, monkeypatch, connection, said):
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", _documented("k8s") if connection == "k8s" else connection)
     monkeypatch.setitem(sys.modules, "airflow.providers.cncf", None)
 
@@ -130,7 +124,7 @@ def test_unusable_spark_connection_is_refused(
     assert not submitted
 
 
-def test_the_driver_runs_under_this_interpreter(submitted: dict[str, Any]) -> None:
+def test_the_driver_runs_under_this_interpreter(submitted):
     before = os.environ["PATH"]
 
     decide()
@@ -151,7 +145,7 @@ def test_the_driver_runs_under_this_interpreter(submitted: dict[str, Any]) -> No
         ("Exception in thread main java.lang.OutOfMemoryError", Reason.SPARK_FAILED),
     ],
 )
-def test_failure_of_spark_has_a_reason_code(monkeypatch: pytest.MonkeyPatch, last: str, reason: Reason) -> None:
+def test_failure_of_spark_has_a_reason_code(monkeypatch, last, reason):
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", '{"conn_type": "spark", "host": "local[2]"}')
     ended = mock.Mock(stdout=iter(["Traceback", last]), wait=mock.Mock(return_value=1))
     seen: Any = context(CLUSTER, None)
@@ -163,13 +157,7 @@ def test_failure_of_spark_has_a_reason_code(monkeypatch: pytest.MonkeyPatch, las
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_the_archive_is_used_if_the_worker_has_it(
-    submitted: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    exists: bool,
-) -> None:
+def test_the_archive_is_used_if_the_worker_has_it(submitted, monkeypatch, tmp_path, capsys, exists):
     archive = tmp_path / "spark.jsa"
     if exists:
         archive.write_bytes(b"")
@@ -182,9 +170,7 @@ def test_the_archive_is_used_if_the_worker_has_it(
     assert (f"spark_archive: {archive} is missing" in capsys.readouterr().out) is not exists
 
 
-def test_spark_is_given_the_shedders_that_it_may_load(
-    submitted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spark_is_given_the_shedders_that_it_may_load(submitted, monkeypatch):
     monkeypatch.setenv("AIRFLOW__PULSAR_REBALANCER__STRATEGIES", "my_package:shed")
     # Experiments with a shedder from outside leave it.
     monkeypatch.delenv(STRATEGIES_VARIABLE, raising=False)

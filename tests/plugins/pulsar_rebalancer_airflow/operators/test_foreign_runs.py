@@ -99,9 +99,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("forge", FORGED, ids=lambda forge: forge.__name__)
 @pytest.mark.parametrize("task", OPERATORS)
-def test_a_folder_that_is_not_of_this_run_is_refused(
-    storage: ClusterStorage, state: MemoryState, tmp_path: Path, task: str, forge: Callable[..., Any]
-) -> None:
+def test_a_folder_that_is_not_of_this_run_is_refused(storage, state, tmp_path, task, forge):
     address = forge(storage, tmp_path)
     if isinstance(address, str) and (Path(address) / "plan").exists():
         # As if it had been recorded: what is refused is the folder, and nothing else stands in the way.
@@ -127,9 +125,7 @@ def execute(task: str, storage: ClusterStorage, run: StoragePath, state: MemoryS
     return OPERATORS[task](storage.root, run.uri).execute(context(CLUSTER, state))
 
 
-def test_a_run_whose_folder_is_a_copy_elsewhere_in_the_root_is_refused(
-    storage: ClusterStorage, state: MemoryState
-) -> None:
+def test_a_run_whose_folder_is_a_copy_elsewhere_in_the_root_is_refused(storage, state):
     run = make_run(storage, MOVES)
     copy = run.beside("20261121T120000.000000Z-01234567")
     shutil.copytree(run.uri, copy.uri)

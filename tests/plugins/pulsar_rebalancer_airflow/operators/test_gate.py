@@ -32,7 +32,7 @@ def record(storage: ClusterStorage, run: StoragePath, state: MemoryState) -> Non
 
 
 @pytest.mark.parametrize("given", [{}, {"validation": NOTICE}, {"pause": {"until": YESTERDAY, "reason": "over"}}])
-def test_opens_for_the_recorded_plan(storage: ClusterStorage, state: MemoryState, given: dict[str, Any]) -> None:
+def test_opens_for_the_recorded_plan(storage, state, given):
     run = make_run(storage, MOVES, **given)
     record(storage, run, state)
 
@@ -49,7 +49,7 @@ def test_opens_for_the_recorded_plan(storage: ClusterStorage, state: MemoryState
         ({"moves": []}, "nothing_to_do"),
     ],
 )
-def test_closes_with_a_reason(storage: ClusterStorage, state: MemoryState, given: dict[str, Any], reason: str) -> None:
+def test_closes_with_a_reason(storage, state, given, reason):
     run = make_run(storage, **{"moves": MOVES} | given)
     record(storage, run, state)
 
@@ -65,16 +65,14 @@ def test_closes_with_a_reason(storage: ClusterStorage, state: MemoryState, given
         ({"pulsar_cluster": "other"}, "settings_changed"),
     ],
 )
-def test_closes_when_the_clusters_file_says_so_by_now(
-    storage: ClusterStorage, state: MemoryState, now: dict[str, Any], reason: str
-) -> None:
+def test_closes_when_the_clusters_file_says_so_by_now(storage, state, now, reason):
     run = make_run(storage, MOVES)
     record(storage, run, state)
 
     assert ask(run, state, **now) == ([], reason)
 
 
-def test_closes_for_another_plan_than_the_recorded_one(storage: ClusterStorage, state: MemoryState) -> None:
+def test_closes_for_another_plan_than_the_recorded_one(storage, state):
     run = make_run(storage, MOVES)
     assert ask(run, state) == ([], "stale_plan")
 
@@ -85,9 +83,7 @@ def test_closes_for_another_plan_than_the_recorded_one(storage: ClusterStorage, 
 
 
 @pytest.mark.parametrize("recorded", [{"plan_id": "another"}, {"plan_hash": "0" * 64}])
-def test_closes_if_the_recorded_id_or_hash_is_another(
-    storage: ClusterStorage, state: MemoryState, recorded: dict[str, str]
-) -> None:
+def test_closes_if_the_recorded_id_or_hash_is_another(storage, state, recorded):
     run = make_run(storage, MOVES)
     record(storage, run, state)
     store_of(state).put(store_of(state).get(DecisionState).model_copy(update=recorded))
@@ -95,7 +91,7 @@ def test_closes_if_the_recorded_id_or_hash_is_another(
     assert ask(run, state) == ([], "stale_plan")
 
 
-def test_closes_for_a_plan_that_was_altered(storage: ClusterStorage, state: MemoryState) -> None:
+def test_closes_for_a_plan_that_was_altered(storage, state):
     run = make_run(storage, MOVES)
     record(storage, run, state)
     other = make_run(storage, [move_row(1, "a:1", "somewhere:1")])
@@ -104,9 +100,7 @@ def test_closes_for_a_plan_that_was_altered(storage: ClusterStorage, state: Memo
     assert ask(run, state) == ([], "plan_changed")
 
 
-def test_closes_for_a_read_only_connection(
-    storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closes_for_a_read_only_connection(storage, state, monkeypatch):
     monkeypatch.setenv(
         "AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "x", "extra": {"read_only": true}}'
     )
@@ -128,9 +122,7 @@ def test_closes_for_a_read_only_connection(
     ],
 )
 @pytest.mark.parametrize("of_the_plan", [True, False])
-def test_closes_for_more_moves_than_the_stricter_cap_allows(
-    storage: ClusterStorage, state: MemoryState, cap: dict[str, Any], of_the_plan: bool
-) -> None:
+def test_closes_for_more_moves_than_the_stricter_cap_allows(storage, state, cap, of_the_plan):
     loose = {name: value + 1 for name, value in cap.items()}
     run = make_run(storage, MOVES, **(cap if of_the_plan else loose))
     record(storage, run, state)
@@ -142,9 +134,7 @@ def test_closes_for_more_moves_than_the_stricter_cap_allows(
 @pytest.mark.parametrize(
     ("overruled", "reason"), [((), "settings_changed"), (("caps",), "open"), (("policies",), "settings_changed")]
 )
-def test_a_person_may_overrule_the_caps_of_a_plan_made_by_hand(
-    storage: ClusterStorage, state: MemoryState, overruled: tuple[str, ...], reason: str
-) -> None:
+def test_a_person_may_overrule_the_caps_of_a_plan_made_by_hand(storage, state, overruled, reason):
     run = make_run(storage, MOVES)
     form = parse_form({"action": "unload", "bundles": ["t/n"], "overrule": overruled, "reason": "it has to be"})
     Summary.read(run).model_copy(update={"by_hand": ByHand(by="ada", request=form)}).write(run)

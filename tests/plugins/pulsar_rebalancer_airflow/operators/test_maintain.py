@@ -50,7 +50,7 @@ def old(storage: ClusterStorage, *names: str) -> None:
         os.utime((storage.state / name).uri, (written, written))
 
 
-def test_a_scheduled_run_acts_whatever_the_form_says(storage: ClusterStorage, state: MemoryState) -> None:
+def test_a_scheduled_run_acts_whatever_the_form_says(storage, state):
     run = make_run(storage, age=LONG_AGO)
 
     report = maintain(storage, state)
@@ -60,7 +60,7 @@ def test_a_scheduled_run_acts_whatever_the_form_says(storage: ClusterStorage, st
     assert complete_runs(storage, day(run)) == {run.name}
 
 
-def test_a_manual_run_says_what_it_would_do(storage: ClusterStorage, state: MemoryState) -> None:
+def test_a_manual_run_says_what_it_would_do(storage, state):
     run = make_run(storage, age=LONG_AGO)
     size = sum(path.stat().st_size for path in Path(run.uri).rglob("*") if path.is_file())
 
@@ -72,7 +72,7 @@ def test_a_manual_run_says_what_it_would_do(storage: ClusterStorage, state: Memo
     assert (report["dry_run"], report["files"], report["bytes"]) == (True, 7, size)
 
 
-def test_plans_that_may_still_be_carried_out_stay(storage: ClusterStorage, state: MemoryState) -> None:
+def test_plans_that_may_still_be_carried_out_stay(storage, state):
     waiting, approved, other = (make_run(storage, age=LONG_AGO) for _ in range(3))
     store_of(state).put(Question(plan_id=waiting.name))
     answer = Answer(question=Question(plan_id=approved.name), at=datetime.now(UTC), by="ada", reason="")
@@ -84,9 +84,7 @@ def test_plans_that_may_still_be_carried_out_stay(storage: ClusterStorage, state
 
 
 @pytest.mark.parametrize("state_was_reset", [False, True])
-def test_files_of_the_state_and_of_the_last_committed_plan_stay(
-    storage: ClusterStorage, state: MemoryState, state_was_reset: bool
-) -> None:
+def test_files_of_the_state_and_of_the_last_committed_plan_stay(storage, state, state_was_reset):
     runs = [committed(storage, state, seq) for seq in (1, 2)]
     if state_was_reset:
         store_of(state).put(DecisionState(seq=3))
@@ -101,7 +99,7 @@ def test_files_of_the_state_and_of_the_last_committed_plan_stay(
 
 
 @pytest.mark.parametrize("why", ["missing", "damaged", "plan"])
-def test_retention_waits_while_the_state_is_lost(storage: ClusterStorage, state: MemoryState, why: str) -> None:
+def test_retention_waits_while_the_state_is_lost(storage, state, why):
     runs = [committed(storage, state, seq) for seq in (1, 2)]
     if why == "missing":
         state.documents.clear()

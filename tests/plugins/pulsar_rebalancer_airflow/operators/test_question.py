@@ -1,10 +1,8 @@
 """Mode `approve`: which plan people are asked about, and that one question is open at a time."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from tests.airflow_context import MemoryState
 from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
     MOVES,
     OTHERS,
@@ -18,12 +16,9 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
 
 from pulsar_rebalancer.orders.manual_plans import Question
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.storage.documents import ClusterStorage
 
 
-def test_a_newer_plan_with_moves_ends_the_question_about_an_older_one(
-    storage: ClusterStorage, state: MemoryState
-) -> None:
+def test_a_newer_plan_with_moves_ends_the_question_about_an_older_one(storage, state):
     first = plan(storage, state)
     assert gate(storage, state, first) == "awaiting_approval"
     one = question(state)
@@ -55,9 +50,7 @@ def test_a_newer_plan_with_moves_ends_the_question_about_an_older_one(
         (OTHERS, 0, None, False),
     ],
 )
-def test_the_very_same_moves_end_no_question(
-    storage: ClusterStorage, state: MemoryState, moves: Any, age: int, runs: Any, stands: bool
-) -> None:
+def test_the_very_same_moves_end_no_question(storage, state, moves, age, runs, stands):
     gate(storage, state, plan(storage, state, age=timedelta(minutes=age), max_plan_age_seconds=86400))
     first = question(state)
 
@@ -66,7 +59,7 @@ def test_the_very_same_moves_end_no_question(
     assert (question(state) == first) is stands
 
 
-def test_a_question_that_is_lost_is_neither_asked_nor_answered(storage: ClusterStorage, state: MemoryState) -> None:
+def test_a_question_that_is_lost_is_neither_asked_nor_answered(storage, state):
     state.documents[Question.KEY] = {"version": 99}
 
     assert asked(storage, state, "ask__1") == "state_lost"
@@ -74,9 +67,7 @@ def test_a_question_that_is_lost_is_neither_asked_nor_answered(storage: ClusterS
     assert gate(storage, state, plan(storage, state)) == "state_lost"
 
 
-def test_nobody_is_asked_about_what_a_read_only_connection_would_refuse(
-    storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_is_asked_about_what_a_read_only_connection_would_refuse(storage, state, monkeypatch):
     monkeypatch.setenv(
         "AIRFLOW_CONN_PULSAR_TEST", '{"conn_type": "pulsar_admin", "host": "nowhere", "extra": {"read_only": true}}'
     )
@@ -95,17 +86,13 @@ def test_nobody_is_asked_about_what_a_read_only_connection_would_refuse(
         ({}, {"max_bundles_per_run": 1}, "settings_changed"),
     ],
 )
-def test_the_stricter_mode_wins(
-    storage: ClusterStorage, state: MemoryState, planned: dict[str, Any], present: dict[str, Any], reason: str
-) -> None:
+def test_the_stricter_mode_wins(storage, state, planned, present, reason):
     assert gate(storage, state, plan(storage, state, **planned), **present) == reason
     assert bool(question(state).plan_id) == (reason == "awaiting_approval")
 
 
 @pytest.mark.parametrize(("age", "left"), [(50, 10), (63, 0)])
-def test_a_person_is_shown_the_plan_until_it_is_too_old(
-    storage: ClusterStorage, state: MemoryState, age: int, left: int
-) -> None:
+def test_a_person_is_shown_the_plan_until_it_is_too_old(storage, state, age, left):
     run = plan(storage, state, age=timedelta(minutes=age), max_plan_age_seconds=86400)
     gate(storage, state, run)
 
@@ -128,9 +115,7 @@ def test_a_person_is_shown_the_plan_until_it_is_too_old(
         ((3, 3), True, False),  # cleared, and answered too early
     ],
 )
-def test_a_question_is_asked_once_until_its_task_is_cleared(
-    storage: ClusterStorage, state: MemoryState, attempt: tuple[int, int], known: bool, asks: bool
-) -> None:
+def test_a_question_is_asked_once_until_its_task_is_cleared(storage, state, attempt, known, asks):
     gate(storage, state, plan(storage, state))
 
     assert (asked(storage, state, attempt=attempt, known=known) != "stands") is asks

@@ -14,7 +14,7 @@ def record(storage: ClusterStorage, run: StoragePath, state: MemoryState) -> lis
     return operator.execute(context(CLUSTER, state))
 
 
-def test_commits_in_one_write_and_marks_the_run(storage: ClusterStorage, state: MemoryState) -> None:
+def test_commits_in_one_write_and_marks_the_run(storage, state):
     run = make_run(storage, hits={"b:1": (0, 3)})
 
     assert record(storage, run, state) == []
@@ -25,7 +25,7 @@ def test_commits_in_one_write_and_marks_the_run(storage: ClusterStorage, state: 
     assert Committed.read(run).seq == 1
 
 
-def test_a_stale_plan_is_refused_without_a_retry(storage: ClusterStorage, state: MemoryState) -> None:
+def test_a_stale_plan_is_refused_without_a_retry(storage, state):
     first, second = make_run(storage), make_run(storage)
     record(storage, first, state)
     before = dict(state.documents)
@@ -36,7 +36,7 @@ def test_a_stale_plan_is_refused_without_a_retry(storage: ClusterStorage, state:
     assert state.documents == before
 
 
-def test_a_blocked_run_is_not_recorded_whatever_its_mark_says(storage: ClusterStorage, state: MemoryState) -> None:
+def test_a_blocked_run_is_not_recorded_whatever_its_mark_says(storage, state):
     block = Finding(reason="too_many_quarantined")
     run = make_run(storage, [move_row(1, "a:1", "b:1")], validation=Validation(findings=(block,)))
 
@@ -46,9 +46,7 @@ def test_a_blocked_run_is_not_recorded_whatever_its_mark_says(storage: ClusterSt
     assert state.writes == []
 
 
-def test_a_retry_after_a_kill_writes_the_mark_and_any_other_keeps_it(
-    storage: ClusterStorage, state: MemoryState
-) -> None:
+def test_a_retry_after_a_kill_writes_the_mark_and_any_other_keeps_it(storage, state):
     run = make_run(storage)
     record(storage, run, state)
     (run / Committed.FILE).delete()
@@ -60,7 +58,7 @@ def test_a_retry_after_a_kill_writes_the_mark_and_any_other_keeps_it(
     assert Committed.read(run) == written
 
 
-def test_the_files_of_the_state_and_of_the_one_before_are_kept(storage: ClusterStorage, state: MemoryState) -> None:
+def test_the_files_of_the_state_and_of_the_one_before_are_kept(storage, state):
     files = {seq: [f"{of}-{seq}-0000000{seq}.parquet" for of in ("costs", "means")] for seq in (1, 2, 3)}
     for seq, (costs, means) in files.items():
         for name in (costs, means, "export-20260101T000000Z.json"):
@@ -70,7 +68,7 @@ def test_the_files_of_the_state_and_of_the_one_before_are_kept(storage: ClusterS
     assert storage.state.names() == sorted([*files[2], "export-20260101T000000Z.json", *files[3]])
 
 
-def test_no_plan_is_recorded_over_a_lost_state(storage: ClusterStorage, state: MemoryState) -> None:
+def test_no_plan_is_recorded_over_a_lost_state(storage, state):
     record(storage, make_run(storage), state)
     del state.documents["decision"]
 

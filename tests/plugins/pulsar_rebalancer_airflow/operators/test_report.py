@@ -17,7 +17,6 @@ from pulsar_rebalancer.show.alert_conditions import EndedRun
 from pulsar_rebalancer.show.incidents import values_of
 from pulsar_rebalancer.show.measurements import describe
 from pulsar_rebalancer.state.state_documents import MovesState, Unload
-from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import ReportOperator
 from pulsar_rebalancer_airflow.state_store import moves_alias, moves_asset
@@ -57,9 +56,7 @@ def report(
 
 
 @pytest.mark.parametrize(("reason", "why"), [("", ""), ("astray", "moves of a run that failed or went astray: 1")])
-def test_the_breaker_counts_moves_that_failed_and_none_of_a_killed_worker(
-    storage: ClusterStorage, state: MemoryState, reason: str, why: str
-) -> None:
+def test_the_breaker_counts_moves_that_failed_and_none_of_a_killed_worker(storage, state, reason, why):
     run = make_run(storage, [move_row(1, "a:1", "b:1")])
     carried_out(run, state, 0, {1: reason})
     settings = Settings.model_validate({"breaker": {"failed_moves": 1}})
@@ -70,7 +67,7 @@ def test_the_breaker_counts_moves_that_failed_and_none_of_a_killed_worker(
     assert store_of(state).get(Breaker).why == why
 
 
-def test_says_what_became_of_every_move(storage: ClusterStorage, state: MemoryState) -> None:
+def test_says_what_became_of_every_move(storage, state):
     run = make_run(storage, [move_row(n, "a:1", "b:1", wave=n // 3) for n in range(6)])
     carried_out(run, state, 0, {0: "moved", 1: "astray", 2: "no_topic"})
     carried_out(run, state, 1, {3: "moved", 4: ""})  # killed with bundle 4 under way, 5 never begun
@@ -97,7 +94,7 @@ def test_says_what_became_of_every_move(storage: ClusterStorage, state: MemorySt
     assert f"{bundle(1)}: a:1 -> b:1: astray" in text
 
 
-def test_report_names_orders_in_force_and_who_gave_them(storage: ClusterStorage, state: MemoryState) -> None:
+def test_report_names_orders_in_force_and_who_gave_them(storage, state):
     begun = datetime.now(UTC) - timedelta(minutes=1)
     run = make_run(storage, max_bundles_per_run=3)
     store_of(state).put(Control().having(GivenOrder(action="stop", at=datetime.now(UTC), by="bob", reason="wait")))
@@ -114,7 +111,7 @@ def test_report_names_orders_in_force_and_who_gave_them(storage: ClusterStorage,
     assert values_of(EndedRun({}, outcome=outcome))[-1] == f"in force: {outcome.in_force}"
 
 
-def test_bundles_left_alone_are_not_recently_unloaded(storage: ClusterStorage, state: MemoryState) -> None:
+def test_bundles_left_alone_are_not_recently_unloaded(storage, state):
     run = make_run(storage, [move_row(n, "a:1", "b:1") for n in range(4)])
     carried_out(run, state, 0, {0: "moved", 1: "owner_changed", 2: "", 3: "unknown_owner"})
 
@@ -133,9 +130,7 @@ def test_bundles_left_alone_are_not_recently_unloaded(storage: ClusterStorage, s
     [({}, 30), ({"grace_period_minutes": 0, "interval_seconds": 600}, 30), ({"grace_period_minutes": 1}, 25)],
     ids=["grace period", "three intervals", "learning"],
 )
-def test_forgets_unloads_once_nothing_depends_on_them(
-    storage: ClusterStorage, state: MemoryState, settings: dict[str, Any], minutes: int
-) -> None:
+def test_forgets_unloads_once_nothing_depends_on_them(storage, state, settings, minutes):
     def unloaded(ago: float) -> Unload:
         return Unload(
             at=datetime.now(UTC) - timedelta(minutes=ago),
@@ -152,7 +147,7 @@ def test_forgets_unloads_once_nothing_depends_on_them(
     assert set(state.documents[MovesState.KEY]["unloads"]) == {bundle(9)}
 
 
-def test_no_event_and_no_write_when_nothing_moved(storage: ClusterStorage, state: MemoryState) -> None:
+def test_no_event_and_no_write_when_nothing_moved(storage, state):
     run = make_run(storage, [move_row(0, "a:1", "b:1")], mode="observe")
 
     counts, events = report(run, state, gate="observe")
@@ -162,7 +157,7 @@ def test_no_event_and_no_write_when_nothing_moved(storage: ClusterStorage, state
 
 
 @pytest.mark.parametrize(("blocked", "verdict"), [(True, "blocked"), (False, "unfinished")])
-def test_runs_that_stopped_early(storage: ClusterStorage, state: MemoryState, blocked: bool, verdict: str) -> None:
+def test_runs_that_stopped_early(storage, state, blocked, verdict):
     finding = Finding(reason="too_few_brokers")
     run = make_run(storage, validation=Validation(findings=(finding,) if blocked else ()))
     (run / "plan").delete()
@@ -174,9 +169,7 @@ def test_runs_that_stopped_early(storage: ClusterStorage, state: MemoryState, bl
 
 @pytest.mark.parametrize("earlier", ["open", "nothing_to_do"])
 @pytest.mark.parametrize(("blocked", "verdict"), [(True, "blocked"), (False, "unfinished")])
-def test_verdict_of_an_earlier_folder_is_ignored(
-    storage: ClusterStorage, state: MemoryState, earlier: str, blocked: bool, verdict: str
-) -> None:
+def test_verdict_of_an_earlier_folder_is_ignored(storage, state, earlier, blocked, verdict):
     """The run was cleared from collect on, and ended before its gate was asked again."""
     finding = Finding(reason="too_few_brokers")
     before, run = make_run(storage), make_run(storage, validation=Validation(findings=(finding,) if blocked else ()))
@@ -189,7 +182,7 @@ def test_verdict_of_an_earlier_folder_is_ignored(
     assert Outcome.read(run).verdict == verdict
 
 
-def test_a_gate_that_is_asked_again_later_takes_nothing_back(storage: ClusterStorage, state: MemoryState) -> None:
+def test_a_gate_that_is_asked_again_later_takes_nothing_back(storage, state):
     """Somebody clears the gate of the latest run when its plan is too old, then once more when nobody remembers it."""
     run = make_run(storage, [move_row(n, "a:1", "b:1") for n in range(4)])
     carried_out(run, state, 0, {0: "moved", 1: "astray", 2: ""})
@@ -205,9 +198,7 @@ def test_a_gate_that_is_asked_again_later_takes_nothing_back(storage: ClusterSto
     assert after.model_copy(update={"ended_at": before.ended_at}) == before
 
 
-def test_a_retry_sends_the_event_that_was_lost_with_the_attempt_before(
-    storage: ClusterStorage, state: MemoryState
-) -> None:
+def test_a_retry_sends_the_event_that_was_lost_with_the_attempt_before(storage, state):
     run = make_run(storage, [move_row(0, "a:1", "b:1")])
     carried_out(run, state, 0, {0: "moved"})
     _, lost = report(run, state, attempt=(1, 1))

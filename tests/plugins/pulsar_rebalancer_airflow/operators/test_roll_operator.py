@@ -66,7 +66,7 @@ class Desk:
         return self.act(run)
 
 
-def test_a_roll_that_was_shown_begins_once_and_is_nobody_elses(tmp_path: Path) -> None:
+def test_a_roll_that_was_shown_begins_once_and_is_nobody_elses(tmp_path):
     desk = Desk(tmp_path)
     plan = desk.plan(brokers=["b:1", "a:1"])
     assert not desk.roll.active
@@ -79,7 +79,7 @@ def test_a_roll_that_was_shown_begins_once_and_is_nobody_elses(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("runs", [{}, {"first": "failed"}], ids=["gone", "ended"])
-def test_another_run_continues_a_roll_whose_run_no_longer_does(tmp_path: Path, runs: dict[str, str]) -> None:
+def test_another_run_continues_a_roll_whose_run_no_longer_does(tmp_path, runs):
     desk = Desk(tmp_path)
     plan = desk.plan(brokers=["b:1", "a:1"])
     desk.act("first", plan=plan)
@@ -107,7 +107,7 @@ def test_another_run_continues_a_roll_whose_run_no_longer_does(tmp_path: Path, r
         ({"interval_seconds": 5}, {"plan": "0" * 63}, "wrong_setting"),
     ],
 )
-def test_bad_forms(tmp_path: Path, settings: Any, form: Any, reason: str) -> None:
+def test_bad_forms(tmp_path, settings, form, reason):
     assert Desk(tmp_path, **settings).act(**form) == reason
 
 
@@ -120,12 +120,12 @@ def test_bad_forms(tmp_path: Path, settings: Any, form: Any, reason: str) -> Non
         ({"max_shown_plan_age_seconds": 1e-9}, "bob", "plan_expired"),
     ],
 )
-def test_roll_that_cannot_begin_is_refused(tmp_path: Path, settings: Any, user: str, reason: str) -> None:
+def test_roll_that_cannot_begin_is_refused(tmp_path, settings, user, reason):
     desk = Desk(tmp_path, **settings)
     assert desk.act(user=user, plan=desk.plan()) == reason
 
 
-def test_no_roll_begins_while_a_broker_is_drained_and_the_dry_run_says_so(tmp_path: Path) -> None:
+def test_no_roll_begins_while_a_broker_is_drained_and_the_dry_run_says_so(tmp_path):
     desk = Desk(tmp_path, **PAUSE)
     drain = Drain(at=NOW, by="ada", reason="new disks")
     store_of(desk.state).put(Drains(brokers={"c:1": drain}))
@@ -146,9 +146,7 @@ def refusal(status: int) -> AirflowRuntimeError:
     return AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status_code": status}))
 
 
-def test_the_users_own_dag_has_to_be_there_and_is_triggered_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_users_own_dag_has_to_be_there_and_is_triggered_once(tmp_path, monkeypatch):
     desk, triggered = Desk(tmp_path, roll_restart_dag="restart_broker"), []
 
     def trigger(dag_id: str, run_id: str, conf: dict[str, str]) -> None:
@@ -174,7 +172,7 @@ def test_the_users_own_dag_has_to_be_there_and_is_triggered_once(
     assert desk.act("run", plan=plan) == "plan_used", "the task was cleared after the roll's end"
 
 
-def test_an_order_to_skip_a_broker_skips_no_other(tmp_path: Path) -> None:
+def test_an_order_to_skip_a_broker_skips_no_other(tmp_path):
     desk = Desk(tmp_path)
     desk.act("run", plan=desk.plan(brokers=["a:1", "b:1"]))
     late = GivenOrder(
@@ -190,9 +188,7 @@ def test_an_order_to_skip_a_broker_skips_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", ["a:1", "c:1"])
-def test_the_users_own_dag_restarts_no_broker_while_one_is_not_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
-) -> None:
+def test_the_users_own_dag_restarts_no_broker_while_one_is_not_listed(tmp_path, monkeypatch, lost):
     desk, triggered = Desk(tmp_path, roll_restart_dag="restart_broker"), []
     monkeypatch.setattr(roll, "_trigger", lambda *given: triggered.append(given))
     desk.act("run", plan=desk.plan(brokers=["a:1"]))
@@ -223,7 +219,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return messages
 
 
-def test_a_person_is_asked_once_and_told_that_the_roll_stopped(tmp_path: Path, sent: list[Any]) -> None:
+def test_a_person_is_asked_once_and_told_that_the_roll_stopped(tmp_path, sent):
     desk = Desk(tmp_path, alert_connection="pulsar_alerts", roll_wait_minutes=60)
     desk.act("run", plan=desk.plan(brokers=["a:1"]))
     desk.empties("run")
@@ -240,7 +236,7 @@ def test_a_person_is_asked_once_and_told_that_the_roll_stopped(tmp_path: Path, s
     assert "broker_not_back x1" in sent[1].body
 
 
-def test_the_end_says_whose_bundles_are_elsewhere(tmp_path: Path, sent: list[Any]) -> None:
+def test_the_end_says_whose_bundles_are_elsewhere(tmp_path, sent):
     desk = Desk(tmp_path, alert_connection="pulsar_alerts")
     desk.act("run", plan=desk.plan(brokers=["a:1"]))
     assert desk.pushed == {}
@@ -259,7 +255,7 @@ def test_the_end_says_whose_bundles_are_elsewhere(tmp_path: Path, sent: list[Any
 
 
 @pytest.mark.parametrize("accepted", [True, False])
-def test_the_end_that_nobody_was_told_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accepted: bool) -> None:
+def test_the_end_that_nobody_was_told_is_noted(tmp_path, monkeypatch, accepted):
     desk = Desk(tmp_path, alert_connection="pulsar_alerts")
     monkeypatch.setattr(notifications, "deliver", lambda *_: [accepted])
     desk.act("run", plan=desk.plan())
@@ -270,7 +266,7 @@ def test_the_end_that_nobody_was_told_is_noted(tmp_path: Path, monkeypatch: pyte
     assert desk.roll.untold is not accepted
 
 
-def test_people_who_were_asked_to_restart_a_broker_hear_that_it_was_skipped(tmp_path: Path, sent: list[Any]) -> None:
+def test_people_who_were_asked_to_restart_a_broker_hear_that_it_was_skipped(tmp_path, sent):
     desk = Desk(tmp_path, alert_connection="pulsar_alerts")
     desk.act("run", plan=desk.plan(brokers=["a:1"]))
     desk.empties("run")
@@ -289,7 +285,7 @@ def test_people_who_were_asked_to_restart_a_broker_hear_that_it_was_skipped(tmp_
 
 
 @pytest.mark.parametrize("restarted", [True, False], ids=["restarted unasked", "another broker lost"])
-def test_call_to_restart_is_withdrawn_once_it_is_unsafe(tmp_path: Path, sent: list[Any], restarted: bool) -> None:
+def test_call_to_restart_is_withdrawn_once_it_is_unsafe(tmp_path, sent, restarted):
     desk = Desk(tmp_path, alert_connection="pulsar_alerts")
     desk.act("run", plan=desk.plan(brokers=["a:1"]))
     desk.empties("run")
@@ -315,9 +311,7 @@ def test_call_to_restart_is_withdrawn_once_it_is_unsafe(tmp_path: Path, sent: li
     ],
     ids=["about to be asked", "asked", "no longer asked", "of the strategy"],
 )
-def test_a_manual_plan_that_waits_for_approval_comes_first(
-    tmp_path: Path, by_hand: bool, runs: dict[str, str], refused: bool
-) -> None:
+def test_a_manual_plan_that_waits_for_approval_comes_first(tmp_path, by_hand, runs, refused):
     desk = Desk(tmp_path, mode="approve")
     summary, _ = desk.snapshots.show(action="fill", broker="a:1")
     if not by_hand:

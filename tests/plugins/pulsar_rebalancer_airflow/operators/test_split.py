@@ -46,7 +46,7 @@ def is_split(scene: UnloadScene, planned: dict[str, Any]) -> bool:
     return set(planned["positions"]) <= set(scene.cluster.topology.boundaries(planned["bundle"].rpartition("/")[0]))
 
 
-def test_splits_and_says_so_in_the_store_before_and_after(scene: UnloadScene) -> None:
+def test_splits_and_says_so_in_the_store_before_and_after(scene):
     planned, seen = row(scene), []
     real = scene.cluster.split_at
 
@@ -70,7 +70,7 @@ def test_splits_and_says_so_in_the_store_before_and_after(scene: UnloadScene) ->
     assert seen == []
 
 
-def test_a_stop_begins_no_further_split_and_a_cleared_run_goes_on(scene: UnloadScene) -> None:
+def test_a_stop_begins_no_further_split_and_a_cleared_run_goes_on(scene):
     planned = [row(scene, rank) for rank in range(2)]
     caps: dict[str, Any] = {"max_splits_per_run": 2, "max_splits_per_namespace": 2}
     run = scene.run([], splits=planned, **ACTS | caps)
@@ -113,7 +113,7 @@ def kill(scene: UnloadScene, run: StoragePath, made: int, **caps: Any) -> None:
 
 
 @pytest.mark.parametrize("made", [0, 1, 2])
-def test_after_a_kill_a_bundle_that_is_whole_goes_through_all_checks_again(scene: UnloadScene, made: int) -> None:
+def test_after_a_kill_a_bundle_that_is_whole_goes_through_all_checks_again(scene, made):
     planned = [row(scene, rank) for rank in range(2)]
     caps: dict[str, Any] = {"max_splits_per_run": 2, "max_splits_per_namespace": 2}
     run = scene.run([], splits=planned, **ACTS | caps)
@@ -160,9 +160,7 @@ def run_time(run: StoragePath) -> Any:
         ("open", {"split_mode": "observe"}, "msg_rate"),
     ],
 )
-def test_behind_a_closed_gate_nothing_is_split(
-    scene: UnloadScene, gate: str, present: dict[str, Any], condition: str | None
-) -> None:
+def test_behind_a_closed_gate_nothing_is_split(scene, gate, present, condition):
     planned = row(scene, condition=condition)
     run = scene.run([], splits=[planned], **ACTS)
 
@@ -174,7 +172,7 @@ def test_behind_a_closed_gate_nothing_is_split(
 
 
 @pytest.mark.parametrize(("condition", "splits"), [("msg_rate", False), (None, True)])
-def test_splits_stop_once_a_broker_splits_by_itself(scene: UnloadScene, condition: str | None, splits: bool) -> None:
+def test_splits_stop_once_a_broker_splits_by_itself(scene, condition, splits):
     planned, values = row(scene, condition=condition), {"loadBalancerAutoBundleSplitEnabled": "true"}
     scene.cluster.faults.add("other_configuration", scene.cluster.active_brokers()[-1], values=values)
     run = scene.run([], splits=[planned], **ACTS)

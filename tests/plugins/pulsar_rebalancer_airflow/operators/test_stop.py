@@ -2,10 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,7 +36,7 @@ def unload(scene: UnloadScene, run: StoragePath, started: datetime) -> dict[str,
     return pushed
 
 
-def test_a_stop_ends_a_wave_between_two_bundles_and_a_cleared_run_goes_on(scene: UnloadScene) -> None:
+def test_a_stop_ends_a_wave_between_two_bundles_and_a_cleared_run_goes_on(scene):
     moves = scene.moves(4)
     run = scene.run(moves)
     scene.monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.0)
@@ -92,9 +90,7 @@ def nothing(scene: UnloadScene) -> None:
         (nothing, None, "wrong_setting"),
     ],
 )
-def test_whatever_closes_the_gate_ends_a_wave_as_a_stop_does(
-    scene: UnloadScene, tmp_path: Path, order: Callable[[UnloadScene], None], file: dict[str, Any] | None, reason: str
-) -> None:
+def test_whatever_closes_the_gate_ends_a_wave_as_a_stop_does(scene, tmp_path, order, file, reason):
     clusters = tmp_path / "clusters.yaml"
 
     def write(given: dict[str, Any] | None) -> None:
@@ -139,7 +135,7 @@ def failed(reason: str) -> pytest.RaisesExc[AirflowFailException]:
     return pytest.raises(AirflowFailException, match=re.escape(Reason(reason).meaning))
 
 
-def test_bundle_excluded_during_a_wave_stays(scene: UnloadScene, tmp_path: Path) -> None:
+def test_bundle_excluded_during_a_wave_stays(scene, tmp_path):
     clusters, moves = tmp_path / "clusters.yaml", scene.moves(5)
 
     def write(given: dict[str, Any]) -> None:
@@ -159,9 +155,7 @@ def test_bundle_excluded_during_a_wave_stays(scene: UnloadScene, tmp_path: Path)
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
-def test_a_run_whose_moves_fail_is_stopped_by_the_breaker_that_its_report_opens(
-    scene: UnloadScene, concurrency: int
-) -> None:
+def test_a_run_whose_moves_fail_is_stopped_by_the_breaker_that_its_report_opens(scene, concurrency):
     moves = scene.moves(8)
     rules = {"failed_moves": 2, "minutes": 60}
     present = {"breaker": rules, "unload_concurrency": concurrency}
@@ -208,7 +202,7 @@ def close_breaker(scene: UnloadScene) -> None:
     store_of(scene.state).put(Control(orders=(closed,)))
 
 
-def test_a_breaker_that_a_person_closes_during_the_run_counts_later_failures_only(scene: UnloadScene) -> None:
+def test_a_breaker_that_a_person_closes_during_the_run_counts_later_failures_only(scene):
     moves = scene.moves(4)
     rules = {"failed_moves": 2, "minutes": 60}
     scene.cluster.faults.add("error_500", path="/unload")

@@ -1,13 +1,11 @@
 """A wave that is carried out, or refused before its first unload."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import httpx
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from tests.airflow_context import store_of
-from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.orders.order import Control, GivenOrder
@@ -21,7 +19,7 @@ from pulsar_rebalancer.state.state_documents import MovesState
 HOLD = Validation(findings=(Finding(reason=Reason.BUILTIN_SHEDDING_ON),))
 
 
-def test_moves_its_wave_alone_and_verifies(scene: UnloadScene) -> None:
+def test_moves_its_wave_alone_and_verifies(scene):
     moves = scene.moves(6)
     later = moves.pop() | {"wave": 1}
     run = scene.run([*moves, later])
@@ -35,7 +33,7 @@ def test_moves_its_wave_alone_and_verifies(scene: UnloadScene) -> None:
     assert {outcome.attempts for outcome in read_waves(run).values()} == {1}
 
 
-def test_plans_are_stored_before_the_first_unload(scene: UnloadScene) -> None:
+def test_plans_are_stored_before_the_first_unload(scene):
     moves = scene.moves(3)
     seen: list[dict[str, str]] = []
     unloads = scene.state.documents
@@ -59,9 +57,7 @@ def test_plans_are_stored_before_the_first_unload(scene: UnloadScene) -> None:
         ({"age": timedelta(hours=2)}, {}, "plan_too_old"),
     ],
 )
-def test_a_wave_asks_the_gates_rules_again(
-    scene: UnloadScene, given: dict[str, Any], present: dict[str, Any], reason: str
-) -> None:
+def test_a_wave_asks_the_gates_rules_again(scene, given, present, reason):
     moves = scene.moves(4)
 
     with pytest.raises(AirflowFailException, match=reason):
@@ -71,7 +67,7 @@ def test_a_wave_asks_the_gates_rules_again(
     assert scene.state.writes == []
 
 
-def test_a_wave_is_not_begun_while_pulsar_sheds_itself(scene: UnloadScene) -> None:
+def test_a_wave_is_not_begun_while_pulsar_sheds_itself(scene):
     moves = scene.moves(2)
     url = f"{scene.served.urls[0]}/admin/v2/brokers/configuration/loadBalancerSheddingEnabled/true"
     assert httpx.post(url, headers=scene.served.headers).is_success
@@ -83,7 +79,7 @@ def test_a_wave_is_not_begun_while_pulsar_sheds_itself(scene: UnloadScene) -> No
     assert scene.state.documents[MovesState.KEY]["unloads"] == {}
 
 
-def test_a_wave_that_was_not_begun_in_time_is_left_and_says_so(scene: UnloadScene) -> None:
+def test_a_wave_that_was_not_begun_in_time_is_left_and_says_so(scene):
     """Three minutes until the gate, five more until the last wave: the loads that the plan was made from are gone."""
     moves = scene.moves(2)
     run = scene.run(moves, age=timedelta(seconds=180 + 300 + 5))
@@ -95,7 +91,7 @@ def test_a_wave_that_was_not_begun_in_time_is_left_and_says_so(scene: UnloadScen
     assert conclude(run, Reason.OPEN, datetime.now(UTC)).counts == {"plan_too_old": 2}
 
 
-def test_a_broker_that_is_marked_while_a_wave_is_under_way_gets_no_further_bundle(scene: UnloadScene) -> None:
+def test_a_broker_that_is_marked_while_a_wave_is_under_way_gets_no_further_bundle(scene):
     scene.monkeypatch.setattr("pulsar_rebalancer_airflow.operators.holds._SECONDS_BETWEEN_LOOKS", 0.0)
     moves, store = scene.moves(2), store_of(scene.state)
     drain = Drain(at=datetime.now(UTC), by="ada", reason="new disks")
@@ -112,7 +108,7 @@ def test_a_broker_that_is_marked_while_a_wave_is_under_way_gets_no_further_bundl
 
 
 @pytest.mark.parametrize("end", ["released", "roll over", "roll stopped", "broker skipped", "other phase"])
-def test_a_drain_that_ends_while_a_wave_is_under_way_moves_no_further_bundle(scene: UnloadScene, end: str) -> None:
+def test_a_drain_that_ends_while_a_wave_is_under_way_moves_no_further_bundle(scene, end):
     scene.monkeypatch.setattr("pulsar_rebalancer_airflow.operators.holds._SECONDS_BETWEEN_LOOKS", 0.0)
     first = scene.moves(1)[0]
     moves = [move for move in scene.moves(99) if move["source"] == first["source"]][:3]

@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[4]
 
 
 @pytest.mark.parametrize(("minutes", "resumed"), [(20, True), (31, False)])
-def test_a_wave_that_was_begun_in_time_is_resumed_later(scene: UnloadScene, minutes: int, resumed: bool) -> None:
+def test_a_wave_that_was_begun_in_time_is_resumed_later(scene, minutes, resumed):
     moves = scene.moves(2)
     run = scene.run(moves, age=timedelta(minutes=minutes))
     store = store_of(scene.state)
@@ -51,9 +51,7 @@ def test_a_wave_that_was_begun_in_time_is_resumed_later(scene: UnloadScene, minu
 
 
 @pytest.mark.parametrize(("version", "left"), [("4.0.8", True), ("4.2.4", False)])
-def test_a_range_that_a_bundle_of_another_wave_still_needs_is_left_alone(
-    scene: UnloadScene, version: str, left: bool
-) -> None:
+def test_a_range_that_a_bundle_of_another_wave_still_needs_is_left_alone(scene, version, left):
     """Airflow starts the next wave while a wave waits for its retry; an old leader knows one destination per range."""
     first, other, further = waves_by_range(scene)
     run = scene.run([first, other, further], move_timeout_seconds=1, unload_retries=0)
@@ -166,13 +164,7 @@ def placed_by_a_person(scene: UnloadScene, moves: Moves) -> dict[str, Any]:
         (placed_by_a_person, "owner_changed", 5),
     ],
 )
-def test_bundles_a_killed_wave_left_are_checked_again(
-    scene: UnloadScene,
-    tmp_path: Path,
-    meanwhile: Callable[[UnloadScene, Moves], dict[str, Any]],
-    reason: str,
-    count: int,
-) -> None:
+def test_bundles_a_killed_wave_left_are_checked_again(scene, tmp_path, meanwhile, reason, count):
     moves, killed = scene.moves(6), Killed(scene)
     run = scene.run(moves, unload_concurrency=1)
     following = moves[count]["bundle"].rpartition("/")[2] if count < len(moves) else "/lookup/"

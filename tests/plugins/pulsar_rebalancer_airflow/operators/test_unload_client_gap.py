@@ -59,7 +59,7 @@ def gaps(run: StoragePath) -> dict[str, ClientGap]:
     return found
 
 
-def test_clients_that_come_back_are_timed(scene: UnloadScene) -> None:
+def test_clients_that_come_back_are_timed(scene):
     scene.cluster.ownership.reconnect_delay = DELAY
     truth, moves = Truth(scene), scene.moves(5)
     run = scene.run(moves)
@@ -84,7 +84,7 @@ def test_clients_that_come_back_are_timed(scene: UnloadScene) -> None:
     assert "clients were back after" in describe(outcome, run)
 
 
-def test_a_report_keeps_what_each_bundles_move_cost(scene: UnloadScene) -> None:
+def test_a_report_keeps_what_each_bundles_move_cost(scene):
     moves = scene.moves(2)
     run = scene.run(moves)
     scene.unload(run)
@@ -110,9 +110,7 @@ def test_a_report_keeps_what_each_bundles_move_cost(scene: UnloadScene) -> None:
         (FaultKind.HALF_JSON, "/broker-stats/topics"),
     ],
 )
-def test_statistics_that_do_not_answer_leave_the_client_gap_unknown(
-    scene: UnloadScene, kind: FaultKind, path: str
-) -> None:
+def test_statistics_that_do_not_answer_leave_the_client_gap_unknown(scene, kind, path):
     scene.monkeypatch.setattr(client_gap_meter, "BEFORE_S", 0.3)
     scene.cluster.faults.add(kind, path=path)
     moves = scene.moves(6)
@@ -138,7 +136,7 @@ def test_statistics_that_do_not_answer_leave_the_client_gap_unknown(
     assert not BundleClientGaps().added(gaps(run), datetime.now(UTC)).bundles
 
 
-def test_clients_that_never_come_back_are_reported_and_end_the_wave_in_time(scene: UnloadScene) -> None:
+def test_clients_that_never_come_back_are_reported_and_end_the_wave_in_time(scene):
     scene.monkeypatch.setattr(client_gap_meter, "WATCHED_S", 3.0)
     moves = scene.moves(4)
     scene.cluster.faults.add(FaultKind.CLIENTS_GONE, bundle=moves[0]["bundle"])
@@ -156,7 +154,7 @@ def test_clients_that_never_come_back_are_reported_and_end_the_wave_in_time(scen
     assert (summary.not_back, summary.unknown) == (1, 0)
 
 
-def test_thousands_of_topics_are_sampled(scene: UnloadScene) -> None:
+def test_thousands_of_topics_are_sampled(scene):
     cluster = scene.cluster
     move = scene.moves(1)[0]
     index = cluster.topology.index(move["bundle"])
@@ -178,9 +176,7 @@ def test_thousands_of_topics_are_sampled(scene: UnloadScene) -> None:
 
 
 @pytest.mark.parametrize(("away", "gap", "most"), [(0.0, 15.0, 2), (DELAY, DELAY / 2, 1)], ids=["in time", "late"])
-def test_brokers_determine_how_many_bundles_are_under_way(
-    scene: UnloadScene, caplog: pytest.LogCaptureFixture, away: float, gap: float, most: int
-) -> None:
+def test_brokers_determine_how_many_bundles_are_under_way(scene, caplog, away, gap, most):
     caplog.set_level("INFO")
     scene.cluster.ownership.reconnect_delay = away
     moves = [move for move in scene.moves(40) if move["source"] == scene.moves(1)[0]["source"]][:8]
@@ -211,7 +207,7 @@ def test_brokers_determine_how_many_bundles_are_under_way(
 
 
 @pytest.mark.parametrize(("planned", "present"), [("auto", 2), (2, "auto")])
-def test_a_fixed_number_limits_the_adaptive_pace(scene: UnloadScene, planned: int | str, present: int | str) -> None:
+def test_a_fixed_number_limits_the_adaptive_pace(scene, planned, present):
     given: list[tuple[int, bool]] = []
 
     async def carry_out(*_: Any, concurrency: int, pace: AdaptivePace | None, **__: Any) -> list[MoveOutcome]:

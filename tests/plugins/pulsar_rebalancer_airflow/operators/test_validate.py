@@ -1,10 +1,8 @@
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER
@@ -17,7 +15,6 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import CollectOperator, ValidateOperator
 from pulsar_rebalancer_airflow.suites import page_of
-from pulsar_simulator.serve import Running
 
 
 def collected(storage: ClusterStorage, state: MemoryState) -> StoragePath:
@@ -35,13 +32,7 @@ def validate(run: StoragePath, state: MemoryState) -> tuple[dict[str, dict[str, 
         return None, given["ti"].pushed, str(error)
 
 
-def test_says_what_was_found_about_whom_and_where_the_rest_lies(
-    served: Running,
-    storage: ClusterStorage,
-    state: MemoryState,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_says_what_was_found_about_whom_and_where_the_rest_lies(served, storage, state, capfd, monkeypatch):
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example/flow/")
     broker = served.cluster.active_brokers()[1]
     served.cluster.faults.add("dead", broker)
@@ -70,9 +61,7 @@ def test_says_what_was_found_about_whom_and_where_the_rest_lies(
     assert f"as a page: {page}/{run.name}" in said
 
 
-def test_the_log_has_nothing_of_great_expectations(
-    served: Running, storage: ClusterStorage, state: MemoryState
-) -> None:
+def test_the_log_has_nothing_of_great_expectations(served, storage, state):
     run = collected(storage, state)
 
     # A process of its own, as on a worker: Great Expectations says most while it is loaded.
@@ -91,7 +80,7 @@ ValidateOperator(task_id="validate", cluster=cluster, run=run).execute(context(c
 """
 
 
-def test_a_block_ends_the_run_and_says_why(served: Running, storage: ClusterStorage, state: MemoryState) -> None:
+def test_a_block_ends_the_run_and_says_why(served, storage, state):
     for broker in served.cluster.active_brokers()[1:]:
         served.cluster.faults.add("error_500", broker)
     run = collected(storage, state)
@@ -105,7 +94,7 @@ def test_a_block_ends_the_run_and_says_why(served: Running, storage: ClusterStor
     assert len(said.splitlines()) <= 12
 
 
-def test_the_link_leads_to_the_page_once_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_link_leads_to_the_page_once_there_is_one(tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example/flow/")
     operator = ValidateOperator(task_id="validate", cluster=CLUSTER, run=str(tmp_path / "20261121T120000Z"))
     key: Any = SimpleNamespace(dag_id="pulsar_rebalance__east", run_id="manual__2026-11-21T12:00:00+00:00")

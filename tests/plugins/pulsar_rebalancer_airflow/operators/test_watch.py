@@ -3,7 +3,6 @@ from datetime import UTC, datetime, timedelta
 
 from tests.airflow_context import MemoryState, context, store_of
 from tests.airflow_runs import CLUSTER
-from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import Webhook
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.show.incidents import AlertsState, WatchState
@@ -22,7 +21,7 @@ def ran(state: MemoryState, seconds_ago: float) -> None:
     store_of(state).put(AlertsState(run_at=datetime.now(UTC) - timedelta(seconds=seconds_ago)))
 
 
-def test_runs_that_do_not_end_are_told_once_and_their_return_once(state: MemoryState, hook: Webhook) -> None:
+def test_runs_that_do_not_end_are_told_once_and_their_return_once(state, hook):
     ran(state, 181)
     for _ in range(3):
         assert watch(state) >= 181
@@ -36,7 +35,7 @@ def test_runs_that_do_not_end_are_told_once_and_their_return_once(state: MemoryS
     assert "/dags/pulsar_watch__east/runs/manual__1" in hook.messages[0]["message"]
 
 
-def test_a_cluster_that_never_ran_is_told_from_the_first_look(state: MemoryState, hook: Webhook) -> None:
+def test_a_cluster_that_never_ran_is_told_from_the_first_look(state, hook):
     assert watch(state) == 0
     first = datetime.now(UTC) - timedelta(seconds=181)
     store_of(state).put(store_of(state).get(WatchState).model_copy(update={"began_at": first}))
@@ -48,7 +47,7 @@ def test_a_cluster_that_never_ran_is_told_from_the_first_look(state: MemoryState
     assert AlertsState.KEY not in state.writes
 
 
-def test_a_run_that_ended_before_the_clock_was_set_back_counts_as_none(state: MemoryState) -> None:
+def test_a_run_that_ended_before_the_clock_was_set_back_counts_as_none(state):
     ran(state, -3600)
     store_of(state).put(WatchState(began_at=datetime.now(UTC) - timedelta(seconds=181)))
 

@@ -105,9 +105,7 @@ def balanced(session: Session, scene: Scene, at: datetime, verdict: Reason | Non
         (Reason.ON_HOLD, "refused", "at the gate (on_hold): A plan to move 4 bundles was not carried out: Validation"),
     ],
 )
-def test_a_plan_that_was_not_carried_out_is_not_done(
-    session: Session, tmp_path: Path, verdict: Reason | None, state: str, said: str
-) -> None:
+def test_a_plan_that_was_not_carried_out_is_not_done(session, tmp_path, verdict, state, said):
     scene = Scene(str(tmp_path), uneven(4))
     scene.run(JUST_NOW - timedelta(minutes=1))
     found, text = answered(session, balanced(session, scene, JUST_NOW, verdict))
@@ -115,9 +113,7 @@ def test_a_plan_that_was_not_carried_out_is_not_done(
 
 
 @pytest.mark.parametrize(("force", "state"), [("", "done"), ("a broker was added", "refused")])
-def test_in_mode_observe_only_a_person_who_asks_for_moves_is_refused(
-    session: Session, tmp_path: Path, force: str, state: str
-) -> None:
+def test_in_mode_observe_only_a_person_who_asks_for_moves_is_refused(session, tmp_path, force, state):
     scene = Scene(str(tmp_path), uneven(4), mode="observe")
     scene.run(JUST_NOW - timedelta(minutes=1))
     found, text = answered(session, balanced(session, scene, JUST_NOW, force=force))
@@ -126,9 +122,7 @@ def test_in_mode_observe_only_a_person_who_asks_for_moves_is_refused(
 
 
 @pytest.mark.parametrize(("rolls", "state"), [(False, "done"), (True, "refused")])
-def test_a_plan_without_moves_is_done_unless_a_roll_held_them(
-    session: Session, tmp_path: Path, rolls: bool, state: str
-) -> None:
+def test_a_plan_without_moves_is_done_unless_a_roll_held_them(session, tmp_path, rolls, state):
     scene = Scene(str(tmp_path), uneven(4))
     scene.rolls = rolls
     if rolls:
@@ -145,7 +139,7 @@ def stored(session: Session, *documents: StateDocument) -> None:
     session.flush()
 
 
-def test_a_plan_that_awaits_approval_follows_its_answer(session: Session, tmp_path: Path) -> None:
+def test_a_plan_that_awaits_approval_follows_its_answer(session, tmp_path):
     scene, now = Scene(str(tmp_path), uneven(4), mode="approve"), datetime.now(UTC)
     scene.run(now - timedelta(minutes=1))
     run = balanced(session, scene, now, Reason.AWAITING_APPROVAL)
@@ -168,7 +162,7 @@ def test_a_plan_that_awaits_approval_follows_its_answer(session: Session, tmp_pa
     assert answered(session, run) == ("waiting", "for its turn")
 
 
-def test_a_plan_whose_approval_was_refused_says_so(session: Session, tmp_path: Path) -> None:
+def test_a_plan_whose_approval_was_refused_says_so(session, tmp_path):
     scene, now = Scene(str(tmp_path), uneven(4), mode="approve"), datetime.now(UTC)
     scene.run(now - timedelta(minutes=1))
     run = balanced(session, scene, now, Reason.AWAITING_APPROVAL)
@@ -188,7 +182,7 @@ def test_a_plan_whose_approval_was_refused_says_so(session: Session, tmp_path: P
     assert facts.not_handed_over == {plan_id: Reason.PAUSED}
 
 
-def test_a_cancelled_run_waits_no_longer_although_airflow_keeps_it_in_the_queue(session: Session) -> None:
+def test_a_cancelled_run_waits_no_longer_although_airflow_keeps_it_in_the_queue(session):
     runs = [asked(session, "rebalance", minutes) for minutes in range(3)]
     waits, cancelled, tried = runs
     task(session, waits, "collect", state=None, try_number=0)
@@ -203,7 +197,7 @@ def test_a_cancelled_run_waits_no_longer_although_airflow_keeps_it_in_the_queue(
     assert airflow_facts._queued(session, waits.dag_id) == (waits.run_id, tried.run_id)
 
 
-def test_a_plan_that_was_accepted_continues_in_the_run_that_carries_it_out(session: Session) -> None:
+def test_a_plan_that_was_accepted_continues_in_the_run_that_carries_it_out(session):
     accepted = asked(session, "by_hand", 2, "success", conf={"plan": "0" * 64})
     left(session, accepted, "carry_out", "trigger_run_id", "by_hand__1")
     assert answered(session, accepted) == ("done", "Run by_hand__1 carries the plan out.")
@@ -215,7 +209,7 @@ def test_a_plan_that_was_accepted_continues_in_the_run_that_carries_it_out(sessi
 @pytest.mark.parametrize(
     "message", ["acme/x: no broker reports such a bundle", f"GET /brokers at a:1: 401. {Reason.UNAUTHORIZED.action}"]
 )
-def test_action_of_a_failure_is_said_once(message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_action_of_a_failure_is_said_once(message, monkeypatch):
     monkeypatch.setattr(run_answers, "failure_of", lambda *_: ("collect", "unauthorized"))
     monkeypatch.setattr(run_answers, "read_xcom", lambda *_, **__: message)
     nothing: Any = None
@@ -226,7 +220,7 @@ def test_action_of_a_failure_is_said_once(message: str, monkeypatch: pytest.Monk
     assert ".." not in text
 
 
-def test_the_hour_has_people_s_orders_and_the_runs_that_failed(session: Session) -> None:
+def test_the_hour_has_people_s_orders_and_the_runs_that_failed(session):
     asked(session, "control", 61, "success", conf={"action": "stop", "reason": "too early"})
     asked(session, "control", 9, "success", conf={"action": "pause", "reason": "disks"})
     asked(session, "by_hand", 8, "success", conf={"action": "unload", "reason": "only a look"})

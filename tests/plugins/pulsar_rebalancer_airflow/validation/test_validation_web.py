@@ -72,7 +72,7 @@ def asked(server: TestClient, folder: str, dag: str = DAG, run: str = RUN, user:
     return server.get(page_path(dag, run, folder), headers=headers)
 
 
-def test_the_page_of_a_run_is_served_without_any_right_to_act(server: TestClient, root: Path) -> None:
+def test_the_page_of_a_run_is_served_without_any_right_to_act(server, root):
     answer = asked(server, stored_run(root).name)
 
     assert (answer.status_code, answer.text) == (200, "<h1>east</h1>")
@@ -85,18 +85,18 @@ def test_the_page_of_a_run_is_served_without_any_right_to_act(server: TestClient
 
 
 @pytest.mark.parametrize(("user", "status"), [("", 401), ("eve", 403)])
-def test_nobody_else_gets_it(server: TestClient, root: Path, user: str, status: int) -> None:
+def test_nobody_else_gets_it(server, root, user, status):
     assert asked(server, stored_run(root).name, user=user).status_code == status
 
 
-def test_nobody_gets_the_page_of_a_dag_that_is_not_theirs(server: TestClient, root: Path) -> None:
+def test_nobody_gets_the_page_of_a_dag_that_is_not_theirs(server, root):
     west = stored_run(root, "west")
 
     assert asked(server, west.name, dag="pulsar_rebalance__west").status_code == 403
     assert asked(server, west.name).status_code == 404
 
 
-def test_a_link_out_of_the_root_is_not_followed(root: Path, tmp_path: Path) -> None:
+def test_a_link_out_of_the_root_is_not_followed(root, tmp_path):
     run, elsewhere = stored_run(root), tmp_path / "secret.html"
     elsewhere.write_text("secret")
     page = tmp_path / page_of(run).uri
@@ -111,9 +111,7 @@ def later(root: Path, days: int) -> None:
     maintain(ClusterStorage(str(root), "east"), Settings(), NOTHING_NEEDED, NOW + timedelta(days=days), dry_run=False)
 
 
-def test_the_page_of_a_run_whose_folder_was_compacted_is_there_as_long_as_the_history(
-    server: TestClient, root: Path
-) -> None:
+def test_the_page_of_a_run_whose_folder_was_compacted_is_there_as_long_as_the_history(server, root):
     run = stored_run(root)
 
     later(root, days=2)
@@ -130,7 +128,7 @@ def test_the_page_of_a_run_whose_folder_was_compacted_is_there_as_long_as_the_hi
     assert "history_days" in answer.json()["detail"]
 
 
-def test_the_report_of_a_replay_is_for_those_who_may_read_its_dag(server: TestClient, root: Path) -> None:
+def test_the_report_of_a_replay_is_for_those_who_may_read_its_dag(server, root):
     dag = "pulsar_replay__east"
     reports = {}
     for cluster in ("east", "west"):

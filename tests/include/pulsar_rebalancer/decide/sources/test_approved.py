@@ -1,7 +1,6 @@
 """An approved plan is carried out as a whole or not; what serves a drain, with what is overruled for it."""
 
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,9 +79,7 @@ def hot(snapshots: Snapshots) -> None:
         (hot, Overrule.OVERLOAD, "would_overload"),
     ],
 )
-def test_overruling_of_a_drain_outlasts_an_approval(
-    tmp_path: Path, prepare: Any, overrule: Overrule, reason: str
-) -> None:
+def test_overruling_of_a_drain_outlasts_an_approval(tmp_path, prepare, overrule, reason):
     snapshots = Snapshots(tmp_path, OWNED)
     prepare(snapshots)
     shown = decided(snapshots, marks(overrule))
@@ -95,7 +92,7 @@ def test_overruling_of_a_drain_outlasts_an_approval(
         approved(snapshots, shown, marks())
 
 
-def test_approved_drain_of_a_released_broker_moves_nothing(tmp_path: Path) -> None:
+def test_approved_drain_of_a_released_broker_moves_nothing(tmp_path):
     snapshots = Snapshots(tmp_path, OWNED)
     shown = decided(snapshots, marks())
 
@@ -106,7 +103,7 @@ def test_approved_drain_of_a_released_broker_moves_nothing(tmp_path: Path) -> No
     assert name(5) not in str(refused.value)
 
 
-def test_a_bundle_goes_where_it_was_shown_or_nowhere(tmp_path: Path) -> None:
+def test_a_bundle_goes_where_it_was_shown_or_nowhere(tmp_path):
     snapshots = Snapshots(tmp_path, OWNED)
     shown = decided(snapshots, marks())
     snapshots.owned["b:1"][name(9)] = 60.0
@@ -127,9 +124,7 @@ def carrying_out(snapshots: Snapshots, shown: Summary, minutes: int) -> StorageP
 
 
 @pytest.mark.parametrize(("minutes", "refused"), [(60, False), (61, True)])
-def test_a_plan_that_is_too_old_by_the_time_of_its_run_is_not_carried_out(
-    tmp_path: Path, minutes: int, refused: bool
-) -> None:
+def test_a_plan_that_is_too_old_by_the_time_of_its_run_is_not_carried_out(tmp_path, minutes, refused):
     snapshots = Snapshots(tmp_path, OWNED)
     run = carrying_out(snapshots, decided(snapshots, marks()), minutes)
 

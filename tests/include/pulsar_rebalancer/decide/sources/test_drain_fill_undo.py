@@ -39,7 +39,7 @@ def snapshots(tmp_path: Path) -> Snapshots:
     return made
 
 
-def test_a_drain_shows_all_that_it_would_move_and_names_what_cannot(snapshots: Snapshots) -> None:
+def test_a_drain_shows_all_that_it_would_move_and_names_what_cannot(snapshots):
     snapshots.settings = snapshots.settings.model_copy(update={"max_bundles_per_run": 1})
 
     summary, found = snapshots.show(action="drain", broker="a:1", reason="new disks")
@@ -62,9 +62,7 @@ def test_a_drain_shows_all_that_it_would_move_and_names_what_cannot(snapshots: S
         ({"action": "undo", "run": "20261122T120000.000000Z-00000000"}, {}, Reason.FILE_MISSING),
     ],
 )
-def test_wrong_drain_fill_or_undo_is_refused(
-    snapshots: Snapshots, form: dict[str, Any], given: dict[str, Any], reason: Reason
-) -> None:
+def test_wrong_drain_fill_or_undo_is_refused(snapshots, form, given, reason):
     snapshots.quarantined = given.get("quarantined", [])
 
     with pytest.raises(RebalancerError) as refused:
@@ -96,7 +94,7 @@ def strategy_move(bundle: str, source: str, destination: str) -> CandidateMove:
     )
 
 
-def test_every_run_serves_a_drain_first_and_within_the_caps(snapshots: Snapshots) -> None:
+def test_every_run_serves_a_drain_first_and_within_the_caps(snapshots):
     snapshots.settings = snapshots.settings.model_copy(update={"max_bundles_per_run": 2})
 
     found = served(snapshots, strategy_move(name(4), "b:1", "c:1"), a=DRAIN)
@@ -120,7 +118,7 @@ def test_every_run_serves_a_drain_first_and_within_the_caps(snapshots: Snapshots
     assert seen == [20.0]
 
 
-def test_no_drained_broker_is_a_destination(snapshots: Snapshots) -> None:
+def test_no_drained_broker_is_a_destination(snapshots):
     found = served(snapshots, a=DRAIN, b=DRAIN)
 
     assert {bundle: end for bundle, end in fate(found.moves).items() if bundle in (name(1), name(2), name(4))} == {
@@ -130,7 +128,7 @@ def test_no_drained_broker_is_a_destination(snapshots: Snapshots) -> None:
     }
 
 
-def test_a_drain_waits_for_the_grace_period_unless_that_is_overruled(snapshots: Snapshots) -> None:
+def test_a_drain_waits_for_the_grace_period_unless_that_is_overruled(snapshots):
     snapshots.unloaded = {name(1): timedelta(minutes=1)}
     at_once = DRAIN.model_copy(update={"overrule": (Overrule.GRACE_PERIOD,)})
 
@@ -145,9 +143,7 @@ def test_a_drain_waits_for_the_grace_period_unless_that_is_overruled(snapshots: 
     [(3, "a:1", 6), (5, "a:1", 5), (3, "b:1", 5)],
     ids=["just come", "reported by now", "went astray"],
 )
-def test_a_broker_is_not_empty_while_its_report_may_lack_what_has_just_come(
-    snapshots: Snapshots, minutes: float, owner: str, bundles: int
-) -> None:
+def test_a_broker_is_not_empty_while_its_report_may_lack_what_has_just_come(snapshots, minutes, owner, bundles):
     snapshots.unloaded = dict.fromkeys((name(1), name(7)), timedelta(minutes=minutes))
     snapshots.ended = {"source": "b:1", "destination": "a:1", "outcome": "moved", "owner": owner}
     progress = served(snapshots, a=DRAIN.model_copy(update={"overrule": (Overrule.GRACE_PERIOD,)})).drains["a:1"]
@@ -167,8 +163,8 @@ def test_a_broker_is_not_empty_while_its_report_may_lack_what_has_just_come(
     ids=["killed", "unknown", "on its way here", "arrived elsewhere", "its source may be late", "never begun"],
 )
 def test_a_bundle_whose_move_has_no_known_end_may_still_be_on_a_drained_broker(
-    snapshots: Snapshots, bundle: int, source: str, outcome: str, bundles: int
-) -> None:
+    snapshots, bundle, source, outcome, bundles
+):
     snapshots.unloaded = {name(bundle): timedelta(minutes=3)}
     ends = ("a:1", "b:1") if source == "a:1" else ("b:1", "a:1")
     snapshots.ended = {"source": ends[0], "destination": ends[1], "outcome": outcome}
@@ -185,9 +181,7 @@ def test_a_bundle_whose_move_has_no_known_end_may_still_be_on_a_drained_broker(
         (29.0, (Overrule.OVERLOAD,), {"b:1", "c:1"}),
     ],
 )
-def test_a_run_that_serves_a_drain_overloads_no_broker(
-    snapshots: Snapshots, limit: float, overrule: tuple[Overrule, ...], fates: set[str]
-) -> None:
+def test_a_run_that_serves_a_drain_overloads_no_broker(snapshots, limit, overrule, fates):
     snapshots.owned["a:1"][name(3)] = 0.0
     snapshots.settings = snapshots.settings.model_copy(update={"overloaded_threshold": limit})
 
@@ -212,8 +206,8 @@ class WithBusyIdler(Snapshots):
     [(101.0, (), "d:1"), (85.0, (), "c:1"), (25.0, (), "would_overload"), (85.0, (Overrule.OVERLOAD,), "d:1")],
 )
 def test_a_bundle_goes_to_the_coldest_with_room_if_the_broker_of_placement_has_none_as_the_plan_showed(
-    tmp_path: Path, limit: float, overrule: tuple[Overrule, ...], goes_to: str
-) -> None:
+    tmp_path, limit, overrule, goes_to
+):
     snapshots = WithBusyIdler(tmp_path, {"a": {name(1): 20.0}, "b": {name(4): 60.0}, "c": {name(5): 10.0}, "d": {}})
     snapshots.settings = snapshots.settings.model_copy(update={"overloaded_threshold": limit})
 
@@ -225,7 +219,7 @@ def test_a_bundle_goes_to_the_coldest_with_room_if_the_broker_of_placement_has_n
 
 
 @pytest.mark.parametrize(("limit", "fates"), [(59.0, {"would_overload"}), (61.0, {"c:1"})])
-def test_strategy_beside_a_drain_overloads_no_broker(tmp_path: Path, limit: float, fates: set[str | None]) -> None:
+def test_strategy_beside_a_drain_overloads_no_broker(tmp_path, limit, fates):
     # The drain brings c from 10 to 30; the strategy would bring another 30, in two halves.
     hot = {name(4): 60.0, name(5): 15.0, name(6): 15.0}
     snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0}, "b": hot, "c": {name(7): 10.0}})
@@ -239,7 +233,7 @@ def test_strategy_beside_a_drain_overloads_no_broker(tmp_path: Path, limit: floa
     assert {moves[name(6)]} == fates
 
 
-def test_overruling_of_one_drain_spares_the_others(snapshots: Snapshots) -> None:
+def test_overruling_of_one_drain_spares_the_others(snapshots):
     snapshots.unloaded = {name(1): timedelta(minutes=1), name(4): timedelta(minutes=1)}
     at_once = DRAIN.model_copy(update={"overrule": (Overrule.GRACE_PERIOD,)})
 
@@ -249,7 +243,7 @@ def test_overruling_of_one_drain_spares_the_others(snapshots: Snapshots) -> None
     assert (found["b:1"].moving, found["b:1"].stay, found["b:1"].overrule) == (0, {"recently_unloaded": 1}, ())
 
 
-def test_a_new_broker_is_filled_to_the_mean_from_the_hottest_with_few_bundles(tmp_path: Path) -> None:
+def test_a_new_broker_is_filled_to_the_mean_from_the_hottest_with_few_bundles(tmp_path):
     hot, warm = {name(n): 10.0 for n in range(6)}, {name(10 + n): 4.0 for n in range(10)}
     snapshots = Snapshots(tmp_path, {"a": hot | {name(30): 1.0, name(31): 0.0, name(32): 0.4}, "b": warm, "c": {}})
     snapshots.quarantined = [name(5)]
@@ -267,7 +261,7 @@ def test_a_new_broker_is_filled_to_the_mean_from_the_hottest_with_few_bundles(tm
     assert snapshots.show(action="fill", broker="c:1")[1] == {}
 
 
-def test_the_mean_to_which_a_broker_is_filled_is_of_brokers_that_are_not_drained(tmp_path: Path) -> None:
+def test_the_mean_to_which_a_broker_is_filled_is_of_brokers_that_are_not_drained(tmp_path):
     # The mean of a and c is 30. With b, which is empty, it would be 20.
     snapshots = Snapshots(tmp_path, {"a": {name(n): 15.0 for n in range(4)}, "b": {}, "c": {}})
     drains = {"version": 1, "brokers": {"b:1": DRAIN.model_dump(mode="json")}}
@@ -298,7 +292,7 @@ def moved(bundle: str, source: str, owner: str, reason: Reason = Reason.MOVED) -
     return MoveOutcome(bundle=bundle, source=source, destination="a:1", owner=owner, reason=reason, attempts=1)
 
 
-def test_a_run_is_undone_as_far_as_nothing_moved_since(snapshots: Snapshots) -> None:
+def test_a_run_is_undone_as_far_as_nothing_moved_since(snapshots):
     run = undone(
         snapshots,
         moved(name(1), "b:1", "a:1"),

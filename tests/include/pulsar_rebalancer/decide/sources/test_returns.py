@@ -39,7 +39,7 @@ def brought_back(tmp_path: Path, **given: Any) -> tuple[Plan | None, dict[str, s
     return made, {move.bundle: str(move.destination if move.taken else move.reason) for move in made.moves}
 
 
-def test_bundles_go_home(tmp_path: Path) -> None:
+def test_bundles_go_home(tmp_path):
     made, found = brought_back(tmp_path)
 
     assert found == BACK, "neither what is at home nor what has no broker"
@@ -50,7 +50,7 @@ def test_bundles_go_home(tmp_path: Path) -> None:
     assert (made.sentence, made.traffic) == ("Brought back: bundles of c:1", {"a:1": 40.0, "b:1": 37.0})
 
 
-def test_the_parts_of_a_bundle_go_where_it_was(tmp_path: Path) -> None:
+def test_the_parts_of_a_bundle_go_where_it_was(tmp_path):
     def part(lower: int, upper: int, namespace: str = "t/n") -> str:
         return f"{namespace}/0x{lower:08x}_0x{upper:08x}"
 
@@ -62,7 +62,7 @@ def test_the_parts_of_a_bundle_go_where_it_was(tmp_path: Path) -> None:
     assert found == dict.fromkeys(parts, HOME)
 
 
-def test_a_bundle_that_would_raise_its_home_above_the_highest_score_stays(tmp_path: Path) -> None:
+def test_a_bundle_that_would_raise_its_home_above_the_highest_score_stays(tmp_path):
     _, found = brought_back(tmp_path, settings={"overloaded_threshold": 45})
 
     assert found == BACK | {name(3): "would_overload"}
@@ -72,9 +72,7 @@ def test_a_bundle_that_would_raise_its_home_above_the_highest_score_stays(tmp_pa
     ("ago", "plan", "fate"),
     [(5 * MINUTE, "n", "c:1"), (5 * MINUTE, "p", "recently_unloaded"), (31 * MINUTE, "p", "c:1")],
 )
-def test_the_grace_period_does_not_count_for_what_moved_before_its_home_was_back(
-    tmp_path: Path, ago: timedelta, plan: str, fate: str
-) -> None:
+def test_the_grace_period_does_not_count_for_what_moved_before_its_home_was_back(tmp_path, ago, plan, fate):
     a_wrong_clock = {"c:1": timedelta(days=-1)}
     _, found = brought_back(tmp_path, unloaded={name(2): ago}, ended={"plan_id": plan}, started=a_wrong_clock)
 
@@ -93,15 +91,13 @@ def test_the_grace_period_does_not_count_for_what_moved_before_its_home_was_back
         ({"outcome": "astray", "destination": "b:1"}, "recently_unloaded"),
     ],
 )
-def test_a_bundle_that_missed_its_home_is_moved_again_in_two_more_runs(
-    tmp_path: Path, ended: dict[str, Any], fate: str
-) -> None:
+def test_a_bundle_that_missed_its_home_is_moved_again_in_two_more_runs(tmp_path, ended, fate):
     _, found = brought_back(tmp_path, unloaded={name(2): MINUTE}, onto="c:1", ended=ended)
 
     assert found == BACK | {name(2): fate}
 
 
-def test_policies_and_exclusions_apply(tmp_path: Path) -> None:
+def test_policies_and_exclusions_apply(tmp_path):
     reserved = IsolationPolicy(name="p", namespaces=("t/n",), primary=("[ab]",))
     _, found = brought_back(tmp_path / "pool", policies=Policies(isolation=(reserved,)))
     assert found == dict.fromkeys(BACK, "policy_forbids")

@@ -50,9 +50,7 @@ def shown(
         ),
     ],
 )
-def test_which_bundle_is_cut_and_where(
-    snapshots: Snapshots, form: dict[str, Any], bundle: str, positions: tuple[int, ...]
-) -> None:
+def test_which_bundle_is_cut_and_where(snapshots, form, bundle, positions):
     summary = shown(snapshots, **form)
 
     run = snapshots.storage.run(summary.plan_id)
@@ -66,7 +64,7 @@ def test_which_bundle_is_cut_and_where(
     assert summary.splits_told[0].startswith(f"{bundle} is split permanently at 0x{positions[0]:08x}")
 
 
-def test_the_extensible_load_manager_is_given_one_position_or_nothing(snapshots: Snapshots) -> None:
+def test_the_extensible_load_manager_is_given_one_position_or_nothing(snapshots):
     snapshots.load_manager = "ExtensibleLoadManagerImpl"
     form: dict[str, Any] = {"bundles": [LOW], "algorithm": "specified_positions_divide"}
 
@@ -78,7 +76,7 @@ def test_the_extensible_load_manager_is_given_one_position_or_nothing(snapshots:
 
 
 @pytest.mark.parametrize("excluded", [{"excluded_namespaces": ("t/n",)}, {"excluded_brokers": ("a:1",)}])
-def test_an_exclusion_may_be_overruled(snapshots: Snapshots, excluded: dict[str, Any]) -> None:
+def test_an_exclusion_may_be_overruled(snapshots, excluded):
     snapshots.settings = snapshots.settings.model_copy(update=excluded)
 
     with pytest.raises(RebalancerError, match="excluded"):
@@ -88,7 +86,7 @@ def test_an_exclusion_may_be_overruled(snapshots: Snapshots, excluded: dict[str,
     assert [split.bundle for split in read_splits(run_of(snapshots, summary))] == [LOW]
 
 
-def test_a_split_that_leaves_a_part_without_traffic_is_refused_unless_overruled(snapshots: Snapshots) -> None:
+def test_a_split_that_leaves_a_part_without_traffic_is_refused_unless_overruled(snapshots):
     form: dict[str, Any] = {"bundles": [LOW], "algorithm": "range_equally_divide"}
 
     with pytest.raises(RebalancerError) as refused:
@@ -103,14 +101,14 @@ def test_a_split_that_leaves_a_part_without_traffic_is_refused_unless_overruled(
 
 
 @pytest.mark.parametrize(("rates", "even"), [((89.0, 11.0), True), ((90.0, 10.0), True), ((91.0, 9.0), False)])
-def test_ten_percent_is_enough_for_a_part(snapshots: Snapshots, rates: tuple[float, float], even: bool) -> None:
+def test_ten_percent_is_enough_for_a_part(snapshots, rates, even):
     topics = (TopicLoad(0x10000000, rates[0], 0.0), TopicLoad(0x50000000, rates[1], 0.0))
     refused = nullcontext() if even else pytest.raises(RebalancerError, match="uneven_split")
     with refused:
         shown(snapshots, topics, bundles=[LOW])
 
 
-def test_the_most_even_algorithm_is_chosen_and_the_shares_of_each_are_shown(snapshots: Snapshots) -> None:
+def test_the_most_even_algorithm_is_chosen_and_the_shares_of_each_are_shown(snapshots):
     rates = {0x10000000: 3.0, 0x20000000: 3.0, 0x30000000: 3.0, 0x60000000: 9.0}
 
     summary = shown(snapshots, tuple(TopicLoad(at, rate, 0.0) for at, rate in rates.items()), bundles=[LOW])
@@ -149,21 +147,19 @@ def run_of(snapshots: Snapshots, summary: Summary) -> StoragePath:
         ),
     ],
 )
-def test_wrong_split_is_refused(
-    snapshots: Snapshots, form: dict[str, Any], topics: tuple[TopicLoad, ...], reason: str
-) -> None:
+def test_wrong_split_is_refused(snapshots, form, topics, reason):
     with pytest.raises(RebalancerError) as refused:
         shown(snapshots, topics, **form)
 
     assert refused.value.reason == reason
 
 
-def test_a_bundle_whose_topics_were_not_read_is_not_split(snapshots: Snapshots) -> None:
+def test_a_bundle_whose_topics_were_not_read_is_not_split(snapshots):
     with pytest.raises(RebalancerError, match="topics_unknown"):
         snapshots.show(action="split", bundles=[LOW])
 
 
-def test_a_run_carries_out_the_split_that_was_shown(snapshots: Snapshots) -> None:
+def test_a_run_carries_out_the_split_that_was_shown(snapshots):
     plan = shown(snapshots, bundles=[LOW], unload=True)
     entry = snapshots.handed_over(plan).model_dump(mode="json")
 
@@ -175,9 +171,7 @@ def test_a_run_carries_out_the_split_that_was_shown(snapshots: Snapshots) -> Non
 
 
 @pytest.mark.parametrize(("owned", "topics"), [({"b": {LOW: 30.0}}, 3), ({"b": {}}, 0)], ids=["moved", "unreported"])
-def test_a_split_is_carried_out_where_its_bundle_is_now(
-    snapshots: Snapshots, owned: dict[str, dict[str, float]], topics: int
-) -> None:
+def test_a_split_is_carried_out_where_its_bundle_is_now(snapshots, owned, topics):
     plan = shown(snapshots, bundles=[LOW], unload=True)
     snapshots.owned = {"a:1": {HIGH: 10.0}, "b:1": owned["b"], "c:1": {}}
     entry = snapshots.handed_over(plan).model_dump(mode="json")

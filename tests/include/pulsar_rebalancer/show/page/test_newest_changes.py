@@ -1,13 +1,12 @@
 """Which run moved bundles last, and when the cluster changed last."""
 
 from datetime import timedelta
-from pathlib import Path
 
 from tests.include.pulsar_rebalancer.show.page.test_status import scene
 from tests.overview_scene import JUST_NOW, seen
 
 
-def test_undo_offers_the_latest_run_that_moved(tmp_path: Path) -> None:
+def test_undo_offers_the_latest_run_that_moved(tmp_path):
     made = scene(tmp_path, hit_count_high=1)
     first = made.run(JUST_NOW - timedelta(minutes=2))
     made.splits = (made.to_split(31),)

@@ -1,7 +1,6 @@
 """What the page draws: brokers, pairs, the plan, the last run that moved something, and how large that is."""
 
 from datetime import timedelta
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -18,7 +17,7 @@ from pulsar_rebalancer.show.page.page_plan import plan_view
 from pulsar_rebalancer.show.page.recent_runs import read_run
 
 
-def test_brokers_stand_hottest_first_with_what_makes_their_score(tmp_path: Path) -> None:
+def test_brokers_stand_hottest_first_with_what_makes_their_score(tmp_path):
     made = scene(tmp_path, 3)
     history(made, JUST_NOW, 2)
 
@@ -35,7 +34,7 @@ def test_brokers_stand_hottest_first_with_what_makes_their_score(tmp_path: Path)
     assert [each.band for each in found.brokers] == ["high", "calm", "high"]
 
 
-def test_a_drained_broker_is_shown_and_compared_with_nobody(tmp_path: Path) -> None:
+def test_a_drained_broker_is_shown_and_compared_with_nobody(tmp_path):
     made = scene(tmp_path, loads={broker(0): 62.0, broker(1): 60.0, broker(2): 2.0})
     made.drains = Drains(brokers={broker(2): Drain(at=NOW, by="ada", reason="new disks")})
     made.run(JUST_NOW)
@@ -50,7 +49,7 @@ def test_a_drained_broker_is_shown_and_compared_with_nobody(tmp_path: Path) -> N
     assert seen(made, drains=made.drains).pairs == ()
 
 
-def test_a_drain_is_no_pair_and_a_waiting_pair_needs_no_sentence_beside_its_hits(tmp_path: Path) -> None:
+def test_a_drain_is_no_pair_and_a_waiting_pair_needs_no_sentence_beside_its_hits(tmp_path):
     made = scene(tmp_path)
     folder = made.run(JUST_NOW)
     waits = seen(made).pairs[0]
@@ -71,7 +70,7 @@ def test_a_drain_is_no_pair_and_a_waiting_pair_needs_no_sentence_beside_its_hits
     assert (fired.fired, fired.explanation) == (True, "")
 
 
-def test_the_bundles_that_a_drain_has_left_are_named_with_the_reason(tmp_path: Path) -> None:
+def test_the_bundles_that_a_drain_has_left_are_named_with_the_reason(tmp_path):
     made = scene(tmp_path, loads={broker(0): 82.0, broker(1): 40.0, broker(2): 2.0}, max_bundles_per_run=2)
     made.run(JUST_NOW - timedelta(minutes=1))
     folder = made.run(JUST_NOW, astray=1)
@@ -109,7 +108,7 @@ def test_the_bundles_that_a_drain_has_left_are_named_with_the_reason(tmp_path: P
     assert seen(made, drains=Drains(brokers=drains)).drains[0].bundles is None, "it gave no report"
 
 
-def test_the_plan_has_its_prediction_and_whom_it_disturbs(tmp_path: Path) -> None:
+def test_the_plan_has_its_prediction_and_whom_it_disturbs(tmp_path):
     made = scene(tmp_path)
     history(made, JUST_NOW, 2)
 
@@ -131,7 +130,7 @@ def test_the_plan_has_its_prediction_and_whom_it_disturbs(tmp_path: Path) -> Non
     assert {move.why for move in plan.moves} == {"68 points apart"}
 
 
-def test_a_plan_says_for_how_long_clients_were_away(tmp_path: Path) -> None:
+def test_a_plan_says_for_how_long_clients_were_away(tmp_path):
     made, other = scene(tmp_path), scene(tmp_path / "other")
     for each in (made, other):
         each.run(JUST_NOW - timedelta(minutes=1))
@@ -164,7 +163,7 @@ def test_a_plan_says_for_how_long_clients_were_away(tmp_path: Path) -> None:
     }
 
 
-def test_scores_that_follow_traffic_are_as_predicted(tmp_path: Path) -> None:
+def test_scores_that_follow_traffic_are_as_predicted(tmp_path):
     made = scene(tmp_path)
     history(made, JUST_NOW - timedelta(minutes=6), 2)
     history(made, JUST_NOW, 5)

@@ -35,7 +35,7 @@ def strip(made: Scene, **more: Any) -> Status:
     return seen(made, **more).status
 
 
-def test_a_pair_says_how_far_it_is_from_firing(tmp_path: Path) -> None:
+def test_a_pair_says_how_far_it_is_from_firing(tmp_path):
     made = scene(tmp_path, loads=uneven(4, hottest=55, coldest=30))
     history(made, JUST_NOW, 5)
 
@@ -47,7 +47,7 @@ def test_a_pair_says_how_far_it_is_from_firing(tmp_path: Path) -> None:
     assert found.next_run_at == NOW + timedelta(seconds=30)
 
 
-def test_a_forecast_follows_the_time_that_samples_really_take(tmp_path: Path) -> None:
+def test_a_forecast_follows_the_time_that_samples_really_take(tmp_path):
     rules: dict[str, Any] = {"interval_seconds": 15, "host_usage_interval_minutes": 0.25}
     made = scene(tmp_path, loads=uneven(4, hottest=55, coldest=30), **rules)
     for back in range(5):
@@ -63,9 +63,7 @@ def test_a_forecast_follows_the_time_that_samples_really_take(tmp_path: Path) ->
     ("old", "steps", "tone", "said"),
     [(65, 28, "good", "4 brokers"), (75, 28, "idle", "At 11:58:45 UTC: 4 brokers"), (140, 60, "good", "4 brokers")],
 )
-def test_headline_is_not_green_past_the_age_of_its_data(
-    tmp_path: Path, old: int, steps: int, tone: str, said: str
-) -> None:
+def test_headline_is_not_green_past_the_age_of_its_data(tmp_path, old, steps, tone, said):
     made = scene(tmp_path, loads=EVEN, interval_seconds=15)
     for back in (3, 2, 1, 0):
         made.run(NOW - timedelta(seconds=old + steps * back))
@@ -78,7 +76,7 @@ def test_headline_is_not_green_past_the_age_of_its_data(
     assert (found.fresh_until < NOW) == (tone == "idle")
 
 
-def test_no_next_run_is_promised_while_one_is_under_way(tmp_path: Path) -> None:
+def test_no_next_run_is_promised_while_one_is_under_way(tmp_path):
     made = scene(tmp_path, loads=EVEN)
     made.run(JUST_NOW)
 
@@ -89,7 +87,7 @@ def test_no_next_run_is_promised_while_one_is_under_way(tmp_path: Path) -> None:
     )
 
 
-def test_a_failure_names_what_failed(tmp_path: Path) -> None:
+def test_a_failure_names_what_failed(tmp_path):
     made = scene(tmp_path, loads=EVEN)
     made.run(JUST_NOW)
     failed = FailedRun(run_id="r", at=NOW, task="collect", reason=Reason.UNREACHABLE, message="b-3:8080 is silent")
@@ -102,7 +100,7 @@ def test_a_failure_names_what_failed(tmp_path: Path) -> None:
     )
 
 
-def test_attention_stands_beside_the_balance(tmp_path: Path) -> None:
+def test_attention_stands_beside_the_balance(tmp_path):
     made = scene(tmp_path, loads=EVEN)
     folder = made.run(JUST_NOW)
     own, other = broker(3), broker(2)
@@ -147,9 +145,7 @@ NOT_CARRIED_OUT = "A plan to move 4 bundles was not carried out: "
         ("auto", Reason.SETTINGS_CHANGED, "held back", f"{NOT_CARRIED_OUT}{Reason.SETTINGS_CHANGED.meaning}"),
     ],
 )
-def test_a_plan_says_what_became_of_it(
-    tmp_path: Path, mode: str, verdict: Reason | None, state: str, said: str
-) -> None:
+def test_a_plan_says_what_became_of_it(tmp_path, mode, verdict, state, said):
     made = scene(tmp_path, mode=mode)
     made.run(JUST_NOW - timedelta(minutes=1))
     made.run(JUST_NOW, verdict=verdict)
@@ -170,7 +166,7 @@ def test_a_plan_says_what_became_of_it(
         (Reason.STATE_LOST, "the state was lost.", "held back"),
     ],
 )
-def test_hold_of_a_plan_ends_with_its_cause(tmp_path: Path, verdict: Reason, why: str, state: str) -> None:
+def test_hold_of_a_plan_ends_with_its_cause(tmp_path, verdict, why, state):
     made = scene(tmp_path)
     made.run(JUST_NOW - timedelta(minutes=1))
     folder = made.run(JUST_NOW, verdict=verdict)
@@ -194,9 +190,7 @@ def test_hold_of_a_plan_ends_with_its_cause(tmp_path: Path, verdict: Reason, why
         (False, {"max_bytes_per_run": 1}, "unbalanced", Reason.CAP_BYTES),
     ],
 )
-def test_a_pair_that_fired_is_not_balanced_although_nothing_of_it_moves(
-    tmp_path: Path, rolls: bool, settings: dict[str, Any], state: str, why: Reason
-) -> None:
+def test_a_pair_that_fired_is_not_balanced_although_nothing_of_it_moves(tmp_path, rolls, settings, state, why):
     made = scene(tmp_path, **settings)
     made.rolls = rolls
     history(made, JUST_NOW, 2)
@@ -210,7 +204,7 @@ def test_a_pair_that_fired_is_not_balanced_although_nothing_of_it_moves(
     ("refused", "why"),
     [(Reason.PAUSED, "the cluster was paused."), (Reason.TASK_FAILED, Reason.TASK_FAILED.meaning)],
 )
-def test_an_approval_that_was_refused_is_not_about_to_move_anything(tmp_path: Path, refused: Reason, why: str) -> None:
+def test_an_approval_that_was_refused_is_not_about_to_move_anything(tmp_path, refused, why):
     made = scene(tmp_path, mode="approve")
     made.run(JUST_NOW - timedelta(minutes=1))
     run = made.run(JUST_NOW, verdict=Reason.AWAITING_APPROVAL)
@@ -252,9 +246,7 @@ ROLL = Roll(id="0a1b", by="bob", order=(broker(0),), turn_at=NOW)
         ({}, {"scheduled": False}, 20, "stale", f"{NOT_LOOKED} 20 min. {NO_SCHEDULER}."),
     ],
 )
-def test_promises_hold_in_each_state(
-    tmp_path: Path, settings: dict[str, Any], facts: dict[str, Any], minutes: int, state: str, said: str
-) -> None:
+def test_promises_hold_in_each_state(tmp_path, settings, facts, minutes, state, said):
     made = scene(tmp_path, loads=uneven(4, hottest=55, coldest=30), **settings)
     history(made, JUST_NOW - timedelta(minutes=minutes), 5)
 
@@ -266,7 +258,7 @@ def test_promises_hold_in_each_state(
 
 
 @pytest.mark.parametrize(("minutes", "state"), [(4, "balanced"), (6, "stale")])
-def test_old_data_is_stale(tmp_path: Path, minutes: int, state: str) -> None:
+def test_old_data_is_stale(tmp_path, minutes, state):
     made = scene(tmp_path, loads=EVEN)
     made.run(NOW - timedelta(minutes=minutes))
     found = strip(made)
@@ -275,7 +267,7 @@ def test_old_data_is_stale(tmp_path: Path, minutes: int, state: str) -> None:
         assert found.sentence == "No new data for 6 min."
 
 
-def test_after_moves_the_range_is_predicted_until_it_is_measured(tmp_path: Path) -> None:
+def test_after_moves_the_range_is_predicted_until_it_is_measured(tmp_path):
     made = scene(tmp_path)
     made.run(JUST_NOW - timedelta(minutes=2))
     before = strip(made)

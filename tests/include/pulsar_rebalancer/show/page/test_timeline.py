@@ -1,7 +1,6 @@
 """The last hour as the page draws it: what each run measured, and what happened."""
 
 from datetime import timedelta
-from pathlib import Path
 
 from tests.include.pulsar_rebalancer.show.page.test_status import scene
 from tests.overview_scene import NOW, history
@@ -11,7 +10,7 @@ from pulsar_rebalancer.run.request import Finding
 from pulsar_rebalancer.show.page.timeline import Event, timeline
 
 
-def test_an_hour_has_its_ranges_what_moved_what_failed_and_who_ordered_it(tmp_path: Path) -> None:
+def test_an_hour_has_its_ranges_what_moved_what_failed_and_who_ordered_it(tmp_path):
     made = scene(tmp_path)
     made.run(NOW - timedelta(minutes=90))  # before the hour
     history(made, NOW - timedelta(minutes=40), 2)
@@ -41,7 +40,7 @@ def test_an_hour_has_its_ranges_what_moved_what_failed_and_who_ordered_it(tmp_pa
     ]
 
 
-def test_a_run_whose_moves_failed_says_so_and_who_asked_for_it(tmp_path: Path) -> None:
+def test_a_run_whose_moves_failed_says_so_and_who_asked_for_it(tmp_path):
     made = scene(tmp_path)
     made.run(NOW - timedelta(minutes=2))
     made.run(NOW - timedelta(minutes=1), astray=1)
@@ -51,7 +50,7 @@ def test_a_run_whose_moves_failed_says_so_and_who_asked_for_it(tmp_path: Path) -
     assert (event.kind, event.text) == ("failed", "3 bundles moved, 1 move or split failed")
 
 
-def test_a_slow_storage_is_read_bit_by_bit(tmp_path: Path) -> None:
+def test_a_slow_storage_is_read_bit_by_bit(tmp_path):
     made = scene(tmp_path)
     history(made, NOW - timedelta(minutes=1), 3)
 

@@ -28,7 +28,7 @@ def page(folder: Path, **own: float) -> Overview:
     return seen(made)
 
 
-def test_its_settings_are_validated_and_come_out_with_their_defaults() -> None:
+def test_its_settings_are_validated_and_come_out_with_their_defaults():
     assert resolve({"strategy": PATH}, {}).settings.strategy_settings == {"gap": 30.0, "times": 2}
     own = {"gap": 12}
     assert resolve({"strategy": PATH, "strategy_settings": own}, {}).settings.strategy_settings["gap"] == 12
@@ -37,7 +37,7 @@ def test_its_settings_are_validated_and_come_out_with_their_defaults() -> None:
     assert refused.value.reason == "wrong_setting"
 
 
-def test_a_run_of_a_strategy_that_is_gone_is_still_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_a_strategy_that_is_gone_is_still_shown(tmp_path, monkeypatch):
     monkeypatch.setenv(STRATEGIES_VARIABLE, PATH)
     made = Scene(str(tmp_path), uneven(4), strategy=PATH)
     made.run(JUST_NOW)
@@ -53,7 +53,7 @@ def test_a_run_of_a_strategy_that_is_gone_is_still_shown(tmp_path: Path, monkeyp
         ("elsewhere", "Input should be AvgShedder"),
     ],
 )
-def test_a_path_that_leads_nowhere_breaks_its_own_cluster_only(tmp_path: Path, strategy: str, why: str) -> None:
+def test_a_path_that_leads_nowhere_breaks_its_own_cluster_only(tmp_path, strategy, why):
     file = tmp_path / "clusters.yaml"
     file.write_text(f"clusters: {{east: {{strategy: '{strategy}'}}, west: {{strategy: '{PATH}'}}}}")
     east, west = load_clusters(file)
@@ -62,7 +62,7 @@ def test_a_path_that_leads_nowhere_breaks_its_own_cluster_only(tmp_path: Path, s
     assert (west.error, west.settings.strategy_settings) == ("", {"gap": 30.0, "times": 2})
 
 
-def test_an_error_at_import_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_at_import_is_one_line(tmp_path, monkeypatch):
     (tmp_path / "broken_shedder.py").write_text('raise ImportError("no such file:\\nGate open")')
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv(STRATEGIES_VARIABLE, "broken_shedder:shed")
@@ -77,9 +77,7 @@ class OwnError(BaseException):
 
 @pytest.mark.parametrize("raised", [KeyError, SystemExit, KeyboardInterrupt, OwnError])
 @pytest.mark.parametrize("part", ["thresholds", "cluster_hits", "lines", "check"])
-def test_a_profile_that_fails_breaks_its_own_cluster_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, raised: type[BaseException]
-) -> None:
+def test_a_profile_that_fails_breaks_its_own_cluster_only(tmp_path, monkeypatch, part, raised):
     failing: dict[str, Any] = {part: mock.Mock(side_effect=raised("of\nsomebody else"))}
     monkeypatch.setattr(outside_shedder, "PROFILE", replace(outside_shedder.PROFILE, **failing))
     (tmp_path / "clusters.yaml").write_text(f"clusters: {{east: {{strategy: '{PATH}'}}, west: {{}}}}")
@@ -91,9 +89,7 @@ def test_a_profile_that_fails_breaks_its_own_cluster_only(
 
 
 @pytest.mark.parametrize("raised", [SystemExit, KeyboardInterrupt, OwnError])
-def test_a_module_that_ends_the_process_breaks_its_own_cluster_only(
-    tmp_path: Path, raised: type[BaseException]
-) -> None:
+def test_a_module_that_ends_the_process_breaks_its_own_cluster_only(tmp_path, raised):
     (tmp_path / "clusters.yaml").write_text("clusters: {east: {strategy: 'elsewhere:shed'}, west: {}}")
     with mock.patch.object(importlib, "import_module", side_effect=raised("of somebody else")):
         east, west = load_clusters(tmp_path / "clusters.yaml")
@@ -106,13 +102,8 @@ def test_a_module_that_ends_the_process_breaks_its_own_cluster_only(
     ("part", "wrong"), [("thresholds", {"low": 3}), ("cluster_hits", "two"), ("lines", ["a"]), ("sentence", None)]
 )
 def test_a_profile_that_fails_while_a_run_is_shown_leaves_the_defaults(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    part: str,
-    wrong: object,
-    raised: BaseException | None,
-) -> None:
+    tmp_path, monkeypatch, caplog, part, wrong, raised
+):
     failing: Any = mock.Mock(side_effect=raised, return_value=wrong)
     monkeypatch.setattr(outside_shedder, "PROFILE", replace(outside_shedder.PROFILE, **{part: failing}))
     shown = page(tmp_path, gap=99)
