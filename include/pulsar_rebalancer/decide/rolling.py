@@ -188,7 +188,7 @@ def _drain(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
 
 
 def _observed(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
-    """Add one more sample to `seen`, unless it follows the last one too soon, as a dry run may."""
+    """Add one more sample to `seen`, unless it follows the last one too soon, as that of a manual run may."""
     if roll.seen and abs(seen.at - roll.seen[-1]) <= facts.apart:
         return roll
     return roll.model_copy(update={"seen": (*roll.seen, seen.at)})

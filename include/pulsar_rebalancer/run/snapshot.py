@@ -239,13 +239,13 @@ _LOOKED_AT = 20
 
 
 def latest_sample(storage: ClusterStorage, now: datetime, max_age_seconds: float) -> Snapshot:
-    """Return the sample of the latest run that was validated.
+    """Return the sample of the latest run that was validated; a dry run is none, however often a person asks for one.
 
     Raises SnapshotError `file_missing` if there is none, `bad_report_time` if it is too old, or `blocked` if
     validation stopped the run; or a file cannot be read.
     """
     for folder in islice(storage.latest_runs(now + SKEW), _LOOKED_AT):
-        if (folder / Validation.FILE).exists():
+        if (folder / Validation.FILE).exists() and not RunRequest.read(folder).dry_run:
             break
     else:
         raise SnapshotError(Reason.FILE_MISSING, "no run has validated a sample")

@@ -5,7 +5,7 @@ from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.request import Finding, Validation
+from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import latest_sample
 
 
@@ -17,6 +17,9 @@ def test_only_a_young_valid_sample_counts(tmp_path):
     run = cluster.take()
     under_way = cluster.storage.new_run(NOW + timedelta(seconds=60))
     (under_way / "input" / "settings.json").write_json({})
+    assert latest_sample(cluster.storage, NOW + timedelta(seconds=300), 300).folder.name == run.name
+    shown = cluster.take(after=timedelta(seconds=90))
+    RunRequest.read(shown).model_copy(update={"dry_run": True}).write(shown)
     assert latest_sample(cluster.storage, NOW + timedelta(seconds=300), 300).folder.name == run.name
     with pytest.raises(SnapshotError, match="the latest sample is 301 s old, limit 300 s"):
         latest_sample(cluster.storage, NOW + timedelta(seconds=301), 300)
