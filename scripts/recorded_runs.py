@@ -68,9 +68,9 @@ POLICIES: Row = {
     "unknown": {"t/ns-5": "timeout"},
     "without_persistent": ["b-10:8080"],
 }
-_CAPS = (("run", 2), ("broker", 1), ("off_broker", 2), ("onto_broker", 1), ("namespace", 1))
+_CAPS = (("run", 2), ("broker", 1), ("namespace", 1))
 CAPS: tuple[Row, ...] = (
-    *({f"max_bundles_{'per_' * ('_' not in name)}{name}": most} for name, most in _CAPS),
+    *({f"max_bundles_per_{name}": most} for name, most in _CAPS),
     {"max_bytes_per_run": 3e7},
     {"max_bundles_per_run": 5, "max_bundles_per_namespace": 3, "max_bytes_per_run": 2e8},
 )

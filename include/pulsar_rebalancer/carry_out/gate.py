@@ -140,12 +140,11 @@ def _caps_overruled(summary: Summary) -> bool:
 def _over_cap(moves: Sequence[Move], planned: Settings, present: Settings) -> Verdict | None:
     if not moves:
         return None
-    off, onto = Counter(move.source for move in moves), Counter(move.destination for move in moves)
     capped = {
         "max_bundles_per_run": ("the run", len(moves)),
-        "max_bundles_per_broker": _most(off + onto),
-        "max_bundles_off_broker": _most(off),
-        "max_bundles_onto_broker": _most(onto),
+        "max_bundles_per_broker": _most(
+            Counter(broker for move in moves for broker in (move.source, move.destination))
+        ),
         "max_bundles_per_namespace": _most(Counter(namespace_of(move.bundle) for move in moves)),
         "max_bytes_per_run": ("the run", sum(move.msg_throughput for move in moves)),
     }

@@ -196,8 +196,6 @@ class RunParams(BaseModel):
     max_unload_percentage: float | None = Field(None, gt=0, le=1)
     max_bundles_per_run: int | None = Field(None, ge=1)
     max_bundles_per_broker: int | None = Field(None, ge=1)
-    max_bundles_off_broker: int | None = Field(None, ge=1)
-    max_bundles_onto_broker: int | None = Field(None, ge=1)
     max_bundles_per_namespace: int | None = Field(None, ge=1)
     max_bytes_per_run: float | None = Field(None, gt=0)
     excluded_namespaces: Namespaces = ()

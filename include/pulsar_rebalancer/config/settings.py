@@ -60,8 +60,6 @@ class BreakerRules(BaseModel):
 CAPS = (
     "max_bundles_per_run",
     "max_bundles_per_broker",
-    "max_bundles_off_broker",
-    "max_bundles_onto_broker",
     "max_bundles_per_namespace",
     "max_bytes_per_run",
 )
@@ -106,8 +104,6 @@ class Settings(PulsarSettings):
     max_bundles_per_broker: int | None = Field(
         None, ge=1, description="maximum bundles moved off or onto one broker per run"
     )
-    max_bundles_off_broker: int | None = Field(None, ge=1, description="maximum bundles moved off a broker per run")
-    max_bundles_onto_broker: int | None = Field(None, ge=1, description="maximum bundles moved onto a broker per run")
     max_bundles_per_namespace: int | None = Field(
         None, ge=1, description="maximum bundles of one namespace moved per run"
     )

@@ -115,7 +115,6 @@ def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> S
 
 def restarts(snapshot: Snapshot, order: Sequence[str]) -> list[BrokerRestart]:
     settings = snapshot.settings
-    ways = (settings.max_bundles_off_broker, settings.max_bundles_onto_broker)
     known = {broker.broker: broker for broker in snapshot.brokers_without({})}
     sample = sample_of(snapshot)
     result = []
@@ -126,7 +125,7 @@ def restarts(snapshot: Snapshot, order: Sequence[str]) -> list[BrokerRestart]:
             bundles, why_not = len(sample.bundles.of(name)), error.message
         else:
             bundles, why_not = fit.bundles, f"no {_lacks(fit)}" if fit.stay else ""
-        runs = sum(_runs(bundles, settings, way) for way in ways) + REPORTS
+        runs = 2 * _runs(bundles, settings) + REPORTS
         minutes = runs * settings.interval_seconds / 60 + _HOST_SAMPLES * settings.host_usage_interval_minutes
         broker, silent = known[name], name in snapshot.silent
         load = 0.0 if silent else score(broker, settings)
@@ -135,9 +134,9 @@ def restarts(snapshot: Snapshot, order: Sequence[str]) -> list[BrokerRestart]:
     return result
 
 
-def _runs(bundles: int, settings: Settings, way: int | None) -> int:
+def _runs(bundles: int, settings: Settings) -> int:
     """Return the runs in which a broker's bundles move away or back, plus one that sees the result."""
-    caps = (settings.max_bundles_per_run, settings.max_bundles_per_broker, way)
+    caps = (settings.max_bundles_per_run, settings.max_bundles_per_broker)
     return math.ceil(bundles / min((cap for cap in caps if cap is not None), default=max(bundles, 1))) + 1
 
 

@@ -19,8 +19,6 @@ _CAPPED = dict(
         (
             "bundles per run",
             "bundles per broker",
-            "bundles off a broker",
-            "bundles onto a broker",
             "bundles per namespace",
             "bytes/s per run",
         ),

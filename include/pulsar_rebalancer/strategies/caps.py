@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Protocol
 
@@ -94,8 +94,7 @@ class _Caps:
         self._groups = groups
         self._by_range = by_range
         self._moving: set[str] = set()
-        self._off: Counter[str | None] = Counter()
-        self._onto: Counter[str | None] = Counter()
+        self._of_broker: Counter[str | None] = Counter()
         self._of_namespace: Counter[str] = Counter()
         self._bytes = 0.0
         self._of_range: Counter[str] = Counter()
@@ -132,8 +131,8 @@ class _Caps:
             self._moving.update(groups)
         if reason in (None, Reason.CAP_RUN):
             for move, name in zip(unit, names, strict=True):
-                self._off[move.source] += 1
-                self._onto[move.destination] += 1
+                self._of_broker[move.source] += 1
+                self._of_broker[move.destination] += 1
                 self._of_namespace[name] += 1
             self._bytes += one_by_one(move.msg_throughput for move in unit)
             self._of_run += len(unit)
@@ -142,14 +141,8 @@ class _Caps:
         """Return the cap that a unit exceeds, ignoring the cap per run and anti-affinity; None if none."""
         caps = self._settings
         # Only the brokers of this unit are added up: a plan may have a million moves.
-        leaving, coming = _counts([move.source for move in unit]), _counts([move.destination for move in unit])
-        off = {end: self._off[end] + leaving.get(end, 0) for end in (*leaving, *coming)}
-        onto = {end: self._onto[end] + coming.get(end, 0) for end in off}
-        if (
-            _over(max(off[end] + onto[end] for end in off), caps.max_bundles_per_broker)
-            or _over(max(off.values()), caps.max_bundles_off_broker)
-            or _over(max(onto.values()), caps.max_bundles_onto_broker)
-        ):
+        ends = [broker for move in unit for broker in (move.source, move.destination)]
+        if _over(max(self._of_broker[end] + ends.count(end) for end in ends), caps.max_bundles_per_broker):
             return Reason.CAP_BROKER
         if caps.max_bundles_per_namespace is not None:
             namespaces = (self._of_namespace[name] + count for name, count in Counter(names).items())
@@ -163,10 +156,6 @@ class _Caps:
         hash_range = range_of(move.bundle)
         self._of_range[hash_range] += 1
         return self._of_range[hash_range] - 1
-
-
-def _counts(names: Sequence[str | None]) -> Mapping[str | None, int]:
-    return Counter(names) if len(names) > 1 else {names[0]: 1}
 
 
 def _over(count: float, cap: float | None) -> bool:

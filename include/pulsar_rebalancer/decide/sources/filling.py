@@ -70,7 +70,7 @@ def fill(sample: PlanningSample, brokers: Sequence[str]) -> list[RequestedMove]:
         for source in scores.keys() - set(brokers)
     }
     forbids = cache(policies.forbids)
-    run, onto = sample.settings.max_bundles_per_run, _onto(sample)
+    run, onto = sample.settings.max_bundles_per_run, sample.settings.max_bundles_per_broker or math.inf
     requested: list[RequestedMove] = []
     taken = Counter[str]()
     while run is None or len(requested) < run:
@@ -93,11 +93,6 @@ def fill(sample: PlanningSample, brokers: Sequence[str]) -> list[RequestedMove]:
         taken[broker] += 1
         requested.append(RequestedMove(bundle, broker))
     return requested
-
-
-def _onto(sample: PlanningSample) -> float:
-    caps = (sample.settings.max_bundles_per_broker, sample.settings.max_bundles_onto_broker)
-    return min((cap for cap in caps if cap is not None), default=math.inf)
 
 
 def unreported(sample: PlanningSample) -> dict[str, float]:

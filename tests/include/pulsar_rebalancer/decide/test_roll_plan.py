@@ -57,10 +57,10 @@ def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path):
     assert "Now" not in told
     assert "would wait" not in told
 
-    onto: dict[str, Any] = {"max_bundles_onto_broker": 1, "interval_seconds": 60, "host_usage_interval_minutes": 1}
+    onto: dict[str, Any] = {"max_bundles_per_broker": 1, "interval_seconds": 60, "host_usage_interval_minutes": 1}
     _, sample = snapshot(tmp_path / "onto", **onto)
     (turn,) = roll_plan.restarts(sample, roll.order)
-    assert turn.minutes == 2 + 5 + 2 + 2
+    assert turn.minutes == 5 + 5 + 2 + 2
 
 
 def test_only_what_ever_moves_needs_room_where_policies_allow_it(tmp_path):

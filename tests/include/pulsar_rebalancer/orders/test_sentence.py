@@ -129,9 +129,9 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
             "were rejected by bob: too many",
         ),
         (
-            {"max_bundles_per_run": 50, "max_bundles_off_broker": 5, "max_bytes_per_run": 1e8},
+            {"max_bundles_per_run": 50, "max_bundles_per_broker": 5, "max_bytes_per_run": 1e8},
             {},
-            f"{CARRIED}; capped by the clusters file at 50 bundles per run, 5 bundles off a broker, "
+            f"{CARRIED}; capped by the clusters file at 50 bundles per run, 5 bundles per broker, "
             "100000000 bytes/s per run",
         ),
         (

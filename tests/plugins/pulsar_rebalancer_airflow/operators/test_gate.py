@@ -115,8 +115,6 @@ def test_closes_for_a_read_only_connection(storage, state, monkeypatch):
     [
         {"max_bundles_per_run": 2},
         {"max_bundles_per_broker": 2},
-        {"max_bundles_off_broker": 1},
-        {"max_bundles_onto_broker": 1},
         {"max_bundles_per_namespace": 2},
         {"max_bytes_per_run": 2993.5},
     ],

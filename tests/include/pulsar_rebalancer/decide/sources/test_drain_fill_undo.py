@@ -254,7 +254,7 @@ def test_a_new_broker_is_filled_to_the_mean_from_the_hottest_with_few_bundles(tm
     assert found == {name(4): "c:1", name(3): "c:1", name(2): "c:1", name(32): "c:1"}
     assert summary.by_hand is not None
     assert summary.by_hand.scores == {"a:1": pytest.approx((61.4, 31.0)), "c:1": pytest.approx((0.0, 30.4))}
-    snapshots.settings = snapshots.settings.model_copy(update={"max_bundles_per_run": 2, "max_bundles_onto_broker": 3})
+    snapshots.settings = snapshots.settings.model_copy(update={"max_bundles_per_run": 2, "max_bundles_per_broker": 3})
     assert snapshots.show(action="fill", broker="c:1")[1] == {name(4): "c:1", name(3): "c:1"}
     policy = IsolationPolicy(name="p", namespaces=("t/n",), primary=("b:1",), secondary=())
     snapshots.policies = Policies(isolation=(policy,))
