@@ -103,6 +103,9 @@ def receivers(connection: str) -> list[str]:
     return urls
 
 
+QUIET = timedelta(minutes=5)
+"""How long a condition must be absent before it is reported as over."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -176,9 +179,9 @@ def tell(
         values: lines of text with key values for the messages.
         run: name of the run's folder; empty if there is none.
     """
-    store, quiet = StateStore.of(context, cluster), timedelta(minutes=settings.alert_quiet_minutes)
+    store = StateStore.of(context, cluster)
     state = advance(store.readable(model), observed, now, run)
-    pending = pending_messages(state, now, quiet)
+    pending = pending_messages(state, now, QUIET)
     if pending:
         link = run_link(context)
         messages = [compose(cluster, message, values, link) for message in pending]

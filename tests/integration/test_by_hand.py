@@ -21,7 +21,7 @@ def hand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     patient = {"interval_seconds": 5, "state_max_gap": 1000, "max_plan_age_seconds": 3600}
     # The strategy waits: whatever moves was asked for by hand.
     waiting = {"hit_count_low": 1000, "hit_count_high": 1000, "overloaded_threshold": 100}
-    given = {"mode": "auto", "max_shown_plan_age_seconds": 3600, "max_bundles_per_broker": CAP} | patient | waiting
+    given = {"mode": "auto", "max_bundles_per_broker": CAP} | patient | waiting
     with world("hand", tmp_path_factory.mktemp("hand"), **given) as made:
         yield made
 

@@ -204,7 +204,7 @@ def test_a_broker_is_drained_until_it_is_released(stage: Stage) -> None:
     stage.chromium.until(f"{DRAINED}.innerText === ''")
 
 
-@scene(Part("unloads", WAITS | {"max_shown_plan_age_seconds": 0.1}))
+@scene(Part("unloads", WAITS | {"max_awaiting_minutes": 0.002}))
 def test_bundles_are_unloaded_and_brought_back(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.begin()
     assert stage.ended() == "success"
@@ -217,7 +217,7 @@ def test_bundles_are_unloaded_and_brought_back(stage: Stage, monkeypatch: pytest
     assert stage.chromium.run("document.querySelector('dialog .carry').hidden")
 
     monkeypatch.setenv(CLUSTERS_VARIABLE, str(stage.airflow.home.clusters_file))
-    changed_in_file(stage.name, max_shown_plan_age_seconds=3600)
+    changed_in_file(stage.name, max_awaiting_minutes=60)
     stage.plans_again()
     # A session that has ended loses nothing: signed in again, the same button goes on.
     cookies = stage.chromium.send("Network.getCookies")["cookies"]

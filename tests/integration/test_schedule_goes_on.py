@@ -36,7 +36,6 @@ SETTINGS: dict[str, Any] = {
     "interval_seconds": 5,
     "host_usage_interval_minutes": 1 / 60,
     "max_plan_age_seconds": 3600,
-    "max_shown_plan_age_seconds": 3600,
     "overloaded_threshold": 100,
     # The strategy waits: whatever moves was asked for by hand.
     "hit_count_low": 1000,

@@ -39,7 +39,6 @@ SETTINGS: dict[str, Any] = {
     "interval_seconds": 5,
     "state_max_gap": 1000,
     "max_plan_age_seconds": 3600,
-    "max_shown_plan_age_seconds": 3600,
     "move_timeout_seconds": 90,
     # The machine is as busy as it is.
     "overloaded_threshold": 100,

@@ -133,15 +133,12 @@ class Settings(PulsarSettings):
     )
     max_plan_age_seconds: float = Field(180, gt=0, description="maximum age of a plan when it is carried out, seconds")
     max_awaiting_minutes: float = Field(
-        60, gt=0, le=1440, description="mode approve: maximum age of a plan when it is approved, minutes"
+        60, gt=0, le=1440, description="maximum age of a plan when a person approves it or carries it out, minutes"
     )
     two_people: bool = Field(
         False,
         description="nobody approves a plan they requested, or carries out their own drain, rolling restart or, in "
         "mode auto, other manual plan",
-    )
-    max_shown_plan_age_seconds: float = Field(
-        900, gt=0, le=86400, description="maximum age of a manual plan when it is carried out, seconds"
     )
     unload_concurrency: Annotated[int, Field(ge=1, le=MOST_MOVES)] | Literal["auto"] = Field(
         4, description="maximum concurrent moves; auto: as many per broker as clients tolerate"
@@ -184,9 +181,6 @@ class Settings(PulsarSettings):
     alert_connection: str = Field("", description="Airflow connection of type apprise; empty: no alerts")
     alert_after_intervals: int = Field(
         5, ge=2, le=1000, description="intervals without a finished run before an alert is sent"
-    )
-    alert_quiet_minutes: float = Field(
-        5, ge=0, description="minutes that a condition must be absent before it is reported as over"
     )
 
     @field_validator("mode", "split_mode", mode="before")

@@ -407,7 +407,7 @@ class Reason(StrEnum):
         "No plan with this hash and these fields was shown recently.",
         "Give only the hash, or make a new plan.")
     PLAN_EXPIRED = ("plan_expired", VERDICT, Trait.TYPED,
-        "The plan is older than max_awaiting_minutes (manual: max_shown_plan_age_seconds), or a newer one came.",
+        "The plan is older than max_awaiting_minutes, or a newer one came.",
         "Make a new manual plan; operators are asked about the next plan.")
     PLAN_USED = ("plan_used", VERDICT, Trait.TYPED,
         "A run was already started for the plan.",

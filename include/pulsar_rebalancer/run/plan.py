@@ -311,7 +311,7 @@ class Summary(VersionedDocument):
     @property
     def shown_until(self) -> datetime:
         """Return the time after which a manual plan that was shown may no longer be carried out."""
-        return self.collected_at + timedelta(seconds=self.resolved.settings.max_shown_plan_age_seconds)
+        return self.collected_at + timedelta(minutes=self.resolved.settings.max_awaiting_minutes)
 
     @property
     def waves_begin_until(self) -> datetime:

@@ -148,7 +148,7 @@ _PAGES = {
     "by_hand": (
         "Moves, splits and drains on request. Trigger it with an *Action*: the *plan* task shows what would move. "
         "To carry the plan out, trigger it again with only the plan's hash.",
-        ("mode", "max_shown_plan_age_seconds"),
+        ("mode", "max_awaiting_minutes"),
         "docs/control.md",
     ),
     "control": (

@@ -125,7 +125,7 @@ class PlanByHandOperator(BaseOperator):
                 asyncio.run(self._read_topics(run, request)).write(run)
             storage = ClusterStorage(self.root, self.cluster)
             summary = plan_request(storage, run, request, by)
-            kept = timedelta(seconds=summary.resolved.settings.max_shown_plan_age_seconds)
+            kept = timedelta(minutes=summary.resolved.settings.max_awaiting_minutes)
             if summary.has_effect:
                 store, now = StateStore.of(context, self.cluster), datetime.now(UTC)
                 entry = ShownPlan(plan_id=run.name, action=request.action, at=summary.collected_at, by=by)
@@ -180,7 +180,7 @@ class CarryOutOperator(HandOverOperator):
                 handed = self._drain(store, handed, before, request.broker)
             else:
                 handed = self._next_run(context, store, handed, before)
-            kept = timedelta(seconds=self.entry.settings.max_shown_plan_age_seconds)
+            kept = timedelta(minutes=self.entry.settings.max_awaiting_minutes)
             store.put(others.added(form.plan, handed, kept + LONGEST_RUN))
             refuse_while_rolling(store)  # it may have begun since the check above
             if drains:  # recorded above: if this attempt ends early, the run's next attempt continues
@@ -220,7 +220,7 @@ class CarryOutOperator(HandOverOperator):
         if different:
             raise PlanError(Reason.OTHER_PLAN, f"plan {form.plan[:16]} was made with other {', '.join(different)}")
         age = (now - entry.at).total_seconds()
-        if age > self.entry.settings.max_shown_plan_age_seconds:
+        if age > self.entry.settings.max_awaiting_minutes * 60:
             raise PlanError(Reason.PLAN_EXPIRED, f"plan {form.plan[:16]} is {age:.0f} s old")
         return entry, planned.request
 

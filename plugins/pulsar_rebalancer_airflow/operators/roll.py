@@ -116,7 +116,7 @@ class RollOperator(BaseSensorOperator):
         if shown is None or shown.id != plan:
             raise PlanError(Reason.OTHER_PLAN, f"no roll {plan[:16]} was shown last")
         age = (now - shown.at).total_seconds()
-        if age > settings.max_shown_plan_age_seconds:
+        if age > settings.max_awaiting_minutes * 60:
             raise PlanError(Reason.PLAN_EXPIRED, f"roll {plan[:16]} is {age:.0f} s old")
         refuse_alone(settings, shown.by, by, asks=False)
         for why in self._refusals(context, store, roll, now):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import NamedTuple
 
 from pulsar_rebalancer.config.field_types import Overrule
@@ -90,14 +91,13 @@ def _again(sample: PlanningSample, move: Move) -> RequestedMove:
 
 
 def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> tuple[StoragePath, Summary]:
-    entry, settings = handed.plan, request.resolved.settings
+    entry, oldest = handed.plan, timedelta(minutes=request.resolved.settings.max_awaiting_minutes)
     folder = storage.run(entry.plan_id)
     if folder is None or (summary := Summary.read(folder)).hash != request.params.plan:
         raise PlanError(Reason.OTHER_PLAN, f"{entry.plan_id} is not the plan {request.params.plan[:16]}")
-    oldest = settings.max_awaiting_minutes * 60 if handed.approved else settings.max_shown_plan_age_seconds
-    age = (request.collected_at - entry.at).total_seconds()
+    age = request.collected_at - entry.at
     if age > oldest:
-        raise PlanError(Reason.PLAN_EXPIRED, f"plan {entry.plan_id} is {age:.0f} s old")
+        raise PlanError(Reason.PLAN_EXPIRED, f"plan {entry.plan_id} is {age.total_seconds():.0f} s old")
     return folder, summary
 
 

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -19,13 +19,19 @@ from pulsar_rebalancer.show.alert_conditions import Condition
 from pulsar_rebalancer.show.incidents import AlertsState, WatchState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer_airflow import notifications
 from pulsar_rebalancer_airflow.operators import ReportOperator
 from pulsar_rebalancer_airflow.options import FAILURE, MESSAGE, final_unless_passing
 
-SETTINGS = Settings(mode="auto", alert_connection="alerts", alert_quiet_minutes=0)
+SETTINGS = Settings(mode="auto", alert_connection="alerts")
 WITHOUT_ALERTS = Settings(mode="auto")
 DONE = dict.fromkeys(("collect", "validate", "decide", "record", "gate"), "success")
 BLOCK = Validation(findings=(Finding(reason=Reason.TOO_FEW_BROKERS, detail="1 broker"),))
+
+
+@pytest.fixture(autouse=True)
+def not_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifications, "QUIET", timedelta(0))
 
 
 def report(run: StoragePath | None, state: MemoryState, gate: str = "", **given: Any) -> dict[str, int]:

@@ -105,7 +105,7 @@ def test_nobody_can_begin_the_run_of_a_plan_before_it_is_handed_over(storage, st
     ("given", "file", "reason"),
     [
         ({}, {"mode": "observe"}, "observe"),
-        ({"age": timedelta(minutes=16)}, {}, "plan_expired"),
+        ({"age": timedelta(minutes=61)}, {}, "plan_expired"),
         ({}, {}, "dag_paused"),
     ],
 )

@@ -117,7 +117,7 @@ def test_bad_forms(tmp_path, settings, form, reason):
         ({"mode": "observe"}, "bob", "observe"),
         ({"two_people": True}, "ada", "same_person"),
         ({"two_people": True, "mode": "approve"}, "ada", "same_person"),
-        ({"max_shown_plan_age_seconds": 1e-9}, "bob", "plan_expired"),
+        ({"max_awaiting_minutes": 1e-9}, "bob", "plan_expired"),
     ],
 )
 def test_roll_that_cannot_begin_is_refused(tmp_path, settings, user, reason):

@@ -1,14 +1,21 @@
 import re
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from tests.airflow_context import MemoryState, context, store_of
 from tests.airflow_runs import CLUSTER
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.show.incidents import AlertsState, WatchState
+from pulsar_rebalancer_airflow import notifications
 from pulsar_rebalancer_airflow.operators import WatchOperator
 
-SETTINGS = Settings(alert_connection="alerts", alert_quiet_minutes=0, interval_seconds=60, alert_after_intervals=3)
+SETTINGS = Settings(alert_connection="alerts", interval_seconds=60, alert_after_intervals=3)
+
+
+@pytest.fixture(autouse=True)
+def not_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifications, "QUIET", timedelta(0))
 
 
 def watch(state: MemoryState, settings: Settings = SETTINGS) -> float:

@@ -170,13 +170,13 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
         "  disturbed: 42 topics, 63 producers, 84 consumers",
         "  last time: clients were back after 3.1 s in the median, 3.1 s at most; after 1 of 2 moves some clients were "
         "not back (known of 2 of 21 bundles)",
-        "To carry it out before 2026-11-22T12:15:00+00:00: "
+        "To carry it out before 2026-11-22T13:00:00+00:00: "
         f'airflow dags trigger the_dag --conf \'{{"plan": "{summary.hash}"}}\'',
     ]
     assert document(summary, run, last) == {
         "plan": summary.hash,
         "no_effect": "",
-        "until": "2026-11-22T12:15:00+00:00",
+        "until": "2026-11-22T13:00:00+00:00",
         "bundles": 21,
         "moves": [{"bundle": name(n), "from": "a:1", "to": "b:1"} for n in range(20)],
         "splits": [],
@@ -233,7 +233,7 @@ def test_no_other_plan_is_carried_out(snapshots: Snapshots, reason: str) -> None
     if reason == "plan_changed":
         state = (folder / "plan" / "state.json").read_json()
         (folder / "plan" / "state.json").write_json(state | {"hits": {}})
-    late = timedelta(seconds=901 if reason == "plan_expired" else 0)
+    late = timedelta(seconds=3601 if reason == "plan_expired" else 0)
     wanted = other if reason == "other_plan" else shown
     entry = snapshots.handed_over(shown).model_dump(mode="json")
     run = snapshots.take(after=late, params={"plan": wanted.hash}, handed_over=entry)
