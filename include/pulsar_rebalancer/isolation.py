@@ -45,7 +45,6 @@ class IsolationPolicy(BaseModel):
         return _matches(self.namespaces, namespace)
 
     def reserves(self, broker: str) -> bool:
-        """Return whether a broker is a primary broker of this policy; its port is ignored."""
         return _matches(self.primary, host_of(broker))
 
     def candidates(self, brokers: Sequence[str]) -> list[str]:

@@ -78,7 +78,6 @@ def is_in_bundle(topic: str, bundle: str) -> bool:
 
 
 def is_extensible(load_manager: str) -> bool:
-    """Return whether a class name, with or without its package, is the extensible load manager's."""
     return load_manager.strip().rpartition(".")[2] == "ExtensibleLoadManagerImpl"
 
 
@@ -186,12 +185,10 @@ def is_as_in_java(pattern: str) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a string could be the name of a namespace or host: visible ASCII only, and not too long."""
     return _NAME.fullmatch(text) is not None
 
 
 def matching(pattern: str, names: Any) -> Any:
-    """Return, for each name in an array, whether a regular expression matches the whole name; null for a null name."""
     return pc.match_substring_regex(names, rf"\A(?:{pattern})\z")
 
 

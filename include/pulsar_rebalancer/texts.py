@@ -34,13 +34,11 @@ def _shown(character: str) -> str:
 
 
 def error_line(error: BaseException, most: int = 500) -> str:
-    """Return an exception's type and message on one line. The message may have many lines, or fail to be made."""
     lines = "".join(traceback.format_exception_only(error)).split("\n")
     return one_line(" ".join(filter(None, lines)), most)
 
 
 def number_of(count: int, noun: str) -> str:
-    """Return a number with a noun in the singular or plural."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -52,8 +50,7 @@ def storable(text: str) -> str:
 def typed(value: Any) -> Any:
     """Return a value that a person typed with each of its strings on one line, and without spaces around it.
 
-    Raises:
-        ValueError: a string has a lone surrogate, or a control character other than tab and line break.
+    Raises ValueError: a string has a lone surrogate, or a control character other than tab and line break.
     """
     try:
         return _fixed(value, _typed)
@@ -68,15 +65,13 @@ def _typed(text: str) -> str:
 
 
 def capitalized(sentence: str) -> str:
-    """Return a sentence with a capital first letter; the other letters stay as they are."""
     return sentence[:1].upper() + sentence[1:]
 
 
 def require_storable(document: object) -> None:
     """Reject a document that cannot be written as JSON and read back.
 
-    Raises:
-        ValueError: the document has NaN, an infinity or a lone surrogate, or is nested too deeply.
+    Raises ValueError: the document has NaN, an infinity or a lone surrogate, or is nested too deeply.
     """
     try:
         json.dumps(document, allow_nan=False, ensure_ascii=False, default=str).encode()

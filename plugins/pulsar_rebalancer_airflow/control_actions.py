@@ -67,8 +67,7 @@ def summary(store: StateStore) -> StateSummary:
 def export(store: StateStore, now: datetime) -> str:
     """Write the documents `decision` and `moves` to one file in the cluster's state folder, and return the file's name.
 
-    Raises:
-        StateError: `state_lost`.
+    Raises StateError `state_lost`.
     """
     file = store.storage.state / f"export-{now:%Y%m%dT%H%M%SZ}.json"
     file.write_json({model.KEY: store.get(model).model_dump(mode="json") for model in (DecisionState, MovesState)})

@@ -62,12 +62,10 @@ _LOG_URLS = ("apprise", "urllib3")
 def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool], list[str]]:
     """Send messages in order, each to all receivers at the same time, until a time limit is reached.
 
-    The notifier of Airflow's Apprise provider is not used: it drops Apprise's result and has no timeout. A
-    receiver that does not answer in time occupies one of the task's threads until the task ends.
-
-    Return, for each message sent, whether a receiver accepted it; and the kinds of receivers that did not
-    accept every message, without URLs, which can contain secrets. An error's message can contain a secret,
-    too.
+    The notifier of Airflow's Apprise provider is not used: it drops Apprise's result and has no timeout. A receiver
+    that does not answer in time occupies one of the task's threads until the task ends. Return, for each message
+    sent, whether a receiver accepted it; and the kinds of receivers that did not accept every message, without
+    URLs, which can contain secrets. An error's message can contain a secret, too.
     """
     from apprise import Apprise, NotifyFormat
 
@@ -93,7 +91,6 @@ def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool],
 
 
 def receivers(connection: str) -> list[str]:
-    """Return the Apprise URLs of a connection, and mask them in the task log from now on."""
     from airflow.providers.apprise.hooks.apprise import AppriseHook
 
     config: Any = AppriseHook(connection).get_config_from_conn(BaseHook.get_connection(connection))
@@ -133,7 +130,6 @@ def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | N
 
 
 def _closed(store: StateStore, settings: Settings, now: datetime) -> dict[Reason, str]:
-    """Return details of the circuit breaker by reason if it closes the gate, even if no plan would move anything."""
     closed = closings(settings, store.orders(), now)
     return {closing.reason: closing.detail for closing in closed if closing.reason is Reason.BREAKER_OPEN}
 
@@ -243,7 +239,6 @@ def _skipped(roll: Roll) -> bool:
 def _sent(
     context: Context, entry: ClusterEntry, roll: Roll, condition: Condition, reason: Reason, *, over: bool = False
 ) -> bool:
-    """Return whether a receiver accepted the message, or there are no receivers."""
     connection, now = entry.settings.alert_connection, datetime.now(UTC)
     if not connection:
         return True

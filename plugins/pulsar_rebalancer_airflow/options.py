@@ -41,7 +41,6 @@ def option(name: str) -> str:
 
 
 def option_path(name: str) -> Path:
-    """Return an option's path. A relative one raises `wrong_setting`: processes run in different folders."""
     path = option(name)
     if not Path(path).is_absolute():
         raise wrong_option(name, f"{path!r} is not an absolute path")
@@ -83,9 +82,8 @@ def clusters_file() -> Path:
 def storage_root() -> str:
     """Return the storage root, a path or an object-store URI.
 
-    Raises SettingsError `wrong_setting` if a path is relative, or if a URI contains a user, a password or a
-    query: pages and logs show the root, so credentials belong in Airflow's environment and the Spark
-    connection.
+    Raises SettingsError `wrong_setting` if a path is relative, or if a URI contains a user, a password or a query:
+    pages and logs show the root, so credentials belong in Airflow's environment and the Spark connection.
     """
     root = option("storage_root")
     if "://" not in root:
@@ -100,7 +98,6 @@ def storage_of(cluster: str) -> ClusterStorage:
 
 
 def rebalance_dags(entries: Iterable[ClusterEntry]) -> dict[str, ClusterEntry]:
-    """Return the entries by the id of the DAG that balances each cluster; a duplicate gets another id."""
     dags: dict[str, ClusterEntry] = {}
     for entry in sorted(entries, key=lambda entry: bool(entry.error)):
         names = (f"{REBALANCE_DAG}{entry.name}{suffix}" for suffix in ("", *(f"__broken_{n}" for n in range(1, 1000))))
@@ -115,8 +112,7 @@ FOLDER = "folder"
 def run_folder(context: Context, cluster: str, address: object) -> StoragePath:
     """Return the current run's folder. Its address is checked, because it comes from an XCom.
 
-    The address is also stored as an XCom of the task, to record which folder its other XComs refer to
-    (`current_xcom`).
+    The address is also stored as an XCom of the task, to record which folder its other XComs refer to (`current_xcom`).
 
     Raises:
         PlanError: `foreign_run` if the folder belongs to another cluster or DAG run.
@@ -157,7 +153,6 @@ MESSAGE = "failure_message"
 
 
 def sentence(error: RebalancerError) -> str:
-    """Return the error's message, reason code and remedy as text."""
     action = error.reason.action
     return f"{error} {action}".strip() if action not in error.message else str(error)
 

@@ -110,7 +110,6 @@ def make_archive(path: Path) -> None:
 
 
 def _sample_run(root: str) -> StoragePath:
-    """Write a run of four brokers with ten bundles each, as *collect* and *validate* would."""
     storage, now = ClusterStorage(root, _NAME), datetime.now(UTC)
     run = storage.new_run(now)
     of_run: dict[str, Any] = {"cluster": _NAME, "collected_at": now}

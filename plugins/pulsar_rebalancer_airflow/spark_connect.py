@@ -121,7 +121,6 @@ class ConnectedApplication:
     """Runs an application in a child process of the task. The process does not need Java."""
 
     def __init__(self, command: Sequence[str], server: Mapping[str, str]) -> None:
-        """Start `command`, the path of the application and its arguments, with `server_environment`'s result."""
         self._process = subprocess.Popen(
             [sys.executable, *command],
             env=os.environ | server,
@@ -136,7 +135,6 @@ class ConnectedApplication:
         return self._process.poll() is not None
 
     def wait(self, log: Callable[[str], object]) -> None:
-        """Log the output until the application ends. Raises AirflowException with its last lines on failure."""
         last: deque[str] = deque(maxlen=_LAST_LINES)
         try:
             for line in self._process.stdout or ():
@@ -150,7 +148,6 @@ class ConnectedApplication:
             raise AirflowException(f"The application ended with {code}. It said:\n{''.join(last)}")
 
     def end(self) -> None:
-        """End the process, and stop its work on the server."""
         self._process.terminate()
         try:
             self._process.wait(_RELEASED_SECONDS)

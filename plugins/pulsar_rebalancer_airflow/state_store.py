@@ -76,10 +76,9 @@ def moves_alias(cluster: str) -> AssetAlias:
 class StoredState:
     """Read-only access to one cluster's documents.
 
-    A document is lost if it cannot be read, or is missing although a run was committed. Then nothing is
-    moved, and only a person who resets or restores the state has the documents written again.
-
-    `raw` returns a document as stored, by its key; None if nothing is stored.
+    A document is lost if it cannot be read, or is missing although a run was committed. Then nothing is moved, and
+    only a person who resets or restores the state has the documents written again. `raw` returns a document as
+    stored, by its key; None if nothing is stored.
     """
 
     def __init__(self, raw: Callable[[str], Any], storage: ClusterStorage) -> None:
@@ -87,7 +86,6 @@ class StoredState:
         self.storage = storage
 
     def get(self, model: type[_Document]) -> _Document:
-        """Return a document; an initial document before the first run. Raises StateError `state_lost`."""
         document, why = self._read(model)
         if why:
             raise StateError(Reason.STATE_LOST, f"{model.KEY}: {why}")
@@ -98,11 +96,9 @@ class StoredState:
         return self._read(model)[0]
 
     def lost(self, among: Collection[type[StateDocument]] = DOCUMENTS) -> dict[str, str]:
-        """Return why documents are lost, by key; empty if none is."""
         return {model.KEY: why for model in among if (why := self._read(model)[1])}
 
     def _read(self, model: type[_Document]) -> tuple[_Document, str]:
-        """Return a document, and why it is lost; empty if it is not."""
         document = self.raw(model.KEY)
         if document is None:
             return model(), "missing" if last_committed(self.storage, _ALWAYS) else ""
@@ -112,7 +108,6 @@ class StoredState:
             return model(), error.message
 
     def last_plan(self) -> str:
-        """Return the id of the last recorded plan; empty if there is none or it is lost."""
         return self.readable(DecisionState).plan_id
 
     def orders(
@@ -165,11 +160,9 @@ class StateStore(StoredState):
 
     @classmethod
     def of(cls, context: Context, cluster: str) -> StateStore:
-        """Return the store of a cluster. The running task must have the cluster's state asset as an inlet."""
         return cls(context["asset_state_store"][state_asset(cluster)], storage_of(cluster))
 
     def put(self, document: StateDocument) -> None:
-        """Store a document with a single write."""
         self._accessor.set(document.KEY, document.model_dump(mode="json"))
 
     def begin(self) -> None:
@@ -184,7 +177,6 @@ class StateStore(StoredState):
             self.renew()
 
     def renew(self) -> None:
-        """Write initial documents in place of those that are missing or lost."""
         for model in DOCUMENTS:
             if self.raw(model.KEY) is None or self.lost((model,)):
                 self.put(model())

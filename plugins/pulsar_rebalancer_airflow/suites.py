@@ -57,7 +57,6 @@ log = logging.getLogger(__name__)
 
 
 def page_of(run: StoragePath) -> StoragePath:
-    """Return the path of a run's validation page."""
     return run / "validation" / "index.html"
 
 
@@ -239,7 +238,6 @@ def page_path(dag_id: str, run_id: str, folder: str) -> str:
 
 
 def base_path() -> str:
-    """Return the API server's base path; empty for the root."""
     return urlsplit(_server()).path
 
 

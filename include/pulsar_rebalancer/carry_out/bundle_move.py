@@ -52,8 +52,7 @@ class BundleMove:
 
     Attributes:
         retries: maximum number of additional unloads if the bundle is not placed on its destination.
-        timeout_s: limit in seconds for each phase: until an unload reaches a broker, and until the bundle has
-            an owner.
+        timeout_s: limit in seconds for each phase: until an unload reaches a broker, and until the bundle has an owner.
         unloaded: True if an earlier attempt might have unloaded the bundle.
         skip_reason: returns the reason to call off the move; None if it can go ahead.
         begin: called before the first unload, to record it.

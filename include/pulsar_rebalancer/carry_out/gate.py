@@ -194,8 +194,6 @@ def refuse_alone(settings: Settings, requested_by: str, by: str, *, asks: bool) 
 
 
 class Texts(NamedTuple):
-    """The subject and body of an approval question, in Markdown."""
-
     subject: str
     body: str
 

@@ -119,14 +119,13 @@ async def carry_out_moves(
 ) -> list[MoveOutcome]:
     """Carry out the moves of one wave and return their outcomes in order. A failure does not stop the others.
 
-    A retry is safe: a bundle on its planned broker is not unloaded again, and one that an earlier attempt
-    unloaded is placed. After a cancellation, bundles that were being moved have no outcome.
+    A retry is safe: a bundle on its planned broker is not unloaded again, and one that an earlier attempt unloaded is
+    placed. After a cancellation, bundles that were being moved have no outcome.
 
     Args:
         moves: the moves of one wave; no hash range appears twice.
         retries: maximum number of additional unloads of a bundle that is not placed on its destination.
-        timeout_seconds: limit for each phase: until the unload reaches a broker, and until the bundle has an
-            owner.
+        timeout_seconds: limit for each phase: until the unload reaches a broker, and until the bundle has an owner.
         on_outcome: called as soon as an outcome is known. If it raises an error, no further move starts.
         unloaded: bundles that an earlier attempt might have unloaded; only these move from a third broker.
         stop_reason: called before each move; returns why no further move may start, or None.

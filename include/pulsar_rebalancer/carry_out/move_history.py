@@ -66,7 +66,6 @@ class WaveHistory:
         self._begun = self._written_up_to = 0
 
     def remaining(self, moves: Sequence[Move]) -> list[Move]:
-        """Return the moves without an outcome, and those whose outcome another attempt could improve."""
         return remaining(moves, self.outcomes)
 
     def planned(self, moves: Sequence[Move]) -> bool:
@@ -208,7 +207,6 @@ def _ended(outcomes: Iterable[MoveOutcome]) -> list[MoveOutcome]:
 
 
 def tidied(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: float) -> MovesState:
-    """Return the unload history to keep after a run (`attempts.remembered`), within the grace period."""
     unloads = remembered(history.recent(now, grace_minutes), outcome.moves, outcome.plan_id)
     return history.model_copy(update={"unloads": unloads})
 

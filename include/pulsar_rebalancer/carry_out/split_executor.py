@@ -171,7 +171,6 @@ class SplitHistory:
         self.outcomes = dict(self._earlier)
 
     def remaining(self, splits: Sequence[Split]) -> list[Split]:
-        """Return the splits without an outcome, and those whose outcome another attempt could improve."""
         return remaining(splits, self.outcomes)
 
     def plan(self, splits: Sequence[Split], now: datetime) -> None:

@@ -28,8 +28,6 @@ _ASKED = 8
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """The isolation policies in Pulsar's order, and the cluster's name in Pulsar."""
-
     cluster: str
     policies: tuple[IsolationPolicy, ...]
 
@@ -170,7 +168,6 @@ class Runtimes:
         return self.by_broker.get(self.leader) or next(iter(self.by_broker.values()), {})
 
     def settings(self) -> dict[str, str]:
-        """Return the leader's load-balancer settings; `auto_split` is on if any broker splits bundles."""
         splits = any(map(splitting_is_on, self.by_broker.values()))
         return from_brokers(self.of_leader) | ({"auto_split": "true"} if splits else {})
 

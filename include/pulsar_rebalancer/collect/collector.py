@@ -62,7 +62,6 @@ def cluster_table(
 def broker_table(
     request: RunRequest, listings: Mapping[str, int], reports: UsableReports, policies: Policies
 ) -> pa.Table:
-    """Return the table `brokers`: one row per listed broker, with how many times it is listed."""
     rows = []
     for broker, times in sorted(listings.items()):
         row: dict[str, Cell] = {"broker": broker, "listings": times, "error": reports.errors.get(broker)}
@@ -73,7 +72,6 @@ def broker_table(
 
 
 def bundle_table(request: RunRequest, reported: pa.Table, owners: Mapping[str, int], policies: Policies) -> pa.Table:
-    """Return the table `bundles`: the reported bundles, with their number of owners and kind of policy."""
     kinds = policies.kinds(set(map(namespace_of, owners)))
     names = _texts(reported["bundle"])
     columns: dict[str, pa.Array[Any] | pa.ChunkedArray[Any]] = {
@@ -121,7 +119,6 @@ class Earlier:
     keeps_load_data: bool = True
 
     def long_term_means(self, settings: Settings) -> pa.Table | None:
-        """Return the long-term moving averages of bundles; None if there are none or splitting is off."""
         if settings.split_mode is Mode.OFF or self.folder is None:
             return None
         means = tables.known_file(self.folder, self.before.decision.means, tables.MEANS)
@@ -218,7 +215,6 @@ async def _candidates(admin: PulsarAdmin, bundles: pa.Table, request: RunRequest
 
 
 def save(collected: Collected, run: StoragePath) -> None:
-    """Write a sample to the run's folder: the tables as `input/*.parquet`, and the documents next to them."""
     tables.write(run, collected.tables)
     collected.policies.write(run)
     if collected.candidates.bundles:

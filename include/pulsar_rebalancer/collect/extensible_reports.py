@@ -39,8 +39,7 @@ async def load_reports(
 ) -> dict[str, BrokerReport | AdminError | None]:
     """Return each broker's load report under either load manager, None if it provides none, or the error.
 
-    Each report is judged by the time at which it was read: a broker that does not respond delays the others'
-    reports.
+    Each report is judged by the time at which it was read: a broker that does not respond delays the others' reports.
 
     Args:
         state_folder: where messages from the system topics are stored for the next run; None to use none.

@@ -146,7 +146,6 @@ def _usage(share: float | None, published: object) -> dict[str, JsonValue]:
 
 
 def kept(published: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the BrokerLoadData values to store for the next run."""
     values = {name: number(published.get(name)) for name in _PUBLISHED}
     pairs = {field: _mapping(published[field]) for field in _USAGE if field in published}
     usage: dict[str, JsonValue] = {
@@ -238,7 +237,6 @@ class Published(VersionedDocument):
 
     @classmethod
     def earlier(cls, folder: StoragePath | None) -> Self:
-        """Return what earlier runs received; empty if there is no readable file of this version."""
         try:
             return (cls.find(folder) if folder else None) or cls()
         except SnapshotError as error:
@@ -251,7 +249,6 @@ class Published(VersionedDocument):
                 del by_broker[broker]
 
     def take_load(self, message: TopicMessage) -> bool:
-        """Store a message from the load data topic; return whether it has content."""
         self.load.pop(message.broker, None)
         document = _document(message)
         if document is None:
@@ -260,7 +257,6 @@ class Published(VersionedDocument):
         return True
 
     def take_top(self, message: TopicMessage) -> bool:
-        """Store a message from the top bundles topic; return whether it has content."""
         self.top.pop(message.broker, None)
         entries = (_document(message) or {}).get("topBundlesLoadData")
         if not isinstance(entries, list):
@@ -298,7 +294,6 @@ _REASONS = {
 
 
 def require_client() -> None:
-    """Raise an AdminError (`wrong_setting`) unless Pulsar's client is installed."""
     try:
         import pulsar  # noqa: F401 # a C++ library, loaded only if needed
     except ImportError as error:

@@ -45,11 +45,10 @@ class BrokerReport:
     """The data that the tables need from one broker's report.
 
     Attributes:
-        names: the broker's names as `host:port`. Brokers up to 4.x do not report their brokerId, but their
-            web addresses have the same host and port.
+        names: the broker's names as `host:port`. Brokers up to 4.x do not report their brokerId, but their web
+            addresses have the same host and port.
         columns: the columns of `tables.BROKERS` that depend only on the report.
-        bundles: such columns of `tables.BUNDLES`: a row per bundle with a loaded topic, including heartbeat
-            namespaces.
+        bundles: such columns of `tables.BUNDLES`: a row per bundle with a loaded topic, including heartbeat namespaces.
     """
 
     names: tuple[str, ...]
@@ -154,8 +153,6 @@ LONGEST_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class UsableReports:
-    """The load reports of a cluster's brokers, and the errors of brokers without a usable report."""
-
     by_broker: Mapping[str, BrokerReport]
     errors: Mapping[str, Reason]
 
@@ -174,12 +171,10 @@ class UsableReports:
 
     @property
     def without_persistent(self) -> list[str]:
-        """Return the brokers that accept no persistent topics; empty if no broker accepts any."""
         closed = [broker for broker, report in self.by_broker.items() if not report.takes_persistent_topics]
         return closed if len(closed) < len(self.by_broker) else []
 
     def bundles(self) -> pa.Table:
-        """Return the reported bundles, with a row for each broker that reports a bundle."""
         return pa.concat_tables([report.bundles for report in self.by_broker.values()] or [BUNDLES.empty_table()])
 
 
@@ -197,7 +192,6 @@ def _judge(broker: str, answer: BrokerReport | AdminError | None, listed: Collec
 
 
 def _is_of_another(report: BrokerReport, broker: str, listed: Collection[str]) -> bool:
-    """Return whether a report comes from another listed broker, for example because of a proxy."""
     names = {name.lower() for name in report.names}
     return broker.lower() not in names and any(other.lower() in names for other in listed)
 

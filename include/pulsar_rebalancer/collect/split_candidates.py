@@ -148,8 +148,7 @@ async def read_candidates(
 ) -> Candidates:
     """Return the bundles that may have to be split, with each topic's load; none if `split_mode` is off.
 
-    `means` (`tables.MEANS`) is as of the last counted sample; `waits` says whether a bundle was split too
-    recently.
+    `means` (`tables.MEANS`) is as of the last counted sample; `waits` says whether a bundle was split too recently.
     """
     chosen = choose(bundles, means, settings, waits) if settings.split_mode is not Mode.OFF else []
     if not chosen:
@@ -175,7 +174,6 @@ async def read_candidates(
 
 
 async def read_candidate(admin: PulsarAdmin, bundle: str, broker: str) -> Candidate:
-    """Return a bundle of any size that a person wants to split, with the load of each topic."""
     bounds, stats = await _bounds(admin, namespace_of(bundle)), await _topic_stats(admin, broker)
     return Candidate(bundle=bundle, bounds=bounds, topics=await _topics(admin, bundle, stats, MOST_TOPICS))
 

@@ -13,7 +13,6 @@ SUBCOMMANDS = {"check-age": check_age, "drain": drain, "inspect": inspect}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a subcommand, and return its exit code."""
     parser = argparse.ArgumentParser(prog="pulsar-rebalancer", description=__doc__)
     subcommands = parser.add_subparsers(metavar="SUBCOMMAND", required=True)
     for name, module in SUBCOMMANDS.items():

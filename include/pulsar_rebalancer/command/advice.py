@@ -46,8 +46,6 @@ _BUNDLE = re.compile(r"[^\s/]+/[^\s/]+/0x[0-9a-f]{8}_0x[0-9a-f]{8}")
 
 
 class Advice(NamedTuple):
-    """One finding; `reason` is its reason code, empty if it has none."""
-
     what: str
     evidence: str
     fix: str
@@ -65,14 +63,11 @@ class Topic(NamedTuple):
 
 
 class Topics(NamedTuple):
-    """The loaded topics, and the brokers whose topics could not be read in time."""
-
     loaded: Sequence[Topic]
     unread: Sequence[str]
 
 
 def configured(runtimes: Runtimes) -> dict[str, str]:
-    """Return the simple class names of Pulsar's own load balancing, and whether it sheds."""
     runtime = runtimes.of_leader
     names = {
         "manager": "loadManagerClassName",
@@ -163,7 +158,6 @@ def of_classes(runtimes: Runtimes) -> Iterator[Advice]:
 
 
 def _stuck(folder: StoragePath, topics: Iterable[Topic]) -> Iterator[Advice]:
-    """Yield splits that would let something move, and topics that no split helps."""
     summary = Summary.known(folder)
     if summary is None:
         return
@@ -227,7 +221,6 @@ async def _few_bundles(admin: PulsarAdmin, bundles: Sequence[Row], brokers: int)
 
 
 async def place_of(admin: PulsarAdmin, topic: str, topics: Sequence[Topic], run: StoragePath) -> dict[str, str]:
-    """Return a topic's bundle, broker and load, and why the bundle moves or stays in a run. Raises AdminError."""
     _, tenant, local, _ = split_topic(topic)
     bounds = await admin.bundles.bounds(f"{tenant}/{local}")
     ranges = (f"{tenant}/{local}/0x{low:08x}_0x{high:08x}" for low, high in pairwise(bounds))

@@ -26,14 +26,11 @@ _NAMES = {OK: "OK", WARNING: "WARNING", CRITICAL: "CRITICAL"}
 
 @dataclass(frozen=True)
 class Ages:
-    """The ages, in seconds, of the latest outcome and committed decision; None if there is none."""
-
     outcome: float | None
     decision: float | None
 
 
 def ages(storage: ClusterStorage, now: datetime) -> Ages:
-    """Return a cluster's ages. Raises SnapshotError if the latest outcome or the storage cannot be read."""
     return Ages(_since(_last_outcome(storage, now), now), _since(_last_decision(storage, now), now))
 
 
@@ -59,14 +56,12 @@ def _last_decision(storage: ClusterStorage, now: datetime) -> datetime | None:
 
 
 def judge_ages(measured: Ages, limit: float) -> int:
-    """Return the exit code for these ages; the limit is the maximum age in seconds."""
     if measured.outcome is None or measured.outcome > limit:
         return CRITICAL
     return WARNING if measured.decision is None or measured.decision > limit else OK
 
 
 def line(cluster: str, measured: Ages, limit: float) -> str:
-    """Return the line to print: status, text and, after a `|`, performance data."""
     text = (
         f"last outcome {_old(measured.outcome)}, last committed decision {_old(measured.decision)}, limit {limit:g} s"
     )
@@ -102,7 +97,6 @@ def _limit(text: str) -> float:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Print the line, and return the exit code. Unreadable files count as CRITICAL."""
     try:
         measured = ages(ClusterStorage(given.root, given.cluster), datetime.now(UTC))
     except (SnapshotError, OSError, ValueError) as error:

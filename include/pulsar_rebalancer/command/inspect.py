@@ -56,7 +56,6 @@ def _seconds(text: str) -> float:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Print what was seen, and return the exit code."""
     try:
         connection = connection_to(given.url, given.connection)
         with tempfile.TemporaryDirectory(prefix="pulsar-inspect-") as folder:
@@ -80,7 +79,6 @@ async def _look(connection: AdminConnection, given: argparse.Namespace, folder: 
 
 
 def connection_to(url: str, file: Path | None) -> AdminConnection:
-    """Return a connection that refuses everything but GET. Raises SettingsError."""
     given = {name: os.environ.get(f"PULSAR_{name.upper()}") for name in (*EXTRAS, "token")}
     extra = known_only(given, EXTRAS | {"token"}, "environment")
     if file is not None:
@@ -94,7 +92,6 @@ def connection_to(url: str, file: Path | None) -> AdminConnection:
 
 
 def lines(seen: dict[str, Any]) -> Iterator[str]:
-    """Yield the document as text."""
     limits = ", ".join(f"{kind} {each['gap']:g} with {each['hits']} hits" for kind, each in seen["thresholds"].items())
     last = seen["samples"][-1]
     yield f"{seen['cluster']} at {seen['sampled_at']}: {number_of(len(seen['brokers']), 'broker')}"

@@ -89,8 +89,6 @@ def decide(run: RunInput) -> Summary:
 
 @dataclass
 class Look:
-    """The samples of a cluster, and what AvgShedder and Pulsar's own shedder make of them."""
-
     name: str
     runtimes: Runtimes
     sample: Collected
@@ -156,7 +154,6 @@ def _pair(pair: PairView) -> JsonValue:
 
 
 def plan_of(folder: StoragePath) -> dict[str, JsonValue] | None:
-    """Return a run's plan; None if validation blocked the run."""
     summary = Summary.known(folder)
     if summary is None:
         return None
@@ -179,7 +176,6 @@ def _now() -> datetime:
 
 
 async def look(admin: PulsarAdmin, folder: str, seconds: float, every: float, topic: str = "") -> Look:
-    """Look at a cluster for a while, and keep the files in a folder. Raises RebalancerError if it cannot be read."""
     given: dict[str, object] = {"interval_seconds": every, "split_mode": "observe"}
     entry = ClusterEntry(name="cluster", given=given, settings=settings_of(given, where="inspect"))
     own = Judge(ClusterStorage(folder, "cluster"))
@@ -206,7 +202,6 @@ async def look(admin: PulsarAdmin, folder: str, seconds: float, every: float, to
 
 
 def _configured(folder: str, runtimes: Runtimes) -> Judge | None:
-    """Return Pulsar's own shedder and placement, as configured; None if a class is not one of Pulsar's."""
     named = advice.configured(runtimes)
     given = of_classes(named["manager"], named["shedder"], named["placement"])
     return Judge(ClusterStorage(folder, "configured"), given) if given else None
@@ -229,7 +224,6 @@ def page_folder() -> Path:
 
 
 def page_file(overview: JsonValue, timeline: JsonValue) -> str:
-    """Return the page with these documents (`page_model.Overview`, `timeline.Timeline`)."""
     folder = page_folder()
     modules = {file.name: file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.js"))}
     modules["server.js"] = _FROM_SERVER

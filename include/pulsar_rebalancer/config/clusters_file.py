@@ -213,12 +213,10 @@ class RunParams(BaseModel):
 
     @property
     def decide(self) -> bool:
-        """Return whether any parameter changes what the run moves."""
         return bool(self.model_dump(exclude={"mode", "plan"}, exclude_defaults=True))
 
     @property
     def changes_thresholds(self) -> bool:
-        """Return whether thresholds or broker pairs differ from those of scheduled runs."""
         return bool(self.excluded_brokers) or any(getattr(self, name) is not None for name in THRESHOLD_FIELDS)
 
 
@@ -267,7 +265,6 @@ def _plain(value: str | None) -> str | None:
 
 
 def disagreements(runtimes: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
-    """Return the sorted Pulsar names of the load-balancer settings that differ between brokers."""
     runtimes = list(runtimes)
     return tuple(sorted(name for name in FIELD_OF_PULSAR_NAME if len({r.get(name) for r in runtimes}) > 1))
 

@@ -37,8 +37,6 @@ _TABLE_FILES = frozenset(path for path, _ in TABLES.values())
 
 
 class UnreadableRunError(Exception):
-    """A run cannot be added to the history."""
-
     def __init__(self, run: str, why: str) -> None:
         super().__init__(why)
         self.run = run
@@ -74,7 +72,6 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dr
 
 
 def check(run: RunFolder) -> None:
-    """Check a run's files without reading the data in them; raise UnreadableRunError."""
     if run.foreign:
         raise UnreadableRunError(run.name, f"it has files that are not the rebalancer's: {', '.join(run.foreign[:3])}")
     for path in run.files:
@@ -142,7 +139,6 @@ def _keep_others(draft: Draft, target: StoragePath, names: set[str]) -> dict[str
 
 
 def _add(draft: Draft, kind: str, run: RunFolder) -> int | None:
-    """Add a run's rows; return the row count from the files' footers, or None without such a table."""
     parts = _parts(run, TABLES[kind][0])
     try:
         for part in parts:
@@ -181,7 +177,6 @@ def _run_row(run: RunFolder, rows: Mapping[str, int | None]) -> pa.Table:
 
 
 def _compare(draft: Draft, expected: Mapping[str, int]) -> None:
-    """Read the completed draft; raise SnapshotError (`file_damaged`) if a run's row count differs."""
     written = rows_by_run(draft.file)
     wrong = sorted(run for run in expected.keys() | written.keys() if expected.get(run, 0) != written[run])
     if wrong:
@@ -216,7 +211,6 @@ class RunFolder:
 
     @property
     def files(self) -> dict[str, int]:
-        """The sizes of the rebalancer's files, in bytes, by path relative to the folder."""
         return {entry.path: entry.size for entry in self.ours if entry.kind is Kind.FILE}
 
     @property
@@ -226,8 +220,6 @@ class RunFolder:
 
 @dataclass(frozen=True)
 class Day:
-    """The runs on one day (UTC), and the names of entries other than its run folders (`foreign`)."""
-
     date: date
     folder: StoragePath
     runs: tuple[RunFolder, ...]

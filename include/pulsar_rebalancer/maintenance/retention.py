@@ -62,7 +62,6 @@ class Needed(NamedTuple):
 
 
 def drop_means(folder: StoragePath, needed: Collection[str]) -> None:
-    """Delete the files of means and costs in a state folder that are not needed."""
     for name in folder.names():
         if _REFERRED_TO.fullmatch(name) and name not in needed:
             (folder / name).delete()
@@ -153,15 +152,12 @@ class Step(NamedTuple):
 
 @dataclass
 class Report:
-    """All upkeep steps, with the reasons why old entries were kept (`left`); a dry run only reports them."""
-
     dry_run: bool
     steps: list[Step] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     def document(self) -> dict[str, JsonValue]:
-        """Return the report as JSON values: totals, steps, and up to a hundred kept entries."""
         return {
             "dry_run": self.dry_run,
             "files": sum(step.files for step in self.steps),
@@ -188,7 +184,6 @@ _NOT_OURS = "not the rebalancer's"
 
 
 def maintain(storage: ClusterStorage, settings: Settings, needed: Needed, now: datetime, *, dry_run: bool) -> Report:
-    """Compact and delete files that reached their age limit; the next call completes an interrupted one."""
     upkeep = _Upkeep(storage, settings, needed, now.astimezone(UTC), Report(dry_run))
     upkeep.runs()
     upkeep.history()
@@ -240,7 +235,6 @@ class _Upkeep:
         return due and not expired(day, self.now, settings.history_days)
 
     def _compact(self, day: Day, runs: Sequence[RunFolder]) -> list[RunFolder]:
-        """Compact a day; return the runs that cannot be compacted, which are deleted when they expire."""
         try:
             done = complete_runs(self.storage, day.date)
             waiting = [run for run in runs if run.name not in done]

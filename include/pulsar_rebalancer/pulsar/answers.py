@@ -32,7 +32,6 @@ def failure(
     *,
     sent: bool = True,
 ) -> AdminError:
-    """Return an error that names the request (`what`), broker and remedy, with the token masked."""
     action = reason.action
     to_do = f". {action}" if action and not action.startswith("Nothing") else ""
     seen = " ".join(mask.text(f"{what} at {broker}: {detail.removesuffix('.')}").splitlines())[:_LONGEST_DETAIL]
@@ -88,7 +87,6 @@ class BrokerAnswer:
         return reason if isinstance(reason, str) else ""
 
     def text(self) -> str:
-        """Return the body as text, without a JSON string's quotation marks; raise `bad_answer`."""
         try:
             body = self.body.strip()
             text = str(parse_json(body, self.mask.text)) if body.startswith(b'"') else body.decode()
@@ -108,28 +106,24 @@ class BrokerAnswer:
             raise self.bad("the answer is not JSON") from None
 
     def mapping(self) -> dict[str, JsonValue]:
-        """Return the body as a JSON object; raise AdminError (`bad_answer`)."""
         value = self.mapping_or_none()
         if value is None:
             raise self.bad("the answer is not a JSON object")
         return value
 
     def mapping_or_none(self) -> dict[str, JsonValue] | None:
-        """Return the body as a JSON object, None if it is empty or `null`; raise `bad_answer`."""
         value = self.json()
         if not isinstance(value, dict | None):
             raise self.bad("the answer is not a JSON object")
         return value
 
     def strings(self) -> list[str]:
-        """Return the body as a JSON list of strings; raise AdminError (`bad_answer`)."""
         value = self.json()
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self.bad("the answer is not a JSON list of strings")
         return value
 
     def objects(self) -> list[dict[str, JsonValue]]:
-        """Return the body as a JSON list of objects; raise AdminError (`bad_answer`)."""
         value = self.json()
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise self.bad("the answer is not a JSON list of objects")

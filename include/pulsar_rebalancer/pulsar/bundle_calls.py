@@ -82,7 +82,6 @@ class Clients(NamedTuple):
 
 
 def topics_in(stats: Mapping[str, JsonValue], bundle: str) -> dict[str, JsonValue]:
-    """Return statistics for a bundle's loaded topics, by topic, from `broker-stats/topics`."""
     branch: JsonValue = dict(stats)
     for key in (namespace_of(bundle), range_of(bundle)):
         branch = branch.get(key) if isinstance(branch, dict) else None
@@ -234,14 +233,13 @@ class BundleAdmin:
     async def owns(self, broker: str, bundle: str) -> bool:
         """Ask a broker whether it owns a bundle, and return its answer. The request never assigns the bundle.
 
-        `owned_bundles` must not be requested while bundles are being placed: under the modular load manager, it
-        blocks the thread that completes takeovers (NamespaceService.getOwnedNameSpacesStatusAsync), and the
-        broker can hang forever. This method requests hash positions, which only the owner answers
-        (PulsarWebResource.validateBundleOwnershipAsync, read-only). A broker that has lost the bundle to another
-        broker responds with 500; the request is then repeated.
+        `owned_bundles` must not be requested while bundles are being placed: under the modular load manager, it blocks
+        the thread that completes takeovers (NamespaceService.getOwnedNameSpacesStatusAsync), and the broker can hang
+        forever. This method requests hash positions, which only the owner answers
+        (PulsarWebResource.validateBundleOwnershipAsync, read-only). A broker that has lost the bundle to another broker
+        responds with 500; the request is then repeated.
 
-        Raises:
-            AdminError: `unreachable`, `timeout`, or `range_gone` if the range is stale.
+        Raises AdminError `unreachable`, `timeout`, or `range_gone` if the range is stale.
         """
         tenant, local, hash_range = split_bundle(bundle)
         no_topic = f"persistent://{tenant}/{local}/{hash_range}"  # asking for one topic keeps the answer short
@@ -300,10 +298,8 @@ class BundleAdmin:
         """Unload a bundle; the next lookup of one of its topics then places the bundle on the destination.
 
         Success does not prove that the bundle is there: look up a topic, then call `owner`. The modular load
-        manager unloads a bundle even if the destination already owns it.
-
-        Raises:
-            AdminError: `destination_gone` if the destination is not active, `range_gone` if the range is stale.
+        manager unloads a bundle even if the destination already owns it. Raises AdminError `destination_gone`
+        if the destination is not active, `range_gone` if the range is stale.
         """
         url_path = path("admin", "v2", "namespaces", *split_bundle(bundle), "unload")
         query = {"authoritative": "false", "destinationBroker": destination}

@@ -22,7 +22,6 @@ _DEFAULT_PORT = {"http": 80, "https": 443}
 
 
 def is_service_url(text: str) -> bool:
-    """Return whether a string has the form `pulsar://host:port` or `pulsar+ssl://host:port`, with one or more hosts."""
     match = _SERVICE_URL.fullmatch(text)
     return match is not None and all(map(is_broker_id, match[1].split(",")))
 
@@ -37,7 +36,6 @@ def address_of(url: str) -> str:
 
 
 def address_in(url: object) -> str:
-    """Return the `host:port` in a URL from the network; empty if the value is not a URL."""
     try:
         return address_of(url) if isinstance(url, str) else ""
     except ValueError:
@@ -214,7 +212,6 @@ class AdminConnection:
         return f"{urlsplit(self.seeds[0]).scheme}://{broker}"
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Return TLS settings that verify the host name. Raises SettingsError for a bad certificate."""
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
         except (OSError, ssl.SSLError) as error:
@@ -238,7 +235,6 @@ EXTRAS = frozenset(
 
 
 def connection_of(seeds: tuple[str, ...], token: str, extra: Mapping[str, object]) -> AdminConnection:
-    """Return a connection from values as written by hand. Raises SettingsError: `wrong_setting`, `contradiction`."""
     given: dict[str, Any] = {}
     if "answer_timeout_seconds" in extra:
         given["read_timeout_s"] = _seconds(extra["answer_timeout_seconds"])
@@ -259,7 +255,6 @@ def connection_of(seeds: tuple[str, ...], token: str, extra: Mapping[str, object
 
 
 def known_only(given: object, known: Set[str], where: str) -> dict[str, object]:
-    """Return the keys that have a value. Raises SettingsError `wrong_setting` for keys that are not known."""
     if not isinstance(given, dict):
         raise SettingsError(Reason.WRONG_SETTING, f"{where}: expected a JSON object")
     values = {name: value for name, value in given.items() if value not in (None, "")}
@@ -271,7 +266,6 @@ def known_only(given: object, known: Set[str], where: str) -> dict[str, object]:
 
 
 def flag(extra: Mapping[str, object], key: str) -> bool:
-    """Return a key's boolean value; False if the key is missing. Raises SettingsError `wrong_setting`."""
     value = extra.get(key, False)
     if str(value).lower() in ("true", "false"):
         return str(value).lower() == "true"

@@ -92,7 +92,6 @@ def _tls(ca_file: Path | None) -> ssl.SSLContext:
 async def _ask(
     client: httpx.AsyncClient, method: str, url: str, mask: TokenMask, **options: Any
 ) -> tuple[int, dict[str, Any]]:
-    """Return the status and JSON object of a response; raise ValueError if it is too long or no object."""
     body = b""
     async with client.stream(method, url, headers=_HEADERS, **options) as response:
         async for chunk in response.aiter_raw():
@@ -195,7 +194,6 @@ def _read(path: Path) -> Token:
 
 
 def read_file(path: Path) -> str:
-    """Return the contents of a credentials file; raise AdminError (`credentials_file`)."""
     try:
         # Nobody may ever write to a pipe.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:

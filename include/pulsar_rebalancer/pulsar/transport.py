@@ -19,8 +19,6 @@ from pulsar_rebalancer.reasons import Reason
 
 
 class KnownAddresses:
-    """The addresses in a connection's settings, and the addresses of the brokers that the cluster lists."""
-
     def __init__(self, connection: AdminConnection) -> None:
         self._connection = connection
         self.know(())
@@ -35,7 +33,6 @@ class KnownAddresses:
                 self._bases.setdefault(address, set()).add(base)
 
     def knows_host(self, address: str) -> bool:
-        """Return whether an address's host belongs to the cluster; the port is ignored."""
         known = (*self._brokers, *self._bases, *self._connection.address_map)
         return address.rpartition(":")[0] in {other.rpartition(":")[0] for other in known}
 
@@ -62,8 +59,6 @@ _REDIRECTS = (301, 302, 307, 308)
 
 
 class Transport:
-    """Sends requests with a connection's credentials, but only to brokers of its cluster."""
-
     def __init__(self, connection: AdminConnection) -> None:
         self.connection = connection
         self.tokens = Tokens(connection)

@@ -73,7 +73,6 @@ class BundleSample(NamedTuple):
 
 
 def filled(table: pa.Table) -> pa.Table:
-    """Return the bundles with only the columns in `COLUMNS`; missing values become 0."""
     bundles = table.select(COLUMNS.names).cast(COLUMNS)
     for name in _VALUES:
         values = pc.coalesce(bundles[name], pa.scalar(0, bundles[name].type))
@@ -94,7 +93,6 @@ def namespaces_of(bundles: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
 
 
 def bundle_counts(table: pa.Table, namespaces: Collection[str] | None) -> dict[str, Counter[str]]:
-    """Return each namespace's number of reported bundles, by broker; `namespaces` None means all."""
     named = table.select(["broker"]).append_column("namespace", namespaces_of(table["bundle"]))
     if namespaces is not None:
         named = named.filter(pc.is_in(named["namespace"], pa.array(list(namespaces), pa.string())))
@@ -129,13 +127,11 @@ class Bundles:
         return list(map(BundleSample._make, zip(*columns, reasons, strict=True)))
 
     def able(self, least: float) -> set[str]:
-        """Return the brokers that report a movable bundle whose load is above `least`."""
         table: Any = self._table
         may_move = pc.and_(pc.is_null(table["reason"]), pc.greater(table["load"], pa.scalar(least, pa.float64())))
         return set(table["broker"].filter(may_move).unique().to_pylist())
 
     def reasons_of(self, names: Collection[str]) -> dict[tuple[str, str], Reason | None]:
-        """Return why some bundles must stay (None if they may move), by reporting broker and bundle."""
         if not names:
             return {}
         here: Any = pc.is_in(self._table["bundle"], pa.array(names, pa.string()))
@@ -157,7 +153,6 @@ class Bundles:
 
     @cached_property
     def _found(self) -> dict[str, dict[str, BundleSample]]:
-        """Return the cache of `find`. It holds only the few brokers that shed bundles."""
         return {}
 
     @cached_property

@@ -131,7 +131,6 @@ class Draft:
             self._waiting = []
 
     def finish(self) -> None:
-        """Write the rest and close the draft, which can then be read. Raises SnapshotError `storage_failed`."""
         self._flush()
         with failures_of(self.file.uri, "written"):
             self._writer.close()
@@ -141,7 +140,6 @@ class Draft:
             self._sink.close()
 
     def publish(self) -> None:
-        """Move the finished draft to its target. Raises SnapshotError `storage_failed`."""
         file_system, path = self.file.open()
         with failures_of(self._target.uri, "written"):
             file_system.move(path, self._target.open()[1])
@@ -172,7 +170,6 @@ def opened(file: StoragePath, coded: list[str] | None = None) -> Iterator[pq.Par
 
 
 def footer_of(file: StoragePath) -> tuple[pa.Schema, int]:
-    """Return a Parquet file's columns and number of rows. Raises the same errors as `opened`."""
     with opened(file) as source:
         return source.schema_arrow, source.metadata.num_rows
 
@@ -196,7 +193,6 @@ def refuse_other(found: pa.Schema, today: pa.Schema, where: str) -> None:
 
 
 def rows_by_run(file: StoragePath) -> Counter[str]:
-    """Return each run's rows in a history table, none if it is missing. Raises SnapshotError `file_damaged`."""
     counts: Counter[str] = Counter()
     if file.exists():
         for table in file.read_batches(["run"]):
@@ -295,7 +291,6 @@ def _refuse_nameless(file: StoragePath, columns: Iterable[str]) -> None:
 
 
 def _first_text(file: StoragePath, column: str) -> str:
-    """Return the first non-numeric value of a number column stored as text, with its row from 1; else empty."""
     before = 0
     for table in file.read_batches([column]):
         texts: list[Any] = table[column].to_pylist()

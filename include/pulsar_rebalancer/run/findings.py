@@ -29,8 +29,6 @@ QUOTED = 160
 
 
 class ExplainedReason(BaseModel):
-    """A reason in validation's findings: its number of cases, the worst of them, and what to do about it."""
-
     model_config = ConfigDict(frozen=True)
 
     reason: Reason
@@ -55,8 +53,6 @@ class ExplainedReason(BaseModel):
 
 @dataclass(frozen=True)
 class Explanation:
-    """At most ten of a run's reasons, by severity, then by count; `more` is the number of others."""
-
     reasons: tuple[ExplainedReason, ...]
     more: int = 0
 
@@ -69,7 +65,6 @@ class Explanation:
 
 
 def explain(validation: Validation) -> Explanation:
-    """Explain validation findings, sorted so that the worst finding for each reason comes first."""
     groups: dict[Reason, list[Finding]] = defaultdict(list)
     for finding in validation.findings:
         groups[finding.reason].append(finding)
@@ -178,7 +173,6 @@ def _counts(reason: Reason) -> bool:
 
 
 def _why(left_out: Mapping[Reason, list[str]], started: Iterable[float], settings: Settings) -> str:
-    """Return text that says how many brokers are left out for each reason, and when new brokers will be included."""
     missing = max((ENOUGH_SAMPLES - max(samples, 0) for samples in started), default=0)
     minutes = math.ceil(missing * settings.host_usage_interval_minutes)
     passes = f"; those that just started join in about {minutes} min" if left_out.get(Reason.JUST_STARTED) else ""

@@ -26,13 +26,11 @@ KEPT = 2000
 class ClientGap(BaseModel):
     """The cost of one move for its clients. A value that the brokers did not report is None, not 0.
 
-    Clients are the producers and consumers of a sample of the bundle's topics. Seconds run from the
-    unload.
+    Clients are the producers and consumers of a sample of the bundle's topics. Seconds run from the unload.
 
     Attributes:
         owner_seconds: until a broker confirmed that it owns the bundle; None if none did.
-        clients_seconds: until all clients were back; None if unknown or some are missing at the last
-            count.
+        clients_seconds: until all clients were back; None if unknown or some are missing at the last count.
         watched_seconds: until the last count; None if there was none.
         topics, topics_measured: topics with clients, and topics in the sample.
         errors: topics in the sample that returned an error at the last count.
@@ -86,7 +84,6 @@ class ClientGapSummary(BaseModel):
 
     @classmethod
     def of(cls, gaps: Iterable[ClientGap | None]) -> Self | None:
-        """Return a summary; None in `gaps` is a move that was not measured. None if there are no moves."""
         moves = list(gaps)
         known = [gap for gap in moves if gap is not None and not gap.unknown]
         seconds = sorted(gap.clients_seconds for gap in known if gap.clients_before and gap.clients_seconds is not None)
@@ -128,8 +125,6 @@ def last_time(gaps: Collection[ClientGap], moves: int) -> str:
 
 
 class LastClientGap(BaseModel):
-    """The cost of a bundle's last measured move, and the time at which the move's run ended."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     at: AwareDatetime
@@ -137,8 +132,6 @@ class LastClientGap(BaseModel):
 
 
 class BundleClientGaps(VersionedDocument):
-    """`state/bundle-client-gaps.json`: the cost of each bundle's last measured move, written by *report*."""
-
     FILE: ClassVar[str] = BUNDLE_CLIENT_GAPS
 
     bundles: dict[str, LastClientGap] = {}
@@ -154,7 +147,6 @@ class BundleClientGaps(VersionedDocument):
 
     @classmethod
     def last(cls, folder: StoragePath, bundles: Iterable[str]) -> dict[str, ClientGap]:
-        """Return the known cost of these bundles' last moves."""
         known = cls.known(folder) or cls()
         return {bundle: known.bundles[bundle].client_gap for bundle in bundles if bundle in known.bundles}
 
@@ -208,13 +200,11 @@ def wave_file(run: StoragePath, wave: int) -> StoragePath:
 
 
 def read_wave(file: StoragePath) -> dict[str, MoveOutcome]:
-    """Return the outcomes of one wave, by bundle. Raises SnapshotError if the file cannot be read."""
     outcomes = (load(MoveOutcome, row, file.uri) for row in file.read_json())
     return {outcome.bundle: outcome for outcome in outcomes}
 
 
 def read_waves(run: StoragePath) -> dict[str, MoveOutcome]:
-    """Return the outcomes of all waves of a run, by bundle. Raises as `read_wave` does."""
     folder = run / "unload"
     files = [folder / name for name in folder.names() if name.startswith("wave-")]
     return {bundle: outcome for file in files for bundle, outcome in read_wave(file).items()}
@@ -229,11 +219,9 @@ class Outcome(VersionedDocument):
 
     Attributes:
         plan_id: name of the run's folder.
-        verdict: the gate's code; `blocked` if validation stopped the run, `unfinished` if another task
-            failed.
+        verdict: the gate's code; `blocked` if validation stopped the run, `unfinished` if another task failed.
         moves, splits: outcomes of all that the plan moves and splits; empty if the gate was not open.
-        destinations_kept: destinations of this or an earlier run that the leader might remember, by
-            bundle.
+        destinations_kept: destinations of this or an earlier run that the leader might remember, by bundle.
         in_force: the orders in force at the time of writing (such as a drain), and who gave them.
         client_gap: cost of the moves for their clients; None if no bundle was unloaded.
     """
@@ -309,7 +297,6 @@ def _latest(
     earlier: Iterable[_Outcome],
     found: Mapping[str, _Outcome],
 ) -> tuple[_Outcome, ...]:
-    """Return the latest outcome of each bundle: from its task, else from an earlier report, else from the plan."""
     last = {item.bundle: unknown(item, Reason.NOT_ATTEMPTED) for item in planned}
     last |= {outcome.bundle: outcome for outcome in earlier if not outcome.reason.has(Trait.NOT_BEGUN)}
     return tuple((last | dict(found)).values())
@@ -325,7 +312,6 @@ _Record = TypeVar("_Record", Unload, BundleSplit)
 
 
 def remaining(planned: Iterable[_Planned], outcomes: Mapping[str, MoveOutcome | SplitOutcome]) -> list[_Planned]:
-    """Return the planned items without an outcome, or with one that another attempt could improve."""
     done = {bundle for bundle, outcome in outcomes.items() if not outcome.reason.has(RETRIED)}
     return [item for item in planned if item.bundle not in done]
 

@@ -40,8 +40,7 @@ class Split(BaseModel):
         shares: share of the bundle's traffic (0 to 1) in each new bundle; one more item than `positions`.
         unload: True if the new bundles are unloaded, so that placement can put them on different brokers.
         condition: Pulsar's condition that the bundle met; empty for a manual split.
-        value, bound: the value that met the condition and the bound that it exceeds, in the setting's
-            unit.
+        value, bound: the value that met the condition and the bound that it exceeds, in the setting's unit.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -62,7 +61,6 @@ class Split(BaseModel):
 
     @property
     def excess(self) -> str:
-        """Return how far the bundle exceeds its condition's bound; empty for a manual split."""
         return excess(self.condition, self.value, self.bound) if self.condition else ""
 
     @property
@@ -71,7 +69,6 @@ class Split(BaseModel):
 
 
 def excess(condition: str, value: float, bound: float) -> str:
-    """Return text such as "300 msg/s, more than 200", in the unit of the setting."""
     scale, digits = (MIB, 1) if condition == "bandwidth" else (1, 0)
     shown, most = (f"{amount / scale:,.{digits}f}" for amount in (value, bound))
     return f"{shown} {_UNITS[condition]}, more than {most}"
@@ -96,7 +93,6 @@ def parts_of(bundle: str, positions: Iterable[int]) -> list[str]:
 
 
 def parts_by_bundle(splits: Mapping[str, BundleSplit]) -> dict[str, dict[str, float]]:
-    """Return the bundles that each split bundle is split into, with their shares of traffic (0 to 1)."""
     return {
         bundle: dict(zip(parts_of(bundle, split.positions), split.shares, strict=True))
         for bundle, split in splits.items()
@@ -178,7 +174,6 @@ def splits_of(rows: Iterable[Row]) -> list[Split]:
 
 
 def read_splits(run: StoragePath) -> list[Split]:
-    """Return a plan's splits, in the order in which they are carried out. Raises as `taken_rows` does."""
     try:
         return splits_of(taken_rows(run))
     except (KeyError, TypeError, ValueError) as error:
@@ -218,8 +213,6 @@ LONGEST_RUN = timedelta(minutes=30)
 
 
 class Forced(BaseModel):
-    """A forced rebalance: who forced it, why, and the smallest gap (in points) at which AvgShedder moves bundles."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     by: str
@@ -230,14 +223,13 @@ class Forced(BaseModel):
 class Summary(VersionedDocument):
     """`plan/summary.json`, which is written last. A run without this file has no plan.
 
-    Scores are in percent, None if no brokers are compared; predictions take them as proportional to
-    traffic.
+    Scores are in percent, None if no brokers are compared; predictions take them as proportional to traffic.
 
     Attributes:
         plan_id: name of the run's folder.
         base_seq: sequence number of the state from which the plan was made.
-        hash: hash of decisions, accepted moves, new state and splits. It does not depend on the Spark
-            master, partitioning or the order of the input.
+        hash: hash of decisions, accepted moves, new state and splits. It does not depend on the Spark master,
+            partitioning or the order of the input.
         requesters: users who set the run's parameters, or started the roll for which it moves bundles.
         by_hand: record of the request, if an operator made the plan; else None.
         counting: reason code that explains whether the run counted hits.
@@ -246,10 +238,8 @@ class Summary(VersionedDocument):
         pairs_fired, reasons: number of pairs or brokers that fired, and number for each reason code.
         hits: highest number of hits of any pair before hits are reset, as `[low, high]` by threshold.
         in_force: the orders in force at the time of the sample (such as a drain), and who gave them.
-        split_skip_reasons: number of bundles that met a split condition but are not split, by reason
-            code.
-        splits_told: sentences about planned splits, bundles that are not split, and splits that would
-            help.
+        split_skip_reasons: number of bundles that met a split condition but are not split, by reason code.
+        splits_told: sentences about planned splits, bundles that are not split, and splits that would help.
     """
 
     FILE: ClassVar[str] = "plan/summary.json"
@@ -334,8 +324,6 @@ class Summary(VersionedDocument):
 
 
 class Move(BaseModel):
-    """One bundle's move in a plan."""
-
     model_config = ConfigDict(frozen=True)
 
     bundle: str
@@ -348,23 +336,19 @@ class Move(BaseModel):
 
 
 def write_moves(run: StoragePath, candidates: pa.Table) -> None:
-    """Write `plan/moves.parquet` with all candidates, including those that do not move."""
     (run / _MOVES).write_table(candidates)
 
 
 def write_decisions(run: StoragePath, decisions: pa.Table, state: Mapping[str, JsonValue]) -> None:
-    """Write `plan/decisions.parquet`, and `plan/state.json`, which the *record* task commits."""
     (run / _DECISIONS).write_table(decisions)
     (run / _STATE).write_json(state)
 
 
 def read_decisions(run: StoragePath) -> list[Row]:
-    """Return the rows of `plan/decisions.parquet`. Raises as `taken_candidates` does."""
     return (run / _DECISIONS).read_table().to_pylist()
 
 
 def read_moves(run: StoragePath) -> list[Move]:
-    """Return a plan's moves by wave, pair and rank. Raises as `taken_candidates` does."""
     try:
         return _moves(taken_candidates(run))
     except (KeyError, TypeError, ValueError) as error:
@@ -381,7 +365,6 @@ def taken_candidates(run: StoragePath) -> list[Row]:
 
 
 def candidate_rows(run: StoragePath) -> list[Row]:
-    """Return bundle, pair, source, reason and `taken` of all bundles; raises as `taken_candidates` does."""
     return (run / _MOVES).read_table(["bundle", "pair", "source", "reason", "taken"]).to_pylist()
 
 
@@ -391,7 +374,6 @@ def _moves(taken: list[Row]) -> list[Move]:
 
 
 def read_state(run: StoragePath) -> DecisionState:
-    """Return the state to commit. Raises SnapshotError `file_missing`, `file_damaged`."""
     file = run / _STATE
     return DecisionState.parse(file.read_json(), file.uri)
 
@@ -423,7 +405,6 @@ class Actions(NamedTuple):
 
     @property
     def unloaded(self) -> list[str]:
-        """Return the bundles whose clients must reconnect."""
         return [move.bundle for move in self.moves] + [split.bundle for split in self.splits if split.unload]
 
     @property

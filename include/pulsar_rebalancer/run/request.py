@@ -31,8 +31,7 @@ class RunRequest(VersionedDocument):
     """`input/settings.json`: a run's request, with its effective settings.
 
     Attributes:
-        airflow_run_id: id of the DAG run; never part of a path, because it can contain `:` and users'
-            text.
+        airflow_run_id: id of the DAG run; never part of a path, because it can contain `:` and users' text.
         requested_by: the operator who started a manual run; empty for scheduled runs.
         collected_at: the time of the sample; ages and counting are relative to it.
         dry_run: True if the run only shows a manual plan. It carries out nothing and has no outcome.
@@ -58,8 +57,6 @@ class RunRequest(VersionedDocument):
 
 
 class Finding(BaseModel):
-    """One finding; `subject` is empty for the whole cluster, `cause` an underlying reason code or empty."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     reason: Reason
@@ -70,7 +67,6 @@ class Finding(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def effect(self) -> Effect:
-        """Return the reason's effect, which the run's files also contain."""
         return self.reason.effect
 
     @model_validator(mode="before")
@@ -80,14 +76,11 @@ class Finding(BaseModel):
 
 
 class Validation(VersionedDocument):
-    """`validation.json`: all findings from a run's validation."""
-
     FILE: ClassVar[str] = "validation.json"
 
     findings: tuple[Finding, ...] = ()
 
     def reasons(self, effect: Effect) -> dict[Reason, int]:
-        """Return the number of findings with the given effect, by reason, the most frequent first."""
         return dict(Counter(f.reason for f in self.findings if f.effect is effect).most_common())
 
     @property
@@ -118,7 +111,6 @@ def _position(value: object) -> object:
 
 
 def _listed(value: object) -> object:
-    """Return a list of names; forms may have a single name instead."""
     return [value] if isinstance(value, str) and value else value or []
 
 
@@ -163,8 +155,6 @@ _MISSING = {
 
 
 class HandRequest(BaseModel):
-    """The fields of the form; an action rejects fields that it does not use."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     action: Action | None = Field(None, description="what to do; empty to carry out a plan")
@@ -197,7 +187,6 @@ class HandRequest(BaseModel):
         return self
 
     def _wrong(self) -> dict[str, str]:
-        """Return a sentence for each wrong field, by its name."""
         if self.action is None:
             return {"action": "Choose an action, or give the hash of a plan that was shown."}
         needed, splits = _NEEDED[self.action], self.action is Action.SPLIT
@@ -219,7 +208,6 @@ class HandRequest(BaseModel):
 
     @property
     def shows(self) -> bool:
-        """Return whether the request only shows a plan; all others have an immediate effect."""
         return not self.plan and self.action is not Action.RELEASE
 
     @property
@@ -233,7 +221,6 @@ class HandRequest(BaseModel):
         return frozenset([*self.overrule, *filter(None, [always.get(self.action) if self.action else None])])
 
     def differs(self, shown: HandRequest) -> list[str]:
-        """Return the names of filled-in fields that differ from the shown plan's fields."""
         given = [name for name in type(self).model_fields if getattr(self, name) and name not in ("plan", "reason")]
         return [name for name in given if getattr(self, name) != getattr(shown, name)]
 
@@ -273,10 +260,9 @@ class DrainProgress(BaseModel):
     """The progress of a drain in one run; `stay` counts by reason the bundles that do not move.
 
     Attributes:
-        bundles: number of bundles that the broker reports, even if they cannot move, plus those that
-            moved to it too recently to be reported; None without a report.
-        named: the first bundles that can never move: heartbeat and system bundles, and those without
-            topics.
+        bundles: number of bundles that the broker reports, even if they cannot move, plus those that moved to it too
+            recently to be reported; None without a report.
+        named: the first bundles that can never move: heartbeat and system bundles, and those without topics.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -72,13 +72,11 @@ class StateBefore(BaseModel):
 
     @classmethod
     def read(cls, run: StoragePath) -> Self:
-        """Read a run's document. Raises SnapshotError `file_missing`, `file_damaged`."""
         file = run / cls.FILE
         return cls.parse(file.read_json(), file.uri)
 
     @classmethod
     def parse(cls, document: Any, where: str) -> Self:
-        """Return the parsed document. Raises the same errors as `read`."""
         if not isinstance(document, Mapping) or not {"decision", "moves", "control", "drains"} <= document.keys():
             raise SnapshotError(Reason.FILE_DAMAGED, f"{where} is not a state")
         handed, roll = document.get("handed_over"), document.get("roll")
@@ -137,7 +135,6 @@ class Snapshot:
         return ()
 
     def brokers_without(self, left_out: Mapping[str, Reason]) -> list[BrokerSample]:
-        """Return the brokers by name; those in `left_out` or without a report are marked as left out."""
         return broker_samples(self._listed, left_out)
 
     @cached_property
@@ -182,7 +179,6 @@ class Snapshot:
             return source.metadata
 
     def table(self, name: str, columns: list[str] | None = None) -> pa.Table:
-        """Return an input table with all its rows; `columns` None means all columns."""
         schema = INPUT[name] if columns is None else pa.schema([INPUT[name].field(column) for column in columns])
         with self._opened(name) as source:
             content = source.read(schema.names).select(schema.names)
@@ -190,7 +186,6 @@ class Snapshot:
             return content.cast(schema)
 
     def batches(self, name: str, columns: list[str]) -> Iterator[pa.Table]:
-        """Yield columns of an input table in batches, so that not all rows are in memory at the same time."""
         with self._opened(name) as source:
             for batch in source.iter_batches(columns=columns):
                 yield pa.Table.from_batches([batch])
@@ -211,7 +206,6 @@ class Snapshot:
         return rows_of(names, self.batches("bundles", columns) if names else ())
 
     def owners(self, bundles: Collection[str]) -> dict[str, set[str]]:
-        """Return the brokers that report each bundle, without bundles that no broker reports."""
         owners: dict[str, set[str]] = {}
         for row in self.bundles_named(bundles, ["bundle", "broker"]):
             owners.setdefault(row["bundle"], set()).add(row["broker"])
@@ -284,8 +278,6 @@ class Candidate(BaseModel):
 
 
 class Candidates(VersionedDocument):
-    """The bundles in a run that may need to be split. A run without this file has none."""
-
     FILE: ClassVar[str] = "input/splits.json"
 
     bundles: tuple[Candidate, ...] = ()

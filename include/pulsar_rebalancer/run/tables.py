@@ -249,12 +249,11 @@ class BrokerSample:
 
     Attributes:
         broker: brokerId, host:port.
-        left_out: why the broker can be neither source nor destination, such as a missing report; else
-            None.
+        left_out: why the broker can be neither source nor destination, such as a missing report; else None.
         resources: usage of each resource (`run.tables.RESOURCES`).
         reserved_by: the isolation policy that reserves the broker for certain namespaces.
-        load_average, throughput_average: the broker's own moving averages (1 means 100 percent; bytes/s);
-            extensible load manager only.
+        load_average, throughput_average: the broker's own moving averages (1 means 100 percent; bytes/s); extensible
+            load manager only.
         weighted: `scoring.weighted_usage` with the sample's settings, by resource; empty if not computed.
     """
 
@@ -288,7 +287,6 @@ Row: TypeAlias = "dict[str, Any]"
 
 
 def broker_samples(rows: Iterable[Row], left_out: Mapping[str, Reason]) -> list[BrokerSample]:
-    """Return one cluster's brokers by name; those without a report are always marked as left out."""
     return sorted((_broker(row, left_out.get(row["broker"])) for row in rows), key=lambda broker: broker.broker)
 
 
@@ -304,7 +302,6 @@ Cell: TypeAlias = "str | float | datetime | None"
 
 
 def table(rows: Sequence[Mapping[str, Cell | Mapping[str, Cell]]], schema: pa.Schema) -> pa.Table:
-    """Return a table with this schema; missing keys become null. Raises SnapshotError `file_damaged`."""
     try:
         return pa.Table.from_pylist(list(rows), schema=schema)
     except (pa.ArrowException, OverflowError) as error:
@@ -312,13 +309,11 @@ def table(rows: Sequence[Mapping[str, Cell | Mapping[str, Cell]]], schema: pa.Sc
 
 
 def rows_of(bundles: Collection[str], parts: Iterable[pa.Table]) -> list[Row]:
-    """Return the rows of these bundles from a table in batches: a cluster may have a million bundles."""
     wanted = pa.array(sorted(bundles), pa.string())
     return [row for part in parts for row in part.filter(pc.is_in(part["bundle"], wanted)).to_pylist()]
 
 
 def write(run: StoragePath, tables: Mapping[str, pa.Table]) -> None:
-    """Write the input tables of a run to `<run>/input/<name>.parquet`."""
     for name, content in tables.items():
         (run / "input" / f"{name}.parquet").write_table(content)
 
@@ -346,7 +341,6 @@ def known_file(folder: StoragePath, name: str, schema: pa.Schema) -> StoragePath
 
 
 def version_of(schema: pa.Schema) -> str:
-    """Return a table's version; empty for tables from Spark."""
     return (schema.metadata or {}).get(b"version", b"").decode(errors="replace")
 
 

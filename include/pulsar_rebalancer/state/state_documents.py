@@ -25,8 +25,6 @@ _STORED = with_config(ConfigDict(extra="forbid"))
 
 
 class HitCount(NamedTuple):
-    """A broker's number of consecutive hits at each threshold."""
-
     high: int = 0
     low: int = 0
 
@@ -42,8 +40,6 @@ class CountedSample(NamedTuple):
 
 
 class StateDocument(Versioned):
-    """A document of the state store; `KEY` is its key in the store."""
-
     KEY: ClassVar[str]
 
 
@@ -87,7 +83,6 @@ class DecisionState(StateDocument):
         return frozenset(filter(None, (self.means, self.costs)))
 
     def carried_out(self) -> Self:
-        """Return the state after the plan is carried out: the hits of `restarts` are reset."""
         if not self.restarts:
             return self
         changed = {
@@ -127,7 +122,6 @@ class Unload(BaseModel):
         return bool(self.outcome and self.outcome.has(Trait.NOT_BEGUN))
 
     def missed(self, broker: str) -> bool:
-        """Return whether the bundle was to move to this broker and, as far as known, did not arrive."""
         return self.destination == broker and not (self.outcome and self.outcome.has(Trait.ON_PLANNED_BROKER))
 
 
@@ -268,7 +262,6 @@ class ShedderState:
 
     @property
     def cluster_hits(self) -> int:
-        """Return the number of hits for the whole cluster."""
         return self.hits.get(WHOLE_CLUSTER, HitCount()).low
 
     def without_hits(self) -> Self:
@@ -295,8 +288,6 @@ class PlacementState:
 @_STORED
 @dataclass(frozen=True, slots=True)
 class StrategyState:
-    """The state of a strategy and of its placement between runs."""
-
     shedder: ShedderState = field(default_factory=ShedderState)
     placement: PlacementState = field(default_factory=PlacementState)
 
@@ -396,7 +387,6 @@ def decide_counting(
 
 
 def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, float]:
-    """Return the values that caused a hit less than a host interval ago, by broker."""
     interval = settings.host_usage_interval_minutes * 60 * PUNCTUALITY
     return {
         broker: sample.value
@@ -408,7 +398,6 @@ def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, 
 def samples_after(
     state: DecisionState, counting: Counting, used: Mapping[str, float], now: datetime
 ) -> dict[str, CountedSample]:
-    """Return this run's samples that caused a hit (`used`), and earlier ones that brokers may still repeat."""
     before = {broker: state.samples[broker] for broker in counting.samples}
     return dict(sorted((before | taken_at(used, now)).items()))
 

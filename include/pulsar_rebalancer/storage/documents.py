@@ -24,8 +24,6 @@ VERSION = 1
 
 
 class Versioned(BaseModel):
-    """A JSON document with a version number."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: int = VERSION
@@ -34,8 +32,7 @@ class Versioned(BaseModel):
     def parse(cls, document: Any, where: str) -> Self:
         """Create the document from parsed JSON.
 
-        Raises:
-            SnapshotError: `file_damaged`, also if another release wrote it.
+        Raises SnapshotError `file_damaged`, also if another release wrote it.
         """
         version = document.get("version") if isinstance(document, Mapping) else None
         if version != VERSION:
@@ -55,13 +52,11 @@ class VersionedDocument(Versioned):
 
     @classmethod
     def read(cls, folder: StoragePath) -> Self:
-        """Read the document from a folder. Raises SnapshotError `file_missing`, or as `parse` does."""
         file = folder / cls.FILE
         return cls.parse(file.read_json(), file.uri)
 
     @classmethod
     def known(cls, folder: StoragePath) -> Self | None:
-        """Read the document; None if it is missing or cannot be read."""
         try:
             return cls.read(folder)
         except SnapshotError:
@@ -69,7 +64,6 @@ class VersionedDocument(Versioned):
 
     @classmethod
     def find(cls, folder: StoragePath) -> Self | None:
-        """Read the document; None if it is missing. Raises SnapshotError `file_damaged`."""
         return cls.read(folder) if (folder / cls.FILE).exists() else None
 
 
@@ -130,7 +124,6 @@ _RUN = re.compile(r"([0-9]{8}T[0-9]{6}\.[0-9]{6}Z)-[0-9a-f]{8}")
 
 
 def day_of(name: str) -> date | None:
-    """Return the day in a folder name of the form `date=YYYY-MM-DD`; None for any other name."""
     match = _DAY.fullmatch(name)
     try:
         return date.fromisoformat(match[1]) if match else None
@@ -139,7 +132,6 @@ def day_of(name: str) -> date | None:
 
 
 def time_of(name: str) -> datetime | None:
-    """Return the sample's time from the name of a run folder; None for any other name."""
     match = _RUN.fullmatch(name)
     try:
         return datetime.strptime(match[1], "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC) if match else None
@@ -153,8 +145,6 @@ def state_of(run: StoragePath) -> StoragePath:
 
 @dataclass(frozen=True)
 class ClusterStorage:
-    """The folders of one cluster under the storage root."""
-
     root: str
     cluster: str
 
@@ -181,11 +171,9 @@ class ClusterStorage:
         return self.base / "replays"
 
     def new_replay(self, now: datetime) -> StoragePath:
-        """Return the path of a new folder for one attempt at a replay, named like a run."""
         return self.replays / self.new_run(now).name
 
     def replay(self, name: str) -> StoragePath | None:
-        """Return a replay's folder, which need not exist; None if the name is invalid."""
         return None if time_of(name) is None else self.replays / name
 
     def new_run(self, now: datetime) -> StoragePath:
@@ -194,7 +182,6 @@ class ClusterStorage:
         return self.runs / f"date={at:%Y-%m-%d}" / f"{at:%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(4)}"
 
     def run(self, name: str) -> StoragePath | None:
-        """Return a run's folder, which need not exist; None if the name is invalid."""
         at = time_of(name)
         return None if at is None else self.runs / f"date={at:%Y-%m-%d}" / name
 
@@ -205,8 +192,7 @@ class ClusterStorage:
     def dated_runs(self, until: datetime) -> Iterator[tuple[datetime, StoragePath]]:
         """Yield the time and folder of each run up to a given time, latest first.
 
-        Raises:
-            SnapshotError: `storage_failed`.
+        Raises SnapshotError `storage_failed`.
         """
         # Names of days and runs sort by time.
         for name in reversed(self.runs.names()):
@@ -238,7 +224,6 @@ class Committed(VersionedDocument):
 def last_committed(storage: ClusterStorage, until: datetime) -> StoragePath | None:
     """Return the folder of the latest committed run up to a given time; None if there is none.
 
-    Raises:
-        SnapshotError: `storage_failed`.
+    Raises SnapshotError `storage_failed`.
     """
     return next((run for run in storage.latest_runs(until) if (run / Committed.FILE).exists()), None)

@@ -46,7 +46,6 @@ class StoragePath:
         return self.uri.rsplit("/", 1)[-1]
 
     def beside(self, name: str) -> StoragePath:
-        """Return the path of the entry `name` in the folder that contains this path."""
         return StoragePath(f"{self.uri.rsplit('/', 1)[0]}/{name}")
 
     @property
@@ -66,14 +65,12 @@ class StoragePath:
             return file_system.get_file_info(path).type != pafs.FileType.NotFound
 
     def names(self) -> list[str]:
-        """Return the sorted names of the folder's direct entries; empty if the folder does not exist."""
         file_system, path = self.open()
         with failures_of(self.uri, "listed"):
             infos = file_system.get_file_info(pafs.FileSelector(path, allow_not_found=True))
         return sorted(info.base_name for info in infos)
 
     def delete(self) -> None:
-        """Delete the file or folder, if it exists."""
         file_system, path = self.open()
         with failures_of(self.uri, "deleted"):
             kind = file_system.get_file_info(path).type
@@ -96,13 +93,11 @@ class StoragePath:
                 out.write(data)
 
     def read_bytes(self) -> bytes:
-        """Return the file's contents. Raises SnapshotError `file_missing` or `storage_failed`."""
         file_system, path = self.open()
         with failures_of(self.uri, "read"), file_system.open_input_stream(path) as source:
             return bytes(source.read())
 
     def write_json(self, document: Any) -> None:
-        """Write a JSON document with sorted keys, atomically."""
         self.write_bytes(json.dumps(document, sort_keys=True, indent=1, allow_nan=False, default=str).encode())
 
     def read_json(self) -> Any:
@@ -113,7 +108,6 @@ class StoragePath:
         return json_document(self.read_bytes(), self.uri)
 
     def write_table(self, table: pa.Table) -> None:
-        """Write one Parquet file, atomically."""
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="zstd", row_group_size=ROWS_READ_TOGETHER)
         self.write_bytes(sink.getvalue().to_pybytes())
@@ -130,7 +124,6 @@ class StoragePath:
         return table
 
     def read_batches(self, columns: list[str] | None = None) -> Iterator[pa.Table]:
-        """Yield the same tables' rows in batches, to save memory. Raises as `read_table` does."""
         with failures_of(self.uri, "read"), damage_of(self.uri):
             for part in self._parts():
                 for batch in part.iter_batches(columns=columns):
@@ -147,7 +140,6 @@ class StoragePath:
 
 
 def json_document(data: bytes | str, where: str) -> Any:
-    """Parse JSON without NaN, infinities or lone surrogates. Raises SnapshotError `file_damaged`."""
     try:
         document = json.loads(data)
         require_storable(document)
@@ -174,7 +166,6 @@ def failures_of(uri: str, done: str) -> Iterator[None]:
 
 @contextmanager
 def damage_of(uri: str) -> Iterator[None]:
-    """Convert Arrow's errors about a file's contents to SnapshotError `file_damaged`."""
     try:
         yield
     except (pa.ArrowException, ValueError, OSError) as error:

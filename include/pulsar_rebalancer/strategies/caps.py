@@ -45,12 +45,11 @@ def apply(
 ) -> list[CandidateMove]:
     """Apply the caps; return the moves sorted by pair and rank, with a wave for each accepted move.
 
-    The order is: one bundle per anti-affinity group; bundles leaving or entering each broker; bundles per
-    namespace; throughput; bundles per run, outer pairs first; waves. Only one bundle of a group may move,
-    because its destination depends on the owners of the others, whose moves might fail. Waves have a fixed
-    size, because the gate decides again before each wave. Under `needs_waves`, the n-th move of a hash range
-    is in wave n instead. Caps do not affect hit counters. If both a cap and `room` (an additional check)
-    reject a unit, the cap is the reason.
+    The order is: one bundle per anti-affinity group; bundles leaving or entering each broker; bundles per namespace;
+    throughput; bundles per run, outer pairs first; waves. Only one bundle of a group may move, because its destination
+    depends on the owners of the others, whose moves might fail. Waves have a fixed size, because the gate decides again
+    before each wave. Under `needs_waves`, the n-th move of a hash range is in wave n instead. Caps do not affect hit
+    counters. If both a cap and `room` (an additional check) reject a unit, the cap is the reason.
     """
     taken, result = units(moves)
     caps = _Caps(settings, groups, by_range=bool(taken) and needs_waves(brokers))
@@ -166,9 +165,8 @@ def needs_waves(brokers: Iterable[BrokerSample]) -> bool:
     """Return whether bundles with the same hash range, from two namespaces, must not move at the same time.
 
     Before apache/pulsar #25518, the modular load manager's leader stored planned destinations by hash range,
-    without the namespace (ModularLoadManagerImpl.setNamespaceBundleAffinity). One old broker is enough,
-    because any can become the leader. The extensible load manager, whose brokers report averages, stores
-    none.
+    without the namespace (ModularLoadManagerImpl.setNamespaceBundleAffinity). One old broker is enough, because any
+    can become the leader. The extensible load manager, whose brokers report averages, stores none.
     """
     return any(broker.load_average is None and _is_old(broker.version) for broker in brokers)
 

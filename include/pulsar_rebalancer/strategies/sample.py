@@ -94,8 +94,7 @@ class ClusterSample:
         brokers, bundles: all brokers that the cluster lists, and all bundles that these report.
         counting: rules for counting this sample.
         forced: True if the run moves bundles without waiting for hits.
-        force_threshold: smallest gap, in points, at which a forced run moves bundles, if there are
-            thresholds.
+        force_threshold: smallest gap, in points, at which a forced run moves bundles, if there are thresholds.
         unloaded_brokers: seconds from a broker's last unload to its report; negative if the report is older.
         arriving: traffic that this run's drains add, by broker and measure (msg/s or bytes/s).
         lesson: values learned up to this sample, for a shedder that learns.
@@ -352,12 +351,11 @@ class Profile:
     """A shedder's profile.
 
     Attributes:
-        thresholds: `low` and maybe `high`; empty if the shedder does not pair brokers by score. With
-            thresholds, hits are counted for both brokers of a pair, the page and the metrics show them, a
-            forced run may set the gap (`ClusterSample.force_threshold`), and brokers without persistent
-            topics are left out.
-        judges_pairs: True if the shedder itself handles repeated samples and policies, and chooses the
-            destinations. The pipeline then only applies caps.
+        thresholds: `low` and maybe `high`; empty if the shedder does not pair brokers by score. With thresholds, hits
+            are counted for both brokers of a pair, the page and the metrics show them, a forced run may set the gap
+            (`ClusterSample.force_threshold`), and brokers without persistent topics are left out.
+        judges_pairs: True if the shedder itself handles repeated samples and policies, and chooses the destinations.
+            The pipeline then only applies caps.
         swaps: True if the grace period does not hold a bundle that goes back in exchange (TransferShedder).
         learns: True if the shedder needs the results of `strategies.learning`.
         cluster_hits: hits for the whole cluster at which the shedder sheds; None if it counts none.

@@ -55,8 +55,7 @@ def _floats32(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def _float32(value: float) -> float:
     """Return the nearest finite 32-bit float, so that scores are always finite.
 
-    A quotient or product of two such floats, computed in double precision and rounded, equals 32-bit
-    arithmetic.
+    A quotient or product of two such floats, computed in double precision and rounded, equals 32-bit arithmetic.
     """
     return float(np.float32(min(max(value, -LARGEST_FLOAT32), LARGEST_FLOAT32)))
 
@@ -90,7 +89,6 @@ def weighted_usages(
 
 
 def score(broker: BrokerSample, settings: Settings) -> float:
-    """Return a broker's score: its weighted usage in percent (AvgShedder)."""
     # Pulsar divides in that function and multiplies here: the last digit depends on both steps.
     return weighted_usage(broker, settings) * 100
 
@@ -105,7 +103,6 @@ def scores_of(brokers: Sequence[BrokerSample], settings: Settings) -> npt.NDArra
 
 
 def relative_limits(brokers: Iterable[BrokerSample], resource: str) -> dict[str, float]:
-    """Return each broker's limit as a multiple of the median limit; 1 if the limit is unknown."""
     limits = {broker.broker: broker.resources.get(resource, ResourceUsage()).limit or 0.0 for broker in brokers}
     usual = median([limit for limit in limits.values() if limit > 0] or [1.0])
     return {name: limit / usual if limit > 0 else 1.0 for name, limit in limits.items()}

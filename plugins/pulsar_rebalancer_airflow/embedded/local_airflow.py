@@ -249,7 +249,6 @@ class LocalAirflow:
         self._client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
 
     def get(self, path: str, **query: Any) -> Any:
-        """Return the JSON answer to a GET request under `/api/v2`; None if the status is 404."""
         return self._request("GET", path, httpx.codes.NOT_FOUND, params=query)
 
     def _request(self, method: str, path: str, expected: int, **options: Any) -> Any:
@@ -307,7 +306,6 @@ class LocalAirflow:
         return run
 
     def runs(self, dag_id: str) -> list[DagRun]:
-        """Return the 100 most recent runs of a DAG, oldest first."""
         latest_first: list[DagRun] = self.get(f"/dags/{dag_id}/dagRuns", order_by="-run_after", limit=100)["dag_runs"]
         return latest_first[::-1]
 
@@ -317,7 +315,6 @@ class LocalAirflow:
         return instances
 
     def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any:
-        """Return a task's result; None if the task returned nothing."""
         path = f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances/{task_id}/xcomEntries/return_value"
         entry = self.get(path)
         return None if entry is None else entry["value"]

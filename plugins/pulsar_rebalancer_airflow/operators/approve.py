@@ -160,8 +160,7 @@ class CarryOutApprovedOperator(HandOverOperator):
     def execute(self, context: Context) -> None:
         """Start the rebalancing run.
 
-        Raises AirflowFailException: `no_user`, `dag_paused`, `state_lost`, or why nothing may be moved
-        now.
+        Raises AirflowFailException: `no_user`, `dag_paused`, `state_lost`, or why nothing may be moved now.
         """
         with final_unless_passing(context):
             store, asked_by = StateStore.of(context, self.entry.name), context["dag_run"].run_id
@@ -211,6 +210,5 @@ class QuestionsOperator(BaseOperator):
 
 
 def is_open(context: Context, cluster: str, run_id: str) -> bool:
-    """Return whether the run that asks a question is queued or running; False if the id is empty."""
     states = ["queued", "running"]
     return bool(run_id and context["ti"].get_dr_count(f"{APPLY_DAG}{cluster}", run_ids=[run_id], states=states))

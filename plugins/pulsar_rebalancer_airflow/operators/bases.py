@@ -146,7 +146,6 @@ def refuse_while_plan_waits(context: Context, dag_id: str, store: StateStore) ->
 
 
 def cancelled(context: Context, dag_id: str, runs: Collection[str]) -> set[str]:
-    """Return those runs that were cancelled in the queue, where they remain because of their teardown task."""
     states = context["ti"].get_task_states(dag_id=dag_id, task_ids=["collect"], run_ids=sorted(runs)) if runs else {}
     return {run_id for run_id in runs if states.get(run_id, {}).get("collect") == "skipped"}
 

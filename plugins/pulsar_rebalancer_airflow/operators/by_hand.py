@@ -155,10 +155,9 @@ class CarryOutOperator(HandOverOperator):
         """Carry out the plan, or release the brokers.
 
         Raises:
-            AirflowFailException: `other_plan`, `plan_expired`, `plan_used`, `plan_under_way`, `same_person`,
-                `no_user`, `dag_paused`, or the reason why nothing may be moved now (`observe`, `paused`, …; for a drain
-                only those that do not end by themselves); for a release, `not_drained`, or `no_user` if the
-                run was cleared.
+            AirflowFailException: `other_plan`, `plan_expired`, `plan_used`, `plan_under_way`, `same_person`, `no_user`,
+                `dag_paused`, or the reason why nothing may be moved now (`observe`, `paused`, …; for a drain only those
+                that do not end by themselves); for a release, `not_drained`, or `no_user` if the run was cleared.
         """
         with final_unless_passing(context):
             form, store = parse_form(context["params"]), StateStore.of(context, self.entry.name)

@@ -42,11 +42,10 @@ if TYPE_CHECKING:
 class ReportOperator(RunOperator):
     """Write `outcome.json`, tidy the unload history, and send alerts and metrics.
 
-    If a bundle was moved, the task creates an asset event that can start other DAGs. The task is a teardown:
-    it always runs, and its failure does not fail the run. A retry writes the same files again, and keeps all
-    outcomes. The task's XCom is the number of moves by outcome.
-
-    `gate` is the gate's task id. `settings` are None to switch off alerts and the circuit breaker.
+    If a bundle was moved, the task creates an asset event that can start other DAGs. The task is a teardown: it
+    always runs, and its failure does not fail the run. A retry writes the same files again, and keeps all outcomes.
+    The task's XCom is the number of moves by outcome. `gate` is the gate's task id. `settings` are None to switch
+    off alerts and the circuit breaker.
     """
 
     def __init__(self, *, cluster: str, gate: str, settings: Settings | None = None, **kwargs: Any) -> None:
@@ -181,9 +180,8 @@ class MaintainOperator(ClusterOperator):
         """Compact and delete files.
 
         Raises:
-            AirflowFailException: the state is lost, or the last committed plan cannot be read (then nothing
-                is deleted, because any file could be in use), or a day's history is damaged (all other days
-                are processed).
+            AirflowFailException: the state is lost, or the last committed plan cannot be read (then nothing is deleted,
+                because any file could be in use), or a day's history is damaged (all other days are processed).
         """
         dry_run = context["dag_run"].run_type != "scheduled" and bool(context["params"]["dry_run"])
         with final_unless_passing():

@@ -84,7 +84,6 @@ class RollOperator(BaseSensorOperator):
             return PokeReturnValue(not after.active, after.done)
 
     def _goes_on(self, context: Context, roll: Roll) -> bool:
-        """Return whether this run carries out the roll, or has done so and crashed before Airflow recorded its end."""
         ti = context["ti"]
         first = ti.max_tries - (self.retries or 0) + 1  # since the task was last cleared
         return roll.run_id == context["dag_run"].run_id and (roll.active or ti.try_number > first)

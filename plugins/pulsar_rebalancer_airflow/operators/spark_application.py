@@ -66,7 +66,6 @@ LOCAL_CONF = {
 
 
 def path_of(application: str) -> str:
-    """Return the path of a Spark application, without importing it."""
     spec = find_spec(_APPLICATION_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(f"{_APPLICATION_PACKAGE} is not installed next to {__name__}")
@@ -74,7 +73,6 @@ def path_of(application: str) -> str:
 
 
 def source_roots() -> list[str]:
-    """Return the folders that the driver needs in PYTHONPATH; none if the wheel is installed."""
     installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     roots = []
     for package in ("pulsar_rebalancer", _APPLICATION_PACKAGE):
@@ -115,10 +113,9 @@ def checked_connection(conn_id: str) -> Connection:
     """Check the Spark connection for errors that Airflow and Spark report late or never; return it.
 
     Raises:
-        SettingsError: `spark_unreachable` if the connection does not exist (Spark's operator would then
-            use YARN) or the secrets backend did not answer. `wrong_setting` if the driver would run on
-            another machine, without this package and the run's files, or if the master is Kubernetes and the
-            Spark provider has no client for it.
+        SettingsError: `spark_unreachable` if the connection does not exist (Spark's operator would then use YARN) or
+            the secrets backend did not answer. `wrong_setting` if the driver would run on another machine, without this
+            package and the run's files, or if the master is Kubernetes and the Spark provider has no client for it.
     """
     where = f"spark_connection {conn_id}"
     try:
@@ -234,10 +231,8 @@ def _code(output: str) -> Reason | None:
 class DecideOperator(SparkApplicationOperator):
     """Submit the application that makes a run's plan: scores, pairs, hits and bundles to move.
 
-    If a run carries out an earlier plan, its plan is the part of the earlier plan that is still valid; no
-    strategy is used. A retry makes the same plan from the same input, and overwrites the files of earlier
-    attempts.
-
+    If a run carries out an earlier plan, its plan is the part of the earlier plan that is still valid; no strategy
+    is used. A retry makes the same plan from the same input, and overwrites the files of earlier attempts.
     `conn_id` is an Airflow connection of type `spark` or `spark_connect`.
     """
 

@@ -126,7 +126,6 @@ class _Progress:
             self.tell(history)
 
     def tell(self, history: WaveHistory) -> None:
-        """Publish the number of moves that have ended, and how many of them did not succeed."""
         done = history.ended
         progress = {"done": len(done), "of": self._total, "failed": sum(not outcome.ok for outcome in done)}
         self._context["ti"].xcom_push(key="progress", value=progress)
@@ -167,9 +166,8 @@ class UnloadWaveOperator(PlanPartOperator):
         """Carry out the wave, and return the number of bundles by reason code of the outcome.
 
         Raises:
-            AirflowFailException: the plan is not the recorded plan, was changed, is too old or exceeds a cap;
-                the folder belongs to another run; the connection is read-only; or the brokers refuse the
-                credentials.
+            AirflowFailException: the plan is not the recorded plan, was changed, is too old or exceeds a cap; the
+                folder belongs to another run; the connection is read-only; or the brokers refuse the credentials.
             UnfinishedError: brokers did not answer for some bundles. This is retried.
             AirflowSkipException: orders or settings prevented the whole wave.
         """
@@ -271,11 +269,10 @@ def _ranges_in_use(run: StoragePath, history: WaveHistory, moves: Sequence[Move]
 class SplitOperator(PlanPartOperator):
     """Carry out a plan's splits.
 
-    If a bundle's range no longer exists or was split at other positions, the outcome records this; it is not
-    a failure. The task fails and is retried if brokers did not answer. It fails without a retry if brokers
-    refused a request or a person stopped the run. After a failure, the run moves nothing. Other holds
-    (`Holds`) are not failures, and each wave checks them again. The task is skipped if the gate is closed, or
-    if a broker now splits bundles automatically.
+    If a bundle's range no longer exists or was split at other positions, the outcome records this; it is not a failure.
+    The task fails and is retried if brokers did not answer. It fails without a retry if brokers refused a request or a
+    person stopped the run. After a failure, the run moves nothing. Other holds (`Holds`) are not failures, and each
+    wave checks them again. The task is skipped if the gate is closed, or if a broker now splits bundles automatically.
 
     `gate` is the gate's task id; `batch` is 0, because a plan has one batch of splits.
     """
@@ -289,10 +286,9 @@ class SplitOperator(PlanPartOperator):
         """Carry out the splits, and return the number of bundles by reason code of the outcome.
 
         Raises:
-            AirflowSkipException: the gate was closed, or would be closed now; or a broker splits
-                automatically.
-            AirflowFailException: the folder belongs to another run, the connection is read-only, or the
-                brokers refuse the credentials.
+            AirflowSkipException: the gate was closed, or would be closed now; or a broker splits automatically.
+            AirflowFailException: the folder belongs to another run, the connection is read-only, or the brokers refuse
+                the credentials.
             UnfinishedError: brokers did not answer. This is retried.
         """
         with final_unless_passing():

@@ -52,7 +52,6 @@ class LeastLongTermMessageRate:
         self._queues = PerCandidates(lambda candidates: _Queue(candidates, self._rates, self._overloaded))
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Return the candidates with the lowest rate; all candidates if all are overloaded."""
         brokers, without = split(candidates)
         return self._queues.of(brokers).least(without) or candidates
 
@@ -206,19 +205,15 @@ def below_average(candidates: Sequence[str], usage: Floats, difference: float) -
 
 
 def _is_idle(broker: BrokerSample) -> bool:
-    """Return whether a broker has no bundles or messages, so that its earlier usage means nothing."""
     return not broker.bundles or not (broker.msg_rate_in or broker.msg_rate_out)
 
 
 class AvgPlacement(Stateless):
-    """Placement for bundles without a planned destination (AvgShedder.selectBroker, Pulsar 5.0.1)."""
-
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         return candidates
 
 
 def selector(sample: ClusterSample, state: PlacementState) -> Selector:
-    """Return the placement for bundles to which the shedder assigns no destination."""
     name = placement_of(sample.settings)
     if name is Placement.ROUND_ROBIN:
         return RoundRobin(state)
@@ -236,14 +231,12 @@ def place(
 ) -> tuple[list[CandidateMove], PlacementState]:
     """Choose destinations for moves without a destination, and check those that the shedder planned.
 
-    Return the moves, sorted by pair and rank, and the placement's new state. Every accepted move has a
-    destination; a refused one has a `reason` with `Trait.KEPT_IN_PLACE`. Bundles of a swap are placed
-    together or not at all.
+    Return the moves, sorted by pair and rank, and the placement's new state. Every accepted move has a destination; a
+    refused one has a `reason` with `Trait.KEPT_IN_PLACE`. Bundles of a swap are placed together or not at all.
 
     A placed bundle counts as owned by its destination for later ones, although its move could still fail; so
-    `caps.apply` allows only one bundle per anti-affinity group. This follows
-    ModularLoadManagerImpl.doLoadShedding and selectBroker, but Pulsar does not check planned destinations.
-    The same `seed` gives the same plan.
+    `caps.apply` allows only one bundle per anti-affinity group. This follows ModularLoadManagerImpl.doLoadShedding and
+    selectBroker, but Pulsar does not check planned destinations. The same `seed` gives the same plan.
     """
     chooser = selector(sample, state)
     hot = overloaded(sample)
@@ -279,7 +272,6 @@ def _destination(
 
 
 def _choose(bundle: str, policies: PolicyFilter, chooser: Selector, hot: Collection[str], seed: str) -> str | None:
-    """Return the placement's choice; if that is overloaded, choose again from all permitted brokers."""
     first = choose(seed, bundle, chooser.eligible(bundle, policies.candidates(bundle)))
     if first not in hot:
         return first

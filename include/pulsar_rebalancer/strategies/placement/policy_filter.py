@@ -51,9 +51,8 @@ def _version(text: str | None) -> _Release | None:
 def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> list[str]:
     """Return the brokers that policies permit for a namespace (LoadManagerShared.applyNamespacePolicies).
 
-    These are the isolation policy's brokers, else those that no policy reserves and that accept persistent
-    topics; empty if the policies are unknown. `brokers` includes those left out, which count towards
-    failover.
+    These are the isolation policy's brokers, else those that no policy reserves and that accept persistent topics;
+    empty if the policies are unknown. `brokers` includes those left out, which count towards failover.
     """
     if namespace in policies.unknown:
         return []
@@ -75,8 +74,7 @@ def below_ceiling(candidates: Sequence[str], topics: Mapping[str, int], ceiling:
 def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains: Mapping[str, str]) -> list[str]:
     """Return the candidates with the fewest namespaces of a group, in the domains with the fewest (if any).
 
-    As in LoadManagerShared.filterAntiAffinityGroupOwnedBrokers. `spread` counts the namespaces on each
-    broker.
+    As in LoadManagerShared.filterAntiAffinityGroupOwnedBrokers. `spread` counts the namespaces on each broker.
     """
     if domains:
         of_domain = by_domain({broker: spread.get(broker, 0) for broker in candidates}, domains)
@@ -86,7 +84,6 @@ def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains
 
 
 def by_domain(spread: Mapping[str, int], domains: Mapping[str, str]) -> Counter[str]:
-    """Return how many of a group's namespaces each domain has; brokers without one count as one domain."""
     counts: Counter[str] = Counter()
     for broker, count in spread.items():
         counts[domains.get(broker, "")] += count

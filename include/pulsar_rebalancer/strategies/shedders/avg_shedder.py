@@ -187,18 +187,15 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
 
 
 def judged(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float = math.inf) -> list[Decision]:
-    """Return the decision for each pair (`Judge`). The hits of pairs that fire are not reset yet."""
     pairs = (sample.judge or judge)(sample, hits, hot)
     return [_decision(pair, _reason(pair, sample)) for pair in pairs]
 
 
 def left_out(sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[Decision]:
-    """Return the decisions for brokers that are left out, with their unchanged hits."""
     return [_frozen(decision, hits.get(decision.source, NO_HITS)) for decision in left_out_decisions(sample)]
 
 
 def sentence(decisions: Iterable[Decision], settings: Settings) -> str:
-    """Return a sentence that says how many pairs differ, how many fire, and what the largest hit counts are."""
     pairs = [decision for decision in decisions if decision.reason is not Reason.NO_PARTNER]
     over = sum(pair.gap is not None and pair.gap >= settings.low_threshold for pair in pairs)
     low = max((pair.low_hits or 0 for pair in pairs), default=0)
@@ -242,7 +239,6 @@ def _reason(pair: JudgedPair, sample: ClusterSample) -> Reason:
 
 
 def _frozen(decision: Decision, hits: HitCount) -> Decision:
-    """Return the decision for a broker that is left out, with its unchanged hits."""
     high, low = hits
     return replace(decision, source_high_before=high, source_low_before=low, source_high=high, source_low=low)
 

@@ -44,8 +44,6 @@ _OF_OTHERS = 50  # number of candidates, the largest, of a broker whose pair doe
 
 
 class GainSettings(BaseModel):
-    """GainShedder's own settings."""
-
     model_config = ConfigDict(extra="forbid")
 
     min_gain: float = Field(45, ge=0, description="minimum gain of a move, points squared; half if the pair is urgent")
@@ -90,7 +88,6 @@ class _Broker:
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
-    """Make the shedding decisions for one run, based on the values learned in `sample.lesson`."""
     own = GainSettings.model_validate(sample.settings.strategy_settings)
     before = {} if sample.counting.clear else state.hits
     decisions = avg_shedder.judged(sample, before, own.hot_threshold)
@@ -122,7 +119,6 @@ def _as_avg_shedder(sample: ClusterSample, state: ShedderState, learned: Learned
 
 
 def _pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_Broker]]:
-    """Return the brokers of each pool, with their heights above the pool's mean."""
     learned, of_brokers = sample.lesson.learned, sample.lesson.sums
     cores = relative_limits(sample.brokers, learned.bottleneck)
     pairs = {end: pair for pair in decisions for end in (pair.source, pair.destination)}
@@ -146,7 +142,6 @@ def _pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_B
 
 
 def _read(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> None:
-    """Read the candidates of brokers above the mean."""
     points = sample.lesson.learned.points
     above = [broker for pool in pools for broker in pool if broker.gives or broker.height > 0]
     sample.bundles.announce([broker.name for broker in above])
@@ -204,7 +199,6 @@ def _planned(
 
 
 def _left(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
-    """Yield the bundles that stay on the hotter broker of a pair, each with its reason."""
     if broker.able and not broker.at_first:  # it was never the hotter of two brokers
         broker.words = f"Its expected load is {broker.height:+.0f} points from the mean; others need relief first"
     taken, pair, source = Reason.TAKEN, broker.pair, broker.name  # looked up once instead of for each bundle

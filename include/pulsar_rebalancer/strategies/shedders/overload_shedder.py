@@ -32,8 +32,6 @@ MEASURE = Measure.THROUGHPUT
 
 
 class Comparison(NamedTuple):
-    """The value and the bound that a shedder compared. The unit depends on the shedder."""
-
     value: float
     bound: float
 
@@ -116,7 +114,6 @@ MARGIN = 0.05
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
-    """Make the shedding decisions for one run. No state is kept between runs."""
     bound = sample.settings.overloaded_threshold / 100
     usage = {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}
     decisions: list[Decision] = []

@@ -61,8 +61,7 @@ PROFILES: Mapping[str, Profile] = {
 def profile_of(settings: Settings) -> Profile:
     """Return the profile of the shedder named in the settings.
 
-    Raises:
-        SettingsError: `wrong_setting` if a custom shedder is not listed or cannot be imported.
+    Raises SettingsError `wrong_setting` if a custom shedder is not listed or cannot be imported.
     """
     return PROFILES.get(settings.strategy) or _from_outside(settings.strategy)
 
@@ -123,7 +122,6 @@ def of_classes(manager: str, shedder: str, placement: str) -> dict[str, Any] | N
 
 
 def placement_of(settings: Settings) -> Placement:
-    """Return the placement for bundles to which the shedder assigns no destination."""
     return settings.placement or profile_of(settings).placement
 
 
@@ -221,8 +219,7 @@ def load_clusters(path: Path) -> list[ClusterEntry]:
 def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunParams | None = None) -> Resolved:
     """Return effective settings like `config.resolution.resolve`, but also check them against the strategy.
 
-    Raises:
-        SettingsError: `wrong_setting` or `contradiction`, with the key's name.
+    Raises SettingsError `wrong_setting` or `contradiction`, with the key's name.
     """
     resolved = clusters_file.resolve(file, brokers, params, checked)
     profile = profile_of(resolved.settings)

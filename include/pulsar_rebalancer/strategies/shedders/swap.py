@@ -248,21 +248,17 @@ class LoadStats:
 
     @property
     def least(self) -> BrokerLoad:
-        """Return the least loaded broker that has not received bundles yet."""
         return self._ordered[self._least]
 
     @property
     def most(self) -> BrokerLoad:
-        """Return the most loaded broker that has not been paired yet."""
         return self._ordered[self._most]
 
     @property
     def has_pair(self) -> bool:
-        """Return whether at least two brokers remain to be paired."""
         return self._least < self._most
 
     def imbalance(self) -> Imbalance | None:
-        """Return the imbalance between the most and the least loaded brokers; None if the loads are balanced."""
         target = self._settings.target_std
         if self.std > target:
             words = f"standard deviation of the loads {self.std:.3f}, above {target:g}"
@@ -290,16 +286,12 @@ class LoadStats:
         return None
 
     def take_pair(self) -> tuple[BrokerLoad, BrokerLoad]:
-        """Return the most and the least loaded of the remaining brokers, and remove the most loaded broker."""
         pair = self.most, self.least
         self._most -= 1
         return pair
 
     def move(self, source: BrokerLoad, destination: BrokerLoad, load: float) -> None:
-        """Record that load moves from the source to the destination.
-
-        The destination then receives no more bundles.
-        """
+        """Record that load moves from the source to the destination. The destination then receives no more bundles."""
         self._squares -= source.load * source.load + destination.load * destination.load
         self._squares += max(0.0, source.load - load) ** 2 + (destination.load + load) ** 2
         self.std = math.sqrt(abs(self._squares / self.counted - self.mean * self.mean))
@@ -307,5 +299,4 @@ class LoadStats:
 
 
 def is_outdated(load: BrokerLoad, settings: Settings) -> bool:
-    """Return whether a broker's report is too old to be included in the mean and the standard deviation."""
     return load.age is not None and load.age > settings.load_data_ttl_seconds
