@@ -82,7 +82,6 @@ class FaultKind(StrEnum):
     STRAY = "stray"
     DESTINATION_VANISHES = "destination_vanishes"
     OTHER_CONFIGURATION = "other_configuration"
-    UNLISTED_SEGMENTS = "unlisted_segments"
     CLIENTS_GONE = "clients_gone"
 
 
@@ -137,7 +136,6 @@ KINDS: dict[FaultKind, KindInfo] = {
     FaultKind.STRAY: KindInfo("a bundle unloaded with a destination lands elsewhere"),
     FaultKind.DESTINATION_VANISHES: KindInfo("the destination dies once the leader has accepted it"),
     FaultKind.OTHER_CONFIGURATION: KindInfo("runtime configuration shows `values` instead of the cluster's"),
-    FaultKind.UNLISTED_SEGMENTS: KindInfo("lists of topics leave out segments of scalable topics"),
     FaultKind.CLIENTS_GONE: KindInfo("producers and consumers of `bundle` do not come back after its unload"),
 }
 

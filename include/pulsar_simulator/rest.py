@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -77,6 +78,7 @@ class AdminApi:
             (f"{namespace}/{{bundle}}/topicHashPositions", self._hash_positions),
             ("/admin/v2/scalable/{tenant}/{namespace}", self._scalable_topics),
             ("/admin/v2/scalable/{tenant}/{namespace}/{topic}", self._scalable_topic),
+            ("/admin/v2/scalable/{tenant}/{namespace}/{topic}/segments/{segment}/stats", self._stats_of_segment),
             ("/admin/v2/{domain:str}/{tenant}/{namespace}", self._topics_of_domain),
             ("/admin/v2/{domain:str}/{tenant}/{namespace}/{topic:path}/stats", self._stats_of_topic),
             ("/admin/v2/non-persistent/{tenant}/{namespace}/{bundle}", self._loaded_non_persistent),
@@ -249,10 +251,21 @@ class AdminApi:
 
     def _stats_of_topic(self, request: Request) -> Response:
         self._domain(request)
-        answer = self._cluster.topic_stats_at(self._me(request).index, self._topic(request))
+        return self._stats_of(self._topic(request), request)
+
+    def _stats_of_segment(self, request: Request) -> Response:
+        namespace, params = self._namespace(request), request.path_params
+        name = re.compile(re.escape(f"segment://{namespace}/{params['topic']}/") + f".+-{re.escape(params['segment'])}")
+        found = next(filter(name.fullmatch, self._existing(namespace)), None)
+        if found is None:
+            raise Refusal(404, f"Segment not found: {params['segment']}")
+        return self._stats_of(found, request, publishers="producers")
+
+    def _stats_of(self, topic: str, request: Request, publishers: str = "publishers") -> Response:
+        answer = self._cluster.topic_stats_at(self._me(request).index, topic)
         if isinstance(answer, Redirect):
             return redirect(self._cluster, answer.broker, _path(request), answer.query)
-        return JSONResponse(answer)
+        return JSONResponse({publishers if name == "publishers" else name: value for name, value in answer.items()})
 
     # lookup
 
@@ -306,9 +319,8 @@ class AdminApi:
         return [topic for bundle in members for topic in self._listed(bundle)]
 
     def _listed(self, bundle: int) -> list[str]:
-        name = self._cluster.topology.bundles[bundle]
-        unlisted = self._cluster.faults.find(FaultKind.UNLISTED_SEGMENTS, bundle=name)
-        return [topic for topic in self._loaded(bundle) if not (unlisted and topic.startswith("segment:"))]
+        """Return the topics that lists name: segments of scalable topics are in none."""
+        return [topic for topic in self._loaded(bundle) if not topic.startswith("segment:")]
 
     def _existing(self, namespace: str) -> list[str]:
         """Return a namespace's existing topics: the topics of its bundles with traffic. Others were never created."""

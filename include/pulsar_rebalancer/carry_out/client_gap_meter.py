@@ -46,7 +46,6 @@ _LONG_WAVE_S = 600.0
 """Seconds after which counting no longer prolongs a wave; the wave's task is limited to 15 minutes."""
 
 _REFUSALS = (Reason.FORBIDDEN, Reason.UNAUTHORIZED)
-_ASKED = ("persistent://", "non-persistent://")
 
 
 class ClientGapMeter:
@@ -179,8 +178,7 @@ class MoveClientGap:
 
     async def _count(self) -> None:
         names = await self.meter.topics(self.move)
-        asked = [name for name in names if name.startswith(_ASKED)]
-        sample = [asked[at * len(asked) // MOST_TOPICS] for at in range(MOST_TOPICS)] if asked[MOST_TOPICS:] else asked
+        sample = [names[at * len(names) // MOST_TOPICS] for at in range(MOST_TOPICS)] if names[MOST_TOPICS:] else names
         counts = await asyncio.gather(*(self.meter.count(topic, self.move.source) for topic in sample))
         counted = {topic: clients for topic, clients in zip(sample, counts, strict=True) if clients is not None}
         if names and not counted:

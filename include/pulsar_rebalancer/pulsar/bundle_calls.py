@@ -102,7 +102,8 @@ def has_clients(topic: JsonValue) -> bool | None:
 
 
 def clients_in(topic: JsonValue) -> Clients | None:
-    producers = topic.get("publishers") if isinstance(topic, dict) else None
+    # The statistics of a segment call them producers.
+    producers = topic.get("publishers", topic.get("producers")) if isinstance(topic, dict) else None
     subscriptions = topic.get("subscriptions") if isinstance(topic, dict) else None
     if not isinstance(producers, list) or not isinstance(subscriptions, dict):
         return None
@@ -110,6 +111,14 @@ def clients_in(topic: JsonValue) -> Clients | None:
     if not all(isinstance(connected, list) for connected in consumers):
         return None
     return Clients(len(producers), sum(len(connected) for connected in consumers if isinstance(connected, list)))
+
+
+def _stats_path(topic: str) -> str:
+    domain, tenant, local, name = split_topic(topic)
+    if domain != "segment":
+        return path("admin", "v2", domain, tenant, local, name, "stats")
+    parent, _, descriptor = name.rpartition("/")
+    return path("admin", "v2", "scalable", tenant, local, parent, "segments", descriptor.rpartition("-")[2], "stats")
 
 
 _RACE_PAUSES_S = (0.1, 0.2, 0.4, 0.8)
@@ -286,9 +295,7 @@ class BundleAdmin:
         (PersistentTopicsBase.internalGetStatsAsync), and later deletes a loaded topic that nobody uses.
         `broker` receives the request, and redirects it if it is not the owner.
         """
-        answer = await self._transport.get(
-            path("admin", "v2", *split_topic(topic), "stats"), _ONLY_CLIENTS, broker=broker
-        )
+        answer = await self._transport.get(_stats_path(topic), _ONLY_CLIENTS, broker=broker)
         clients = clients_in(answer.mapping())
         if clients is None:
             raise answer.bad("the answer does not say which producers and consumers are connected")

@@ -1,9 +1,14 @@
 """Bundles with segments of scalable topics: placed like any others, at no more than an ordinary bundle's cost."""
 
+import asyncio
+
 import pytest
 from tests.include.pulsar_rebalancer.carry_out.unloading_scene import ON_A, ON_B, scenes
 
 from pulsar_rebalancer.carry_out import bundle_move
+from pulsar_rebalancer.pulsar import BundleAdmin
+from pulsar_rebalancer.pulsar.bundle_calls import clients_in
+from pulsar_rebalancer.pulsar.transport import Transport
 from pulsar_simulator.topology import Namespace
 
 ORDINARY, SEGMENTS, MIXED, VANISHING = 0, 2, 4, 6  # bundles of A
@@ -23,7 +28,7 @@ def scene():
 
 
 def test_segments_cost_no_more_than_ordinary_topics_even_if_they_vanish(scene, monkeypatch):
-    """One unload and no pause per move, and one lookup per topic."""
+    """One unload, one lookup and no pause per move."""
     monkeypatch.setattr(bundle_move, "pauses", lambda: iter(()))  # a move that pauses breaks off
     gone = scene.bundles[VANISHING]
 
@@ -43,12 +48,20 @@ def test_segments_cost_no_more_than_ordinary_topics_even_if_they_vanish(scene, m
     assert not any(outcome.destination_kept for outcome in ended)
     assert [outcome.attempts for outcome in ended] == [1] * 4
     looked_up = scene.admin.looked_up
-    assert len(looked_up) == len(set(looked_up)) == 3 + len(scene.cluster.topology.topics(VANISHING))
+    assert len(looked_up) == len(set(looked_up)) == len(moves)
+
+
+def test_clients_of_a_segment_are_in_the_statistics_of_its_scalable_topic(scene):
+    async def connected(topic):
+        async with Transport(scene.connection()) as transport:
+            return await BundleAdmin(transport).clients(topic, scene.a)
+
+    for number, topic in enumerate(scene.cluster.topology.topics(SEGMENTS)):
+        assert asyncio.run(connected(topic)) == clients_in(scene.cluster.reporter.connected(SEGMENTS, number))
 
 
 @pytest.mark.parametrize("owned", [True, False])
 def test_segments_that_brokers_leave_out_of_their_lists_are_found(scene, owned):
-    scene.cluster.faults.add("unlisted_segments")
     if not owned:
         scene.cluster.unload(scene.bundles[SEGMENTS])
     outcome = scene.run_one(scene.move(SEGMENTS))

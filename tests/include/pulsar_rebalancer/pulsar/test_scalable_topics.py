@@ -48,3 +48,11 @@ async def test_answers_that_make_no_sense_have_a_code(topics: object, layout: ob
             with pytest.raises(AdminError) as caught:
                 await admin.bundles.topics_of_bundle(BUNDLE)
     assert caught.value.reason == reason
+
+
+async def test_clients_of_a_segment_are_counted_as_its_own_statistics_name_them() -> None:
+    with brokers(1) as (broker,):
+        statistics = {"producers": [{}], "subscriptions": {"s": {"consumers": [{}, {}]}}}
+        broker.on("GET", f"{LIST}/t/segments/12/stats", statistics)
+        async with connect(broker) as admin:
+            assert await admin.bundles.clients("segment://acme/shop/t/8000-bfff-12", broker.id) == (1, 2)
