@@ -129,6 +129,13 @@ def test_closes_for_more_moves_than_the_stricter_cap_allows(storage, state, cap,
     assert ask(run, state, **loose)[1] == ("settings_changed" if of_the_plan else "open")
 
 
+def test_closes_for_traffic_that_is_no_number(storage, state):
+    run = make_run(storage, [MOVES[0] | {"msg_throughput": float("nan")}])
+    record(storage, run, state)
+
+    assert ask(run, state, max_bytes_per_run=1e9) == ([], "settings_changed")
+
+
 @pytest.mark.parametrize(
     ("overruled", "reason"), [((), "settings_changed"), (("caps",), "open"), (("policies",), "settings_changed")]
 )

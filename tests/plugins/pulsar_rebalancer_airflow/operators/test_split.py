@@ -1,6 +1,7 @@
 """The splits of a plan carried out before its moves, or left alone."""
 
 from collections import Counter
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -169,6 +170,17 @@ def test_behind_a_closed_gate_nothing_is_split(scene, gate, present, condition):
 
     assert not is_split(scene, planned)
     assert scene.state.writes == []
+
+
+@pytest.mark.parametrize(("condition", "splits"), [("msg_rate", False), (None, True)])
+def test_present_settings_limit_automatic_splits_only(scene, condition, splits):
+    planned = [row(scene, rank, condition=condition) for rank in (0, 1)]
+    run = scene.run([], splits=planned, **ACTS | {"max_splits_per_run": 2})
+
+    with nullcontext() if splits else pytest.raises(AirflowSkipException):
+        split(scene, run, max_splits_per_run=1)
+
+    assert [is_split(scene, each) for each in planned] == [splits] * 2
 
 
 @pytest.mark.parametrize(("condition", "splits"), [("msg_rate", False), (None, True)])
