@@ -166,10 +166,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        (
-            [WAITS, *[FAILED] * 3, BALANCED],
-            r"3 runs in a row failed, the last one with: decide failed \[bad_value\]",
-        ),
+        ([WAITS, *[FAILED] * 3, BALANCED], r"3 runs in a row failed, the last one with: decide failed \[bad_value\]"),
         ([MOVED, *[WAITS] * 49, BALANCED], "not balanced after 50 runs; the last one: the line"),
         ([*[BALANCED] * 50, MOVED], "nothing was moved after 50 runs; the last one: the line"),
     ],

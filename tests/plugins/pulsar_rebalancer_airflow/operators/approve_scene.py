@@ -4,12 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import Mock, patch
 
-from airflow.sdk.exceptions import (
-    AirflowFailException,
-    AirflowSkipException,
-    DagRunTriggerException,
-    TaskAwaitingInput,
-)
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DagRunTriggerException, TaskAwaitingInput
 from tests.airflow_context import MemoryState, context, store_of
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
@@ -52,15 +47,7 @@ def plan(storage: ClusterStorage, state: MemoryState, moves: Any = MOVES, **give
     return run
 
 
-def gate(
-    storage: ClusterStorage,
-    state: MemoryState,
-    run: StoragePath,
-    record: bool = True,
-    runs: dict[str, str] | None = None,
-    run_id: str = "manual__1",
-    **present: Any,
-) -> str:
+def gate(storage, state, run, record=True, runs=None, run_id="manual__1", **present):
     """What the gate says of a plan; the run that asks is under way unless `runs` says otherwise."""
     given: Any = context(CLUSTER, state, run_id=run_id)
     given["ti"].runs = {store_of(state).readable(Question).run_id: "running"} if runs is None else runs
@@ -78,13 +65,13 @@ def begun(state: MemoryState, runs: dict[str, str] | None = None) -> list[str]:
 
 
 def asked(
-    storage: ClusterStorage,
-    state: MemoryState,
-    run_id: str = "",
-    attempt: tuple[int, int] = (1, 2),
-    known: bool = False,
-    **present: Any,
-) -> str:
+    storage,
+    state,
+    run_id="",
+    attempt=(1, 2),
+    known=False,
+    **present,
+):
     """The text that a run asks with; `stands`: nothing is asked anew; else why not: `skipped`, or a reason code.
 
     Args:
@@ -112,16 +99,7 @@ def asked(
     raise AssertionError("nobody was asked")
 
 
-def answer(
-    storage: ClusterStorage,
-    state: MemoryState,
-    option: str,
-    by: str | dict[str, Any] = "ada",
-    why: str = "",
-    run_id: str = "",
-    paused: bool = False,
-    **present: Any,
-) -> str:
+def answer(storage, state, option, by="ada", why="", run_id="", paused=False, **present):
     """What the *approve* task does with an answer: the reason code if it refuses it, `asked again` if it drops it."""
     given: Any = context(CLUSTER, state, run_id=run_id or question(state).run_id)
     given |= {"task": Mock(get_direct_relatives=Mock(return_value=[])), "task_instance": Mock(id="7")}

@@ -57,11 +57,7 @@ def test_an_approved_plan_is_handed_over_with_who_approved_it(storage, state, wa
 
 @pytest.mark.parametrize(
     ("present", "reason"),
-    [
-        ({"pause": PAUSE}, "paused"),
-        ({"mode": "observe"}, "observe"),
-        ({"blackouts": [BLACKOUT]}, "blackout"),
-    ],
+    [({"pause": PAUSE}, "paused"), ({"mode": "observe"}, "observe"), ({"blackouts": [BLACKOUT]}, "blackout")],
 )
 @pytest.mark.usefixtures("waits")
 def test_later_holds_close_the_gate_of_an_approved_plan(storage, state, present, reason):
@@ -106,10 +102,7 @@ def approved_plan(storage: ClusterStorage, state: MemoryState, run_id: str, iden
     return run
 
 
-@pytest.mark.parametrize(
-    ("own", "reason"),
-    [(True, "open"), (False, "awaiting_approval")],
-)
+@pytest.mark.parametrize(("own", "reason"), [(True, "open"), (False, "awaiting_approval")])
 def test_approved_plan_is_carried_out_only_by_its_own_run(storage, state, waits, own, reason):
     answer(storage, state, "Approve")
     run_id, identity = carried_out(storage, state)

@@ -50,18 +50,7 @@ def shown(storage: ClusterStorage, state: MemoryState, age: timedelta = timedelt
     return summary.hash
 
 
-def act(
-    storage: ClusterStorage,
-    state: MemoryState,
-    runs: dict[str, str] | None = None,
-    file: Any = None,
-    run: str = "",
-    user: str | None = "bob",
-    tasks: dict[str, str] | None = None,
-    paused: bool = False,
-    cleared: int = 0,
-    **form: Any,
-) -> tuple[str, Any]:
+def act(storage, state, runs=None, file=None, run="", user="bob", tasks=None, paused=False, cleared=0, **form):
     """The reason code, or `done` with what the other DAG is started with.
 
     Of that DAG, `tasks` has the states of tasks, and `paused` says whether it is paused in Airflow.
@@ -126,11 +115,7 @@ GONE = {"start": "2026-01-01T00:00:00", "end": "2026-01-02T00:00:00"}
     [
         ({"pause": {"until": TOMORROW, "reason": "holiday"}}, lambda _: Control(), "paused"),
         ({"maintenance_windows": [GONE]}, lambda _: Control(), "outside_window"),
-        (
-            {"breaker": {"failed_moves": 1}},
-            lambda now: Breaker(opened_at=now, why="a test"),
-            "breaker_open",
-        ),
+        ({"breaker": {"failed_moves": 1}}, lambda now: Breaker(opened_at=now, why="a test"), "breaker_open"),
         (
             {},
             lambda now: Control().having(

@@ -20,7 +20,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.state.state_documents import DecisionState
-from pulsar_rebalancer.storage.documents import ClusterStorage, Committed
+from pulsar_rebalancer.storage.documents import Committed
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.dag_factory.params import run_params
 from pulsar_rebalancer_airflow.operators import CollectForPlanOperator, CollectOperator
@@ -28,13 +28,7 @@ from pulsar_rebalancer_airflow.operators import collect as collecting
 from pulsar_rebalancer_airflow.state_store import DOCUMENTS
 
 
-def collect(
-    storage: ClusterStorage,
-    state: MemoryState,
-    given: dict[str, Any] | None = None,
-    params: dict[str, Any] | None = None,
-    **kwargs: Any,
-) -> str:
+def collect(storage, state, given=None, params=None, **kwargs):
     values = {"mode": "auto", "connection": "pulsar_test"} | (given or {})
     entry = ClusterEntry(name=CLUSTER, given=values, settings=Settings.model_validate(values))
     form = {name: param.value for name, param in run_params(entry.settings).items()}
@@ -79,7 +73,7 @@ def test_a_plan_that_waited_for_a_second_person_needs_one_after_a_change_to_auto
     now, plan = datetime.now(UTC), "0" * 64
     shown = ShownPlan(plan_id="p", action=None, at=now, by="ada")
 
-    def given(mode: str, by: str) -> str:
+    def given(mode, by):
         handed = HandedOver(plan=shown, run_id="manual__1", at=now, by=by)
         store_of(state).put(HandedOverPlans(plans={plan: handed}))
         return collect(storage, state, {"two_people": True, "mode": mode}, {"plan": plan})

@@ -33,14 +33,7 @@ SOONER, TOMORROW, LATER = "2099-01-01T00:00:00Z", "2100-01-01T00:00:00Z", "2101-
 SETTINGS = Settings.model_validate({"mode": "auto", "connection": "pulsar_test"})
 
 
-def order(
-    storage: ClusterStorage,
-    state: MemoryState,
-    action: str,
-    until: str | None = None,
-    runs: dict[str, str] | None = None,
-    cleared: int = 0,
-) -> dict[str, Any]:
+def order(storage, state, action, until=None, runs=None, cleared=0):
     params = {"action": action, "reason": "new disks", "until": until}
     return control(storage, state, SETTINGS, params, runs=runs, cleared=cleared)
 

@@ -64,22 +64,7 @@ def test_submits_the_application_to_the_connections_master(submitted):
     assert options == f"spark.driver.extraJavaOptions={JAVA_OPTIONS}"
 
 
-DOCUMENTED = {
-    "local": "local[2]",
-    "spark": "spark://master-1:7077,master-2:7077",
-    "yarn": "yarn",
-}
-
-
-@pytest.mark.parametrize("kind", ["local", "spark", "yarn"])
-def test_documented_connections_name_their_master(submitted, monkeypatch, kind):
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", _documented(kind))
-
-    decide()
-
-    command = submitted["command"]
-    assert command[1:3] == ["--master", DOCUMENTED[kind]]
-    assert ("--queue" in command) is (kind == "yarn")
+DOCUMENTED = {"local": "local[2]", "spark": "spark://master-1:7077,master-2:7077", "yarn": "yarn"}
 
 
 def _documented(kind: str) -> str:
@@ -89,22 +74,18 @@ def _documented(kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["local", "spark", "yarn"])
-def test_the_driver_of_a_local_master_is_for_this_machine_alone(submitted, monkeypatch, kind):
+def test_documented_connections_name_their_master_and_keep_a_local_driver_to_this_machine(submitted, monkeypatch, kind):
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", _documented(kind))
 
     decide()
 
-    bound = {"spark.driver.bindAddress=127.0.0.1", "spark.driver.host=127.0.0.1", "spark.authenticate=true"}
-    assert bound & set(submitted["command"]) == (bound if kind == "local" else set())
-
-
-def test_secrets_reach_spark_by_a_file(submitted, monkeypatch):
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", _documented("spark"))
-
-    decide()
-
     command = submitted["command"]
-    assert command[command.index("--properties-file") + 1] == "/etc/pulsar-rebalancer/spark.properties"
+    assert command[1:3] == ["--master", DOCUMENTED[kind]]
+    assert ("--queue" in command) is (kind == "yarn")
+    bound = {"spark.driver.bindAddress=127.0.0.1", "spark.driver.host=127.0.0.1", "spark.authenticate=true"}
+    assert bound & set(command) == (bound if kind == "local" else set())
+    if kind == "spark":
+        assert command[command.index("--properties-file") + 1] == "/etc/pulsar-rebalancer/spark.properties"
 
 
 @pytest.mark.parametrize(

@@ -43,48 +43,28 @@ OPERATORS: dict[str, Callable[[str, Any], Any]] = {
 }
 
 
-def other_cluster(storage: ClusterStorage, tmp_path: Path) -> Any:
-    return make_run(ClusterStorage(storage.root, "west"), MOVES, cluster="west").uri
-
-
-def other_cluster_with_our_name_in_it(storage: ClusterStorage, tmp_path: Path) -> Any:
-    return make_run(ClusterStorage(storage.root, "west"), MOVES).uri
-
-
-def other_run(storage: ClusterStorage, tmp_path: Path) -> Any:
-    return make_run(storage, MOVES, airflow_run_id="manual__2").uri
-
-
-def outside_the_root(storage: ClusterStorage, tmp_path: Path) -> Any:
-    return make_run(ClusterStorage(str(tmp_path / "elsewhere"), CLUSTER), MOVES).uri
-
-
-def link_out_of_the_root(storage: ClusterStorage, tmp_path: Path) -> Any:
-    made = make_run(ClusterStorage(str(tmp_path / "elsewhere"), CLUSTER), MOVES)
+def link_out_of_the_root(storage: ClusterStorage, elsewhere: ClusterStorage) -> str:
+    made = make_run(elsewhere, MOVES)
     link = Path(storage.runs.uri, made.uri.split("/")[-2], made.name)
     link.parent.mkdir(parents=True)
     link.symlink_to(made.uri)
     return str(link)
 
 
-def way_around(storage: ClusterStorage, tmp_path: Path) -> Any:
+def way_around(storage: ClusterStorage, _: ClusterStorage) -> str:
     made = make_run(ClusterStorage(storage.root, "west"), MOVES)
     return f"{storage.base.uri}/../west{made.uri.removeprefix(f'{storage.root}/west')}"
 
 
-def no_text(storage: ClusterStorage, tmp_path: Path) -> Any:
-    return {"run": make_run(storage, MOVES).uri}
-
-
-FORGED = [
-    other_cluster,
-    other_cluster_with_our_name_in_it,
-    other_run,
-    outside_the_root,
-    link_out_of_the_root,
-    way_around,
-    no_text,
-]
+FORGED: dict[str, Callable[[ClusterStorage, ClusterStorage], Any]] = {
+    "another cluster": lambda own, _: make_run(ClusterStorage(own.root, "west"), MOVES, cluster="west").uri,
+    "another cluster with our name in it": lambda own, _: make_run(ClusterStorage(own.root, "west"), MOVES).uri,
+    "another run": lambda own, _: make_run(own, MOVES, airflow_run_id="manual__2").uri,
+    "outside the root": lambda _, elsewhere: make_run(elsewhere, MOVES).uri,
+    "a link out of the root": link_out_of_the_root,
+    "a way around": way_around,
+    "no text": lambda own, _: {"run": make_run(own, MOVES).uri},
+}
 
 
 @pytest.fixture
@@ -97,10 +77,10 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-@pytest.mark.parametrize("forge", FORGED, ids=lambda forge: forge.__name__)
+@pytest.mark.parametrize("forge", FORGED)
 @pytest.mark.parametrize("task", OPERATORS)
 def test_a_folder_that_is_not_of_this_run_is_refused(storage, state, tmp_path, task, forge):
-    address = forge(storage, tmp_path)
+    address = FORGED[forge](storage, ClusterStorage(str(tmp_path / "elsewhere"), CLUSTER))
     if isinstance(address, str) and (Path(address) / "plan").exists():
         # As if it had been recorded: what is refused is the folder, and nothing else stands in the way.
         recorded(state, Path(address))

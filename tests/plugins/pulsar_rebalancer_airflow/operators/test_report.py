@@ -77,14 +77,7 @@ def test_says_what_became_of_every_move(storage, state):
     assert counts == {"moved": 2, "astray": 1, "no_topic": 1, "interrupted": 1, "not_attempted": 1}
     outcome = Outcome.read(run)
     assert outcome.verdict == "open"
-    assert [m.reason for m in outcome.moves] == [
-        "moved",
-        "astray",
-        "no_topic",
-        "moved",
-        "interrupted",
-        "not_attempted",
-    ]
+    assert [m.reason for m in outcome.moves] == ["moved", "astray", "no_topic", "moved", "interrupted", "not_attempted"]
     assert events == [
         (moves_asset(CLUSTER).name, {"cluster": CLUSTER, "plan_id": run.name, "run": run.uri, "moved": 3, "split": 0})
     ]
@@ -133,11 +126,7 @@ def test_bundles_left_alone_are_not_recently_unloaded(storage, state):
 def test_forgets_unloads_once_nothing_depends_on_them(storage, state, settings, minutes):
     def unloaded(ago: float) -> Unload:
         return Unload(
-            at=datetime.now(UTC) - timedelta(minutes=ago),
-            plan_id="p",
-            source="a:1",
-            destination="b:1",
-            outcome="moved",
+            at=datetime.now(UTC) - timedelta(minutes=ago), plan_id="p", source="a:1", destination="b:1", outcome="moved"
         )
 
     store_of(state).put(MovesState(unloads={bundle(8): unloaded(minutes + 1), bundle(9): unloaded(minutes - 1)}))

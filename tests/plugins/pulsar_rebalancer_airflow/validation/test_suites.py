@@ -62,12 +62,7 @@ def test_policies_that_cannot_be_read_hold_and_say_why(tmp_path):
 
 
 NO_REPORT = dict.fromkeys(
-    [
-        "report_age_seconds",
-        "host_samples",
-        *TRAFFIC,
-        *(f"{r}_{part}" for r in RESOURCES for part in ("usage", "limit")),
-    ]
+    ["report_age_seconds", "host_samples", *TRAFFIC, *(f"{r}_{part}" for r in RESOURCES for part in ("usage", "limit"))]
 )
 AN_HOUR_AHEAD = {"report_age_seconds": -3600.0, "host_samples": -60.0}
 
@@ -197,8 +192,6 @@ def test_a_bundle_with_two_owners_is_named_once_with_both(tmp_path):
     sample.brokers[1] |= dict.fromkeys(TRAFFIC, 3000.0)
     sample.settings = {"max_quarantined_traffic": 0.5}
     expected = Finding(
-        reason="two_owners",
-        subject=sample.bundles[0]["bundle"],
-        detail=f"broker {FIRST}, broker {SECOND}",
+        reason="two_owners", subject=sample.bundles[0]["bundle"], detail=f"broker {FIRST}, broker {SECOND}"
     )
     assert findings_of(sample, tmp_path) == (expected,)
