@@ -145,11 +145,7 @@ ROWS = (
         "CPU usage is three times its limit", _fault("over_limit"), "load_in_doubt", "cpu_usage ", "doubtful_limit"
     ),
     _left_out(
-        "CPU usage beyond any machine",
-        _fault("over_limit", amount=1e30),
-        "bad_value",
-        "cpu_usage ",
-        "doubtful_limit",
+        "CPU usage beyond any machine", _fault("over_limit", amount=1e30), "bad_value", "cpu_usage ", "doubtful_limit"
     ),
     _left_out("CPU has no limit", _fault("zero_limit", target="cpu"), "load_in_doubt", "cpu_usage "),
     _left_out(
@@ -282,9 +278,7 @@ ROWS = (
         "unreachable",
     ),
     _refused(
-        "307 to a stranger, for the list of brokers",
-        _fault("redirect_to_stranger", ALL, path=_LIST),
-        "foreign_address",
+        "307 to a stranger, for the list of brokers", _fault("redirect_to_stranger", ALL, path=_LIST), "foreign_address"
     ),
     _no_report("307 for a report", _fault("redirect_circle", path="/load-report"), "bad_answer"),
     Row("307 in a circle, for an unload", _fault("redirect_circle", ALL, path="/unload"), UNLOAD, "bad_answer"),

@@ -50,9 +50,7 @@ class Authority:
         key_file = certificate_file.with_suffix(".key")
         key_file.write_bytes(
             key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
             )
         )
         return certificate_file, key_file

@@ -181,11 +181,7 @@ def test_parsing_loads_nothing_heavy(clusters: Path) -> None:
     ask += "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
     paths = os.pathsep.join(str(SOURCE / part) for part in ("include", "plugins", "spark_apps"))
     done = subprocess.run(
-        [sys.executable, "-c", ask],
-        env=os.environ | {"PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=300,
+        [sys.executable, "-c", ask], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, timeout=300
     )
 
     assert done.returncode == 0, done.stderr

@@ -54,12 +54,7 @@ class Postgres:
         initdb = [*self._prefix, str(self.programs / "initdb"), "--pgdata", str(self._folder / "data"), "--no-sync"]
         initdb += ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8"]
         initdb += ["--username", self._given["POSTGRES_USER"], "--pwfile", str(password)]
-        made = subprocess.run(
-            initdb,
-            capture_output=True,
-            text=True,
-            cwd="/",
-        )
+        made = subprocess.run(initdb, capture_output=True, text=True, cwd="/")
         if made.returncode:
             raise RuntimeError(f"initdb failed:\n{made.stdout}{made.stderr}")
         settings = ["-h", "127.0.0.1", "-p", str(self._port), "-c", "unix_socket_directories=", "-c", "fsync=off"]

@@ -38,7 +38,6 @@ def scenario(folder: Path, text: str = SOUND) -> Path:
         ("minutes = 20", "minutes = 20\nminuets = 3", "minuets"),
         ("cores = 4", "cores = 0", "brokers.0.cores"),
         ('placed = "even"', 'placed = "load"', "load: needed"),
-        ('placed = "even"', 'placed = "load"\nload = [10]', "load: 1 value for 2 brokers"),
         ("minutes = 20", "minutes = 20\n[[changes]]\nminute = 1\nstop = [7]\n", "broker 7 is named"),
         (
             "minutes = 20",
@@ -47,8 +46,6 @@ def scenario(folder: Path, text: str = SOUND) -> Path:
         ),
         ("minutes = 20", "minutes = 20\n[[changes]]\nminute = 20\nstop = [1]\n", "changes: minute 20 is not within"),
         ("minutes = 20", "minutes = 20\nunload_cost = {seconds = 1}", "unload_cost.seconds"),
-        ("cores = 4", "cores = 4\nstarted = false", "brokers.started"),
-        ("minutes = 20", "minutes = 20\ndisturbed_at = 20", "disturbed_at"),
         ("minutes = 20", "minutes = 20\nsettings = {usage_diference = 0}", "usage_diference"),
         ('title = "t"', "title = ", "line 2"),
     ],

@@ -8,10 +8,7 @@ PACKAGES = ("include/pulsar_rebalancer", "plugins/pulsar_rebalancer_airflow", "s
 MODULES = [
     path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if path.stem not in ("__init__", "__main__")
 ]
-TWO_SIDES = {
-    "gate": "the rule and its operator",
-    "scoring": "in numpy and in Spark",
-}
+TWO_SIDES = {"gate": "the rule and its operator", "scoring": "in numpy and in Spark"}
 """Modules of the same name, because they are two sides of one concept."""
 
 

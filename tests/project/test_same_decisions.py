@@ -39,10 +39,6 @@ def test_every_difference_counts_that_is_not_allowed(tmp_path, change, code):
     assert compared(tmp_path, change) == code
 
 
-def test_texts_may_be_ignored(tmp_path):
-    assert compared(tmp_path, lambda run: run["decisions"][0].update(explanation="hotter"), ignore_texts=True) == 0
-
-
 def test_two_codes_become_one(tmp_path, monkeypatch):
     def merged(run: dict[str, Any]) -> None:
         run["moves"][0]["reason"] = "stays"
@@ -53,10 +49,10 @@ def test_two_codes_become_one(tmp_path, monkeypatch):
     assert compared(tmp_path, merged) == 0
 
 
-def compared(folder: Path, change: Callable[[dict[str, Any]], None], *, ignore_texts: bool = False) -> int:
+def compared(folder: Path, change: Callable[[dict[str, Any]], None]) -> int:
     changed = copy.deepcopy(RUN)
     change(changed)
     files = [folder / name for name in ("before", "now")]
     for file, run in zip(files, (RUN, changed), strict=True):
         same_decisions.write_lines(file, [run])
-    return same_decisions.compare(*files, ignore_texts=ignore_texts, most=3)
+    return same_decisions.compare(*files, ignore_texts=False, most=3)

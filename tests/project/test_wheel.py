@@ -19,7 +19,6 @@ from scripts.release import missing
 from tests.include.pulsar_rebalancer.command.test_inspect import Now
 from tests.own_git import git_environment
 
-from pulsar_rebalancer.command.__main__ import SUBCOMMANDS
 from pulsar_simulator import scenario
 from pulsar_simulator.cluster import Cluster, state_of
 from pulsar_simulator.serve import running
@@ -217,11 +216,6 @@ def test_the_simulated_cluster_is_an_extra_and_not_in_the_product(environment):
     assert "--hot-score" in said
 
 
-def test_the_command_is_installed(environment):
-    said = run(environment.python.with_name("pulsar-rebalancer"), "--help", cwd=environment.folder)
-    assert [name for name in SUBCOMMANDS if f"\n    {name}" not in said] == []
-
-
 def test_both_pysparks_can_only_be_of_one_version(environment):
     """They write into the same folder, and their releases do not come on one day."""
     required = map(Requirement, environment.metadata.get_all("Requires-Dist"))
@@ -232,13 +226,10 @@ def test_both_pysparks_can_only_be_of_one_version(environment):
 
 
 def test_plugin_and_dag_factory_load(installed):
+    assert installed["heavy"] == []
     assert installed["plugin"] == "pulsar_rebalancer"
     assert "pulsar_rebalance__east" in installed["dags"]
     assert {"collect", "validate", "decide", "record", "gate", "unload", "report"} <= set(installed["tasks"])
-
-
-def test_wheel_loads_nothing_heavy(installed):
-    assert installed["heavy"] == []
 
 
 def test_application_suites_and_template_are_in_the_wheel(installed):

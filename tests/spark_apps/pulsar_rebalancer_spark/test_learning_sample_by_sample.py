@@ -122,10 +122,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     seen[-1] |= dict.fromkeys(("msg_rate_in", "msg_rate_out"), float("nan"))
     finding = Finding(reason=Reason.BAD_VALUE, subject=refused)
     validation = Validation(findings=(finding,))
-    content |= {
-        "brokers": tables["brokers"],
-        "bundles": pa.Table.from_pylist(seen, schema=content["bundles"].schema),
-    }
+    content |= {"brokers": tables["brokers"], "bundles": pa.Table.from_pylist(seen, schema=content["bundles"].schema)}
     at += timedelta(minutes=1)
     folder = runs.make(tmp_path, content, state=state, at=at, validation=validation, strategy="GainShedder")
     given = RunInput.read(folder.uri)

@@ -3,13 +3,7 @@
 import asyncio
 
 import pytest
-from tests.include.pulsar_rebalancer.carry_out.unloading_scene import (
-    IDLE,
-    LONG,
-    RECONNECT,
-    SHORT,
-    Watched,
-)
+from tests.include.pulsar_rebalancer.carry_out.unloading_scene import IDLE, LONG, RECONNECT, SHORT, Watched
 
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.errors import AdminError

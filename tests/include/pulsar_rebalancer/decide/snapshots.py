@@ -81,7 +81,7 @@ class Snapshots:
                     **{"at": at - age, "plan_id": "p", "source": "x:1", "destination": self.onto} | self.ended
                 )
                 for bundle, age in self.unloaded.items()
-            },
+            }
         )
         before = StateBefore(decision=self.state, moves=history).model_dump(mode="json", exclude={"handed_over"})
         (run / StateBefore.FILE).write_json(before | more)

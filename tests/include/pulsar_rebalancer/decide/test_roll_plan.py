@@ -184,14 +184,7 @@ def test_bundles_of_a_lost_broker_do_not_return_to_the_drained_one(tmp_path):
     assert sorted(home) == [name(0), name(9)], "c reported the other one when the turn began"
 
 
-@pytest.mark.parametrize(
-    ("settings", "moving"),
-    [
-        ({"overloaded_threshold": 29}, 0),
-        ({}, 1),
-    ],
-    ids=["no room", "room"],
-)
+@pytest.mark.parametrize(("settings", "moving"), [({"overloaded_threshold": 29}, 0), ({}, 1)], ids=["no room", "room"])
 def test_a_drain_obeys_the_limit_that_the_roll_was_permitted_by(tmp_path, settings, moving):
     assert drained(tmp_path, settings=settings) == (moving, bool(moving))
 

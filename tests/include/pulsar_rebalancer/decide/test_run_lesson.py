@@ -1,8 +1,7 @@
 """What the bundles of a broker add up to: each bundle once, with what was known of it before the sample."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -44,15 +43,7 @@ def known(bundle: str, costs: tuple[float, ...]) -> dict[str, Any]:
     return {"bundle": bundle, **dict(zip(COSTS, costs, strict=True))}
 
 
-def given(
-    root: Path,
-    bundles: list[dict[str, Any]],
-    costs: list[dict[str, Any]],
-    before: Learned,
-    counted_at: datetime | None = None,
-    silent: int = 0,
-    **more: Any,
-) -> RunInput:
+def given(root, bundles, costs, before, counted_at=None, silent=0, **more):
     """A run; the first brokers, `silent` in number, have no report."""
     content = runs.tables("east", 3, 1)
     rows = content["brokers"].to_pylist()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from tests.include.pulsar_rebalancer.pulsar.scripted_broker import BUNDLE, brokers, closed_port, connect, refused, whole
+from tests.include.pulsar_rebalancer.pulsar.scripted_broker import brokers, closed_port, connect, refused, whole
 
 from pulsar_rebalancer.errors import AdminError
 
@@ -75,15 +75,6 @@ async def test_load_reports_come_from_each_broker_itself() -> None:
     assert [reports[b.id] for b in (one, two, noop)] == [{"msgRateIn": 1.5}, {"msgRateIn": 2.5}, None]
     errors = [reports[b] for b in (extensible.id, elsewhere.id, dead)]
     assert [e.reason for e in errors if isinstance(e, AdminError)] == ["no_load_report", "bad_answer", "unreachable"]
-
-
-async def test_owned_bundles() -> None:
-    bundles = {BUNDLE, "pulsar/system/0x00000000_0x10000000"}
-    with brokers(2) as (one, two):
-        state = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
-        two.on("GET", f"{ADMIN}/brokers/e2e/{two.id}/ownedNamespaces", dict.fromkeys(bundles, state))
-        async with connect(one) as admin:
-            assert await admin.owned_bundles(two.id) == bundles
 
 
 @pytest.mark.parametrize(

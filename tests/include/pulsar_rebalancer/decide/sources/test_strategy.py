@@ -128,18 +128,8 @@ THRESHOLD = Settings(strategy="ThresholdShedder", min_unload_bundle_throughput=0
     ("policies", "caps", "reason", "told"),
     [
         ({}, {}, "fired", "Taken: 2 bundles with 1.91 MiB/s."),
-        (
-            {},
-            {"max_bundles_per_run": 1},
-            "fired",
-            "1 over the cap per run",
-        ),
-        (
-            {"unknown": {"t/n": "timeout"}},
-            {},
-            "no_allowed_bundle",
-            "2 with unknown policies",
-        ),
+        ({}, {"max_bundles_per_run": 1}, "fired", "1 over the cap per run"),
+        ({"unknown": {"t/n": "timeout"}}, {}, "no_allowed_bundle", "2 with unknown policies"),
     ],
 )
 def test_report_names_the_moves_left_after_caps(policies, caps, reason, told):

@@ -185,10 +185,7 @@ def test_hold_of_a_plan_ends_with_its_cause(tmp_path, verdict, why, state):
 
 @pytest.mark.parametrize(
     ("rolls", "settings", "state", "why"),
-    [
-        (True, {}, "held back", Reason.ROLLING),
-        (False, {"max_bytes_per_run": 1}, "unbalanced", Reason.CAP_BYTES),
-    ],
+    [(True, {}, "held back", Reason.ROLLING), (False, {"max_bytes_per_run": 1}, "unbalanced", Reason.CAP_BYTES)],
 )
 def test_a_pair_that_fired_is_not_balanced_although_nothing_of_it_moves(tmp_path, rolls, settings, state, why):
     made = scene(tmp_path, **settings)
@@ -201,8 +198,7 @@ def test_a_pair_that_fired_is_not_balanced_although_nothing_of_it_moves(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("refused", "why"),
-    [(Reason.PAUSED, "the cluster was paused."), (Reason.TASK_FAILED, Reason.TASK_FAILED.meaning)],
+    ("refused", "why"), [(Reason.PAUSED, "the cluster was paused."), (Reason.TASK_FAILED, Reason.TASK_FAILED.meaning)]
 )
 def test_an_approval_that_was_refused_is_not_about_to_move_anything(tmp_path, refused, why):
     made = scene(tmp_path, mode="approve")

@@ -5,7 +5,6 @@ brokers, hot, mild and cold, unless a scene says otherwise; the mean of their sc
 """
 
 from dataclasses import replace
-from typing import Any
 
 from tests.vectors.rows import broker, bundle, completed, sample
 
@@ -22,17 +21,7 @@ READY = {name: HitCount(1, 7) for name in ("hot", "mild", "cold")}
 """The next high hit fires."""
 
 
-def scene(
-    loads: dict[str, list[tuple[float, float]]],
-    *,
-    residuals: dict[str, float] | None = None,
-    bundles: dict[str, Any] | None = None,
-    brokers: dict[str, dict[str, Any]] | None = None,
-    own: dict[str, float] | None = None,
-    bottleneck: str = "cpu",
-    persistence: float = 0.5,
-    **more: Any,
-) -> ClusterSample:
+def scene(loads, *, residuals=None, bundles=None, brokers=None, own=None, bottleneck="cpu", persistence=0.5, **more):
     """A cluster of which everything is known.
 
     Args:

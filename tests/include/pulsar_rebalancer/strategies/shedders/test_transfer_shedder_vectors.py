@@ -11,12 +11,7 @@ from pulsar_rebalancer.strategies.shedders.transfer_shedder import broker_loads,
 
 NOTHING = ShedderState()
 
-SKIPPED = {
-    "cool_down": "CoolDown",
-    "hit_count": "HitCount",
-    "balanced": "HitCount",
-    "outdated": "OutDatedData",
-}
+SKIPPED = {"cool_down": "CoolDown", "hit_count": "HitCount", "balanced": "HitCount", "outdated": "OutDatedData"}
 """Pulsar's word for a run that looks at no pair; being in balance has none of its own."""
 
 FRUITLESS = {
