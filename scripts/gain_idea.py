@@ -42,7 +42,7 @@ def _draw(drawing: Drawing, left: int, case: _Case) -> None:
     drawing.text(left + 14, 72, case.title, size=12, bold=True)
     hot, cold, load = (hour + case.lasts * (now - hour) for now, hour in zip(case.now, case.hour, strict=True))
     before, after = (hot, cold), (hot - load, cold + load)
-    shown = ("now", case.now[:2], colours.dim), ("to expect", before, colours.hot), ("after it", after, colours.good)
+    shown = ("now", case.now[:2], colours.dim), ("to expect", before, colours.hot), ("if moved", after, colours.good)
     for part, (when, heights, colour) in enumerate(shown):
         x = left + 14 + 109 * part
         drawing.box(x, mean, 96, 0.6, colour=colours.dim)
