@@ -6,23 +6,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.names import HEARTBEAT_NAMESPACE
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import BUNDLES, LONG_TERM, TRAFFIC, Measure, Row, one_by_one
-
-COLUMNS = pa.schema(
-    {field.name: field.type for field in BUNDLES if field.name not in ("cluster", "owners")}
-    | dict.fromkeys(("msg_rate", "msg_throughput", "long_term_msg_rate", "load"), pa.float64())
-    | {"reason": pa.string()}
-)
-"""Columns for strategies: the bundles table, the bundle's moving averages, and why it must stay (`BundleSample`)."""
-
-_VALUES = (*TRAFFIC, "topics", "producers", "consumers", "cache_size", "msg_rate", "msg_throughput", "load")
+from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, Measure, Row, one_by_one
 
 
 class BundleSample(NamedTuple):
@@ -70,6 +61,16 @@ class BundleSample(NamedTuple):
     @property
     def present_msg_throughput(self) -> float:
         return self.msg_throughput_in + self.msg_throughput_out
+
+
+_ARROW = {str: pa.string(), Reason: pa.string(), int: pa.int64(), float: pa.float64()}
+
+COLUMNS = pa.schema(
+    [(name, _ARROW[(get_args(kind) or (kind,))[0]]) for name, kind in get_type_hints(BundleSample).items()]
+)
+"""Columns for strategies: the fields of `BundleSample`."""
+
+_VALUES = [name for name, default in BundleSample._field_defaults.items() if default is not None]
 
 
 def filled(table: pa.Table) -> pa.Table:

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from pulsar_rebalancer_airflow.form_guard import FormGuard
+from pulsar_rebalancer_airflow.plugin import FormGuard
 
 TRIGGER = "/airflow/api/v2/dags/pulsar_{}__east/dagRuns"
 
