@@ -63,7 +63,7 @@ class BundleSample(NamedTuple):
         return self.msg_throughput_in + self.msg_throughput_out
 
 
-_ARROW = {str: pa.string(), Reason: pa.string(), int: pa.int64(), float: pa.float64()}
+_ARROW: dict[Any, pa.DataType] = {str: pa.string(), Reason: pa.string(), int: pa.int64(), float: pa.float64()}
 
 COLUMNS = pa.schema(
     [(name, _ARROW[(get_args(kind) or (kind,))[0]]) for name, kind in get_type_hints(BundleSample).items()]
