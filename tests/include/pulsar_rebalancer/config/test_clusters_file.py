@@ -117,6 +117,7 @@ def test_a_mistake_is_located(tmp_path, text, place):
 
 
 def test_a_bare_off_is_the_mode_off(tmp_path):
+    assert load_clusters(write(tmp_path, "")) == []
     (entry,) = load_clusters(write(tmp_path, "clusters: {east: {mode: off}}"))
     assert not entry.error
     assert entry.settings.mode is Mode.OFF

@@ -1,6 +1,6 @@
 import pytest
 
-from pulsar_rebalancer.config.clusters_file import Origin, from_brokers, parse_params, resolve
+from pulsar_rebalancer.config.clusters_file import Origin, disagreements, from_brokers, parse_params, resolve
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
 from pulsar_rebalancer.config.settings import CAPS, Settings, validate
@@ -195,3 +195,24 @@ def test_a_forced_run_has_a_threshold_where_there_are_pairs(strategy, params, fo
         collected_at="2026-11-21T10:00:00Z",
     )
     assert (request.forced, force_threshold(request)) == (forced, threshold)
+
+
+@pytest.mark.parametrize(
+    ("given", "decide", "thresholds"),
+    [
+        ({"mode": "observe", "plan": "0" * 64, "hit_count_low": ""}, False, False),
+        ({"force": "why"}, True, False),
+        ({"excluded_namespaces": ["t/n"]}, True, False),
+        ({"excluded_brokers": ["b:1"]}, True, True),
+        ({"hit_count_low": 1}, True, True),
+    ],
+)
+def test_parameters_know_what_they_change(given, decide, thresholds):
+    params = parse_params(given)
+    assert (params.decide, params.changes_thresholds) == (decide, thresholds)
+
+
+def test_settings_in_which_brokers_differ_are_named():
+    one, other = {"minUnloadMessage": "5", "maxUnloadPercentage": "0.2"}, {"minUnloadMessage": "6"}
+    assert disagreements([one, one]) == ()
+    assert disagreements([one, other]) == ("maxUnloadPercentage", "minUnloadMessage")

@@ -107,6 +107,7 @@ def test_a_window_may_last_until_it_begins_again() -> None:
         (NIGHT | {"cron": "0 25 * * *"}, "five fields"),
         (NIGHT | {"minutes": 1441}, "exceeds the time between two starts"),
         (NIGHT | {"timezone": "Europe/Atlantis"}, "no time zone"),
+        ({"start": "2026-11-22T20:00"}, "start and end"),
         ({"start": "2026-11-22T20:00", "end": "2026-11-22T20:00"}, "not after start"),
         ({"start": "2026-11-22T20:00Z", "end": "2026-11-23T20:00"}, "timezone"),
     ],
@@ -114,3 +115,17 @@ def test_a_window_may_last_until_it_begins_again() -> None:
 def test_wrong_window_is_refused(window: dict[str, Any], named: str) -> None:
     with pytest.raises(SettingsError, match=named):
         validate({"blackouts": [window]}, where="clusters.yaml: east")
+
+
+@pytest.mark.parametrize(
+    ("blackout", "opens"),
+    [
+        ({"start": "2026-07-01T21:00", "end": "2026-07-01T23:00", "timezone": BERLIN}, "2026-07-01T21:00"),
+        (NIGHT | {"minutes": 1440}, None),
+    ],
+    ids=["until later", "for ever"],
+)
+def test_moves_are_allowed_once_a_window_is_open_and_no_blackout_lasts(blackout: Any, opens: str | None) -> None:
+    found = shut(settings(maintenance_windows=[NIGHT], blackouts=[blackout]), at("2026-07-01T12:00"))
+    assert found is not None
+    assert (found.opens and found.opens.astimezone(UTC)) == (opens and at(opens))
