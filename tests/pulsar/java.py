@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.pulsar.distribution import require_command
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -98,7 +96,7 @@ _BROKER = {
 
 
 def java_command(distribution: Distribution, logging: Path, memory: tuple[str, ...], main: list[str]) -> list[str]:
-    """``java`` with the common flags.
+    """The distribution's Java with the common flags.
 
     Args:
         distribution: whose jars to run.
@@ -108,7 +106,7 @@ def java_command(distribution: Distribution, logging: Path, memory: tuple[str, .
     """
     opened = [flag for package in _OPENED for flag in ("--add-opens", f"{package}=ALL-UNNAMED")]
     log = f"-Dlog4j.configurationFile={logging}"
-    return [require_command("java"), *memory, *_FLAGS, log, *opened, "-cp", distribution.class_path, *main]
+    return [distribution.java, *memory, *_FLAGS, log, *opened, "-cp", distribution.class_path, *main]
 
 
 def write_logging(path: Path) -> None:

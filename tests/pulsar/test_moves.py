@@ -37,8 +37,8 @@ TIMEOUT = 120.0  # seconds until an unloaded bundle must have an owner: longer t
 
 
 @pytest.fixture(scope="module")
-def cluster(pulsar_424: Distribution, module_clusters: ClusterFactory) -> PulsarCluster:
-    return module_clusters(pulsar_424, bookie=True, extra=java.SHORT_SESSION)
+def cluster(pulsar_501: Distribution, module_clusters: ClusterFactory) -> PulsarCluster:
+    return module_clusters(pulsar_501, bookie=True, extra=java.SHORT_SESSION)
 
 
 @pytest.fixture(scope="module")
