@@ -57,7 +57,7 @@ class PlanningSample:
     def draining(self, brokers: Collection[str]) -> Self:
         """Return a copy in which these brokers are drained as well, unless left out for a more serious reason."""
         drained = [
-            replace(each, left_out=Reason.DRAINING)
+            each._replace(left_out=Reason.DRAINING)
             if each.broker in brokers and each.left_out in (None, Reason.NO_PERSISTENT_TOPICS)
             else each
             for each in self.brokers

@@ -51,7 +51,7 @@ def sample_of(snapshot: Snapshot) -> PlanningSample:
     """Return the input for `removal`, without the grace period, which only slows a drain down."""
     sample = PlanningSample.read(snapshot, {Overrule.GRACE_PERIOD}).of_roll()
     # A dry run asks for all brokers' usage at each of their turns.
-    brokers = [replace(each, weighted={SCORED: weighted_usage(each, sample.settings)}) for each in sample.brokers]
+    brokers = [each._replace(weighted={SCORED: weighted_usage(each, sample.settings)}) for each in sample.brokers]
     return replace(sample, cluster_sample=replace(sample.cluster_sample, brokers=brokers))
 
 

@@ -162,7 +162,6 @@ def checked(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list[Candi
     reasons = sample.bundles.reasons_of({move.bundle for move in taken})
     if profile_of(sample.settings).swaps:
         reasons = {each: reason if reason in NEVER_MOVED else None for each, reason in reasons.items()}
-    left_out = {broker.broker: broker.left_out for broker in sample.brokers}
     seen: set[str] = set()
     for move in taken:
         problem = _problem(move, reasons, seen)
@@ -175,7 +174,7 @@ def checked(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list[Candi
         return sample.forbids(f"{namespace}/", source, destination)
 
     def stays(move: CandidateMove) -> Reason | None:
-        own = left_out[move.source] or reasons[move.source, move.bundle]
+        own = sample.left_out.get(move.source) or reasons[move.source, move.bundle]
         if own or not profile_of(sample.settings).judges_pairs:
             return own
         return forbidden(namespace_of(move.bundle), move.source, move.destination or "")

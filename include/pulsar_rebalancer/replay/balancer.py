@@ -15,7 +15,7 @@ from pulsar_rebalancer.decide.sources import strategy
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import LOADS, NOBODY, ColumnBundles, Flags, LearnedColumns, MeanColumns, Roster
-from pulsar_rebalancer.replay.minute import NO_POLICIES, Minute, broker_samples
+from pulsar_rebalancer.replay.minute import NO_POLICIES, ColumnBrokers, Minute
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import BrokerSample
 from pulsar_rebalancer.state.state_documents import (
@@ -32,6 +32,7 @@ from pulsar_rebalancer.strategies.placement.assignment import selector
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.placement.selector import Selector, choose, overloaded
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, RecentMove, used_samples
+from pulsar_rebalancer.strategies.shedders.avg_shedder import judge_columns
 from pulsar_rebalancer.strategies.shedders.registry import left_out, profile_of
 
 
@@ -120,33 +121,35 @@ class Balancer:
         self._unloaded_brokers: dict[str, int] = {}
         self._policies = NO_POLICIES
         self._kind: Callable[[str], str | None] = NO_POLICIES.kind
+        self._silent: list[int] | None = None
+        self._reasons: dict[int, Reason] = {}
         self._placing = Placing(self._empty(), self._state, f"{seed}/start")
 
     def decide(self, minute: Minute) -> list[IndexedMove]:
         self._keep_placement()
-        if minute.policies is not self._policies:
-            self._policies, self._kind = minute.policies, cache(minute.policies.kind)
         seen = minute.seen
         if self._keeps_means:
             self._means.update(seen, minute.bundles)
         grace = self._settings.grace_period_minutes * MINUTE
         self._moved = {bundle: at for bundle, at in self._moved.items() if self._since(minute, at) <= grace}
-        brokers = broker_samples(minute, self._roster, self._settings, self._left_out(minute))
-        counting, recent, lesson = self._counting(minute), self._recent_moves(minute), Lesson()
+        brokers = ColumnBrokers(minute, self._roster, self._settings, self._left_out(minute))
+        if minute.policies is not self._policies:
+            self._policies, self._kind = minute.policies, cache(minute.policies.kind)
+        counting, lesson = self._counting(minute), Lesson()
         if self._learned is not None:
             lesson = self._learned.lesson(
                 self._state.shedder.learned,
                 np.where(seen, minute.owner, NOBODY),
                 minute.bundles,
                 brokers=brokers,
-                moved=recent.values(),
+                moved=self._recent_moves(minute).values(),
                 settings=self._settings,
                 minute=minute.number,
                 counts=counting.counts,
             )
         columns = self._columns(minute, seen, lesson.learned.persistence)
         sample = ClusterSample(brokers, columns, self._settings, counting=counting, lesson=lesson)
-        decision = self._shed(minute, sample)
+        decision = self._shed(minute, brokers, sample)
         moves = [move for move in decision.moves if move.taken]
         takes = {pair.pair: pair.destination for pair in decision.decisions}
         self._placing = Placing(sample, self._state, self._seed_of(minute), minute.policies)
@@ -160,7 +163,8 @@ class Balancer:
         ]
         self._moved.update({move.bundle: minute.number for move in indexed})
         self._unloaded_brokers.update({move.source: minute.number for move in moves})
-        self._recent |= {move.bundle: (move.source, move.destination or "", minute.number) for move in moves}
+        if self._learned is not None:
+            self._recent |= {move.bundle: (move.source, move.destination or "", minute.number) for move in moves}
         return indexed
 
     def place(self, bundle: int, registered: Collection[int]) -> int | None:
@@ -170,11 +174,11 @@ class Balancer:
         chosen = self._placing.broker(name, float(self._means.long_term_msg_rate[bundle]), topics, names)
         return None if chosen is None else self._roster.broker_at[chosen]
 
-    def _shed(self, minute: Minute, sample: ClusterSample) -> Plan:
+    def _shed(self, minute: Minute, brokers: ColumnBrokers, sample: ClusterSample) -> Plan:
         counting = sample.counting
         given = strategy.StrategyInput(
             self._settings,
-            sample.brokers,
+            brokers,
             sample.bundles,
             counting,
             self._state,
@@ -182,9 +186,12 @@ class Balancer:
             lesson=sample.lesson,
             unloaded_brokers={name: self._since(minute, at) for name, at in self._unloaded_brokers.items()},
             seed=self._seed_of(minute),
+            judge=lambda sample, hits, hot: judge_columns(sample, brokers.scored, hits, hot),
+            # A shedder that learns looks at the other pairs as well.
+            brief=self._learned is None,
         )
         sources = Sources(strategy=lambda arriving: strategy.wanted(given, arriving))
-        decision = plan(sources, self._settings, minute.policies, sample.brokers)
+        decision = plan(sources, self._settings, minute.policies, brokers)
         self._state = decision.strategy_state or self._state
         if self._repeats:
             used = {**decision.samples, **used_samples(decision.decisions, counting)}
@@ -201,8 +208,11 @@ class Balancer:
     def _left_out(self, minute: Minute) -> dict[int, Reason]:
         names, at = self._roster.brokers, self._roster.broker_at
         silent = np.flatnonzero(minute.brokers.registered & ~minute.brokers.reported).tolist()
-        reasons = left_out(self._settings, minute.policies, quarantined=(names[i] for i in silent))
-        return {at[name]: reason for name, reason in reasons.items() if name in at}
+        if silent != self._silent or minute.policies is not self._policies:
+            reasons = left_out(self._settings, minute.policies, quarantined=(names[i] for i in silent))
+            self._reasons = {at[name]: reason for name, reason in reasons.items() if name in at}
+            self._silent = silent
+        return self._reasons
 
     @staticmethod
     def _since(minute: Minute, at: int) -> float:

@@ -125,6 +125,8 @@ class _Replica:
         """Assign owners to new bundles, and to bundles whose broker is gone or has restarted."""
         registered, restarted = sample.brokers.registered, sample.restarted
         there = registered & ~restarted
+        if not len(sample.born) and not (~there).any():
+            return
         away = restarted[self._owner]
         if len(sample.born):
             parents = sample.parents

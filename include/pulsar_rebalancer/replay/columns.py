@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import repeat
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +42,7 @@ class Roster:
         self.brokers = tuple(brokers)
         self.bundles = tuple(bundles)
         self.broker_at = {name: number for number, name in enumerate(brokers)}
+        self.by_name: Ints = np.argsort(np.array(brokers, dtype=str))
         self.bundle_at = {name: number for number, name in enumerate(bundles)}
         self.namespace_at: dict[str, int] = {}
         of_bundle = [self.namespace_at.setdefault(namespace_of(name), len(self.namespace_at)) for name in bundles]
@@ -157,27 +160,24 @@ class ColumnBundles(Bundles):
         return {name: float(rates[i]) for i, name in enumerate(self._roster.brokers) if has[i]}
 
     def _samples(self, numbers: Ints) -> list[BundleSample]:
-        present = self._present[:, numbers].tolist()
-        rate = (self._means.short[0] + self._means.short[1])[numbers].tolist()
-        throughput = (self._means.short[2] + self._means.short[3])[numbers].tolist()
-        long_term = self._means.long_term_msg_rate[numbers].tolist()
-        loads = [0.0] * len(numbers) if self._loads is None else self._loads[numbers].tolist()
-        owners, names = self._owner[numbers].tolist(), self._roster
-        return [
-            BundleSample(
-                broker=names.brokers[owners[i]],
-                bundle=names.bundles[number],
-                **{name: present[row][i] for row, name in enumerate(TRAFFIC)},
-                topics=int(present[len(TRAFFIC)][i]),
-                policy=self._kind(namespace_of(names.bundles[number])),
-                msg_rate=rate[i],
-                msg_throughput=throughput[i],
-                long_term_msg_rate=long_term[i],
-                load=loads[i],
-                reason=self._reasons.get(number),
-            )
-            for i, number in enumerate(numbers.tolist())
-        ]
+        roster, present, means = self._roster, self._present[:, numbers], self._means
+        bundles = [roster.bundles[number] for number in numbers.tolist()]
+        values: dict[str, Iterable[Any]] = {
+            "broker": [roster.brokers[owner] for owner in self._owner[numbers].tolist()],
+            "bundle": bundles,
+            **dict(zip(TRAFFIC, present.tolist(), strict=False)),
+            "topics": present[len(TRAFFIC)].astype(np.int64).tolist(),
+            "policy": map(self._kind, map(namespace_of, bundles)),
+            "msg_rate": (means.short[0, numbers] + means.short[1, numbers]).tolist(),
+            "msg_throughput": (means.short[2, numbers] + means.short[3, numbers]).tolist(),
+            "long_term_msg_rate": means.long_term_msg_rate[numbers].tolist(),
+            "reason": map(self._reasons.get, numbers.tolist()),
+        }
+        if self._loads is not None:
+            values["load"] = self._loads[numbers].tolist()
+        unknown = {name: repeat(value) for name, value in BundleSample._field_defaults.items()}
+        filled = unknown | values
+        return list(map(BundleSample, *(filled[name] for name in BundleSample._fields)))
 
 
 class LearnedColumns:

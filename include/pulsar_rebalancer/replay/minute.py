@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from itertools import repeat
 
 import numpy as np
 
@@ -14,10 +14,11 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import NOBODY, Flags, Floats, Ints, Roster
-from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES, BrokerSample, ResourceUsage
+from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES, Brokers, BrokerSample, ResourceUsage
 from pulsar_rebalancer.state.state_documents import Counting
 from pulsar_rebalancer.strategies.sample import COUNTED
 from pulsar_rebalancer.strategies.scoring import SCORED, percents, weighted_usages
+from pulsar_rebalancer.strategies.shedders.avg_shedder import ScoredBrokers
 
 NO_POLICIES = Policies()
 
@@ -83,47 +84,79 @@ class Minute:
         return np.asarray(self.brokers.reported[self.owner] & (self.owner != NOBODY))
 
 
-def broker_samples(
-    minute: Minute, roster: Roster, settings: Settings, left_out: Mapping[int, Reason]
-) -> list[BrokerSample]:
-    brokers = minute.brokers
-    held = np.bincount(minute.owner[minute.owner != NOBODY], minlength=len(roster.brokers)).tolist()
-    scored, of_all = (
-        weighted_usages(brokers.percents, minute.resources, settings, looked_at).tolist()
-        for looked_at in (SCORED, RESOURCES)
-    )
-    traffic, age = brokers.traffic.T.tolist(), brokers.age.tolist()
-    averages = _averages(brokers.averages, len(age))
-    versions: Sequence[str | None] = brokers.versions or (None,) * len(age)
-    return [
-        BrokerSample(
-            roster.brokers[i],
-            left_out.get(i),
-            _Resources(minute, i),
-            msg_rate_in=rate_in,
-            msg_rate_out=rate_out,
-            msg_throughput_in=throughput_in,
-            msg_throughput_out=throughput_out,
-            topics=int(topics),
-            bundles=held[i],
-            version=versions[i],
-            reserved_by=minute.reserved.get(i),
-            report_age_seconds=age[i],
-            weighted={SCORED: scored[i], RESOURCES: of_all[i]},
-            **averages[i],
+class ColumnBrokers(Brokers):
+    """The brokers of a minute; they become objects only when a strategy reads them.
+
+    Args:
+        left_out: the brokers that can be neither source nor destination, by position.
+    """
+
+    def __init__(self, minute: Minute, roster: Roster, settings: Settings, left_out: Mapping[int, Reason]) -> None:
+        self._minute = minute
+        self._roster = roster
+        self._settings = settings
+        self._reasons = {i: reason for i, reason in left_out.items() if minute.brokers.registered[i]}
+
+    @property
+    def scored(self) -> ScoredBrokers:
+        compared = self._minute.brokers.registered.copy()
+        compared[list(self._reasons)] = False
+        at, reserved = self._roster.by_name[compared[self._roster.by_name]], self._minute.reserved
+        pools = np.array([reserved.get(i, "") for i in at.tolist()], dtype=str)
+        return ScoredBrokers([self._roster.brokers[i] for i in at.tolist()], pools, self._scored[at] * 100)
+
+    @cached_property
+    def left_out(self) -> Mapping[str, Reason]:
+        return {self._roster.brokers[i]: reason for i, reason in self._reasons.items()}
+
+    @cached_property
+    def report_ages(self) -> Mapping[str, float]:
+        averages, age = self._minute.brokers.averages, self._minute.brokers.age.tolist()
+        if averages is None:
+            return {}
+        return {self._roster.brokers[i]: age[i] for i in np.flatnonzero(~np.isnan(averages[0])).tolist()}
+
+    def named(self, name: str) -> BrokerSample:
+        return self._made(np.array([self._roster.broker_at[name]]))[0]
+
+    @cached_property
+    def _all(self) -> list[BrokerSample]:
+        return self._made(np.flatnonzero(self._minute.brokers.registered))
+
+    def _made(self, numbers: Ints) -> list[BrokerSample]:
+        minute, brokers, positions = self._minute, self._minute.brokers, numbers.tolist()
+        *traffic, topics = brokers.traffic[:, numbers]
+        unknown = [repeat(None)] * len(AVERAGES)
+        averages = unknown if brokers.averages is None else map(_known, brokers.averages[:, numbers])
+        weighted = (usage[numbers].tolist() for usage in (self._scored, self._usage(RESOURCES)))
+        columns = (
+            [self._roster.brokers[i] for i in positions],
+            map(self._reasons.get, positions),
+            [_Resources(minute, i) for i in positions],
+            *(of.tolist() for of in (*traffic, topics.astype(np.int64), self._held[numbers])),
+            [brokers.versions[i] for i in positions] if brokers.versions else repeat(None),
+            map(minute.reserved.get, positions),
+            *averages,
+            brokers.age[numbers].tolist(),
+            repeat(None),
+            ({SCORED: scored, RESOURCES: of_all} for scored, of_all in zip(*weighted, strict=True)),
         )
-        for i in np.flatnonzero(brokers.registered).tolist()
-        for rate_in, rate_out, throughput_in, throughput_out, topics in (traffic[i],)
-    ]
+        return list(map(BrokerSample, *columns))
+
+    @cached_property
+    def _held(self) -> Ints:
+        return np.bincount(self._minute.owner[self._minute.owner != NOBODY], minlength=len(self._roster.brokers))
+
+    @cached_property
+    def _scored(self) -> Floats:
+        return self._usage(SCORED)
+
+    def _usage(self, resources: tuple[str, ...]) -> Floats:
+        return weighted_usages(self._minute.brokers.percents, self._minute.resources, self._settings, resources)
 
 
-def _averages(values: Floats | None, count: int) -> list[dict[str, Any]]:
-    if values is None:
-        return [{}] * count
-    return [
-        {name: value for name, value in zip(AVERAGES, of_broker, strict=True) if value == value}
-        for of_broker in values.T.tolist()
-    ]
+def _known(values: Floats) -> list[float | None]:
+    return [value if value == value else None for value in values.tolist()]
 
 
 class _Resources(Mapping[str, ResourceUsage]):

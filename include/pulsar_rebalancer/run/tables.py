@@ -7,13 +7,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -243,8 +242,7 @@ class ResourceUsage(NamedTuple):
     limit: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerSample:
+class BrokerSample(NamedTuple):
     """One broker in the sample of a run; rates in msg/s, throughput in bytes/s.
 
     Attributes:
@@ -259,7 +257,7 @@ class BrokerSample:
 
     broker: str
     left_out: Reason | None = None
-    resources: Mapping[str, ResourceUsage] = field(default_factory=dict)
+    resources: Mapping[str, ResourceUsage] = {}
     msg_rate_in: float = 0.0
     msg_rate_out: float = 0.0
     msg_throughput_in: float = 0.0
@@ -272,7 +270,7 @@ class BrokerSample:
     throughput_average: float | None = None
     report_age_seconds: float | None = None
     started_at: datetime | None = None
-    weighted: Mapping[Sequence[str], float] = field(default_factory=dict)
+    weighted: Mapping[Sequence[str], float] = {}
 
     def traffic(self, measure: Measure) -> float:
         """Return the broker's current inbound plus outbound traffic, in msg/s or bytes/s."""
@@ -281,7 +279,52 @@ class BrokerSample:
         return self.msg_throughput_in + self.msg_throughput_out
 
 
-_OF_ROW = tuple(each.name for each in fields(BrokerSample) if each.name in BROKERS.names)
+class Brokers(Sequence[BrokerSample]):
+    """All brokers that one cluster lists, in any order."""
+
+    def __init__(self, brokers: Iterable[BrokerSample]) -> None:
+        self._given = list(brokers)
+
+    @classmethod
+    def of(cls, brokers: Sequence[BrokerSample]) -> Brokers:
+        return brokers if isinstance(brokers, Brokers) else cls(brokers)
+
+    @cached_property
+    def _all(self) -> list[BrokerSample]:
+        return self._given
+
+    @overload
+    def __getitem__(self, index: int) -> BrokerSample: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[BrokerSample]: ...
+    def __getitem__(self, index: int | slice) -> BrokerSample | list[BrokerSample]:
+        return self._all[index]
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[BrokerSample]:
+        return iter(self._all)
+
+    def named(self, name: str) -> BrokerSample:
+        """Return a broker; raises KeyError if the cluster does not list it."""
+        return self._by_name[name]
+
+    @cached_property
+    def left_out(self) -> Mapping[str, Reason]:
+        return {broker.broker: broker.left_out for broker in self._all if broker.left_out is not None}
+
+    @cached_property
+    def report_ages(self) -> Mapping[str, float]:
+        """Return the age, in seconds, of what brokers report that measure their averages themselves."""
+        return {each.broker: each.report_age_seconds or 0 for each in self._all if each.load_average is not None}
+
+    @cached_property
+    def _by_name(self) -> dict[str, BrokerSample]:
+        return {broker.broker: broker for broker in self._all}
+
+
+_OF_ROW = tuple(name for name in BrokerSample._fields if name in BROKERS.names)
 
 Row: TypeAlias = "dict[str, Any]"
 

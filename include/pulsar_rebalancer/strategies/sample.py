@@ -17,7 +17,7 @@ from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.run.tables import BrokerSample, Measure, Row
+from pulsar_rebalancer.run.tables import Brokers, BrokerSample, Measure, Row
 from pulsar_rebalancer.state.state_documents import Counting, HitCount, ShedderState
 from pulsar_rebalancer.strategies.learning import Lesson
 from pulsar_rebalancer.strategies.scoring import SCORED, measure_of, score
@@ -100,6 +100,7 @@ class ClusterSample:
         lesson: values learned up to this sample, for a shedder that learns.
         forbids: returns why a bundle must not move from a source to a destination; None if it may.
         judge: how pairs are judged; None for numpy (`avg_shedder.judge`).
+        brief: True in replays: decisions that neither fire nor concern hits may be omitted.
     """
 
     brokers: Sequence[BrokerSample]
@@ -113,6 +114,7 @@ class ClusterSample:
     lesson: Lesson = field(default_factory=Lesson)
     forbids: Callable[[str, str, str], Reason | None] = allow_all
     judge: Judge | None = None
+    brief: bool = False
 
     @cached_property
     def taking_part(self) -> list[BrokerSample]:
@@ -120,12 +122,21 @@ class ClusterSample:
         return sorted((broker for broker in self.brokers if broker.left_out is None), key=lambda broker: broker.broker)
 
     @cached_property
-    def _by_name(self) -> dict[str, BrokerSample]:
-        return {broker.broker: broker for broker in self.brokers}
+    def _brokers(self) -> Brokers:
+        return Brokers.of(self.brokers)
+
+    @property
+    def left_out(self) -> Mapping[str, Reason]:
+        """Return the brokers that can be neither source nor destination, each with the reason."""
+        return self._brokers.left_out
+
+    def broker(self, name: str) -> BrokerSample:
+        """Return a broker; raises KeyError if the cluster does not list it."""
+        return self._brokers.named(name)
 
     def traffic(self, broker: str, measure: Measure) -> float:
         """Return a broker's traffic in msg/s or bytes/s, with what this run's drains add."""
-        return self._by_name[broker].traffic(measure) + self.arriving.get(broker, {}).get(measure, 0.0)
+        return self.broker(broker).traffic(measure) + self.arriving.get(broker, {}).get(measure, 0.0)
 
     @property
     def measure(self) -> Measure:
@@ -249,8 +260,7 @@ class SheddingResult(NamedTuple):
 
 
 def left_out_decisions(sample: ClusterSample) -> list[Decision]:
-    left_out = [(broker.broker, broker.left_out) for broker in sample.brokers if broker.left_out is not None]
-    return [Decision(name, reason) for name, reason in sorted(left_out)]
+    return [Decision(name, reason) for name, reason in sorted(sample.left_out.items())]
 
 
 def used_samples(

@@ -14,7 +14,7 @@ from pulsar_rebalancer.decide.sources.wanted import SourceReport, Wanted
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import Bundles
-from pulsar_rebalancer.run.tables import BrokerSample, Measure
+from pulsar_rebalancer.run.tables import Brokers, BrokerSample, Measure
 from pulsar_rebalancer.state.state_documents import Counting, StrategyState
 from pulsar_rebalancer.strategies.learning import Lesson
 from pulsar_rebalancer.strategies.placement import assignment
@@ -37,6 +37,7 @@ class StrategyInput:
         lesson: what a shedder that learns has learned up to this sample.
         seed: for choosing among equally good destinations; the same seed gives the same plan.
         judge: how pairs of brokers are judged; None for numpy.
+        brief: True if nobody reads the decisions that change nothing.
     """
 
     settings: Settings
@@ -51,6 +52,7 @@ class StrategyInput:
     lesson: Lesson = field(default_factory=Lesson)
     seed: str = ""
     judge: Judge | None = None
+    brief: bool = False
 
 
 def wanted(given: StrategyInput, arriving: Mapping[str, Mapping[Measure, float]]) -> Wanted:
@@ -75,6 +77,7 @@ def wanted(given: StrategyInput, arriving: Mapping[str, Mapping[Measure, float]]
         lesson=given.lesson,
         forbids=lambda *move: policies().forbids(*move),
         judge=given.judge,
+        brief=given.brief,
     )
     profile = profile_of(given.settings)
     shed = profile.shed(sample, before.shedder)
@@ -116,7 +119,7 @@ def _placed(
 def _report(sample: ClusterSample, shed: SheddingResult, moves: Sequence[CandidateMove]) -> SourceReport:
     measures = {decision.source: decision.measure for decision in shed.decisions if decision.measure}
     measures |= {move.source: move.measure for move in moves if move.taken}
-    traffic = {each.broker: each.traffic(measures[each.broker]) for each in sample.brokers if each.broker in measures}
+    traffic = {name: sample.broker(name).traffic(measure) for name, measure in measures.items()}
     return SourceReport(shed.decisions, shed.sentence, traffic)
 
 
@@ -141,5 +144,5 @@ def _with_moves(found: str, moves: Sequence[CandidateMove]) -> str:
 
 def _unloaded_before_the_report(given: StrategyInput) -> dict[str, float]:
     # Brokers that report averages say when they measured these; others say when they last wrote to the metadata store.
-    ages = {each.broker: each.report_age_seconds or 0 for each in given.brokers if each.load_average is not None}
+    ages = Brokers.of(given.brokers).report_ages
     return {name: since - ages.get(name, 0) for name, since in given.unloaded_brokers.items()}

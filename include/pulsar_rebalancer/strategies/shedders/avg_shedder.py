@@ -11,12 +11,14 @@ policy reserves are paired only with each other, because their bundles must not 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pulsar_rebalancer.config.field_types import Placement
 from pulsar_rebalancer.config.settings import Settings
@@ -40,9 +42,6 @@ from pulsar_rebalancer.strategies.sample import (
 from pulsar_rebalancer.strategies.scoring import scores_of
 from pulsar_rebalancer.texts import number_of
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
 NO_HITS = HitCount()
 
 
@@ -54,14 +53,30 @@ class Amount(NamedTuple):
 
 
 def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float) -> list[JudgedPair]:
-    """Score and pair the brokers, and count hits (`Judge`), as columns: replays need no Spark.
+    """Score and pair the brokers, and count hits (`Judge`) without Spark."""
+    brokers = sample.taking_part
+    pools = np.array([broker.reserved_by or "" for broker in brokers], dtype=str)
+    names, scores = [broker.broker for broker in brokers], scores_of(brokers, sample.settings)
+    return judge_columns(sample, ScoredBrokers(names, pools, scores), hits, hot)
+
+
+class ScoredBrokers(NamedTuple):
+    """The brokers that are compared, sorted by name; scores in percent, `pools` as in `JudgedPair`."""
+
+    names: Sequence[str]
+    pools: npt.NDArray[np.str_]
+    scores: npt.NDArray[np.float64]
+
+
+def judge_columns(
+    sample: ClusterSample, brokers: ScoredBrokers, hits: Mapping[str, HitCount], hot: float
+) -> list[JudgedPair]:
+    """Return the pairs, outermost first; if the sample is `brief`, only those that have hits, had hits or fire.
 
     A gap below a threshold clears its hits. The middle broker's gap is 0, so it gets hits only if the low threshold is
     0. It then gets two hits per sample, because it is both brokers of its pair. A sample that is repeated adds no hit.
     """
-    settings, counting, names = sample.settings, sample.counting, [broker.broker for broker in sample.taking_part]
-    scores = scores_of(sample.taking_part, settings)
-    pools = np.array([broker.reserved_by or "" for broker in sample.taking_part], dtype=str)
+    settings, counting, (names, pools, scores) = sample.settings, sample.counting, brokers
     ends = source, destination = _paired(pools, scores)
     gap, middle = scores[source] - scores[destination], source == destination
     counted = np.array([counting.samples.get(name, np.nan) for name in names])
@@ -70,9 +85,9 @@ def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float) -> li
     low = gap >= settings.low_threshold
     high = low & ((gap >= settings.high_threshold) | (scores[source] >= hot))
     step = np.where(repeated, 0, np.where(middle, 2, 1))
+    known = np.fromiter(chain.from_iterable(hits.get(name, NO_HITS) for name in names), np.int64, 2 * len(names))
     # Of both ends and both levels.
-    before = np.array([hits.get(name, NO_HITS) for name in names], dtype=np.int64).reshape(-1, 2)[np.array(ends)]
-    before = before.swapaxes(1, 2)
+    before = known.reshape(-1, 2)[np.array(ends)].swapaxes(1, 2)
     after = np.where([high, low], before + step, 0) if counting.judges else before
     high_hits, low_hits = after.max(axis=0)
     if sample.force_threshold is not None:
@@ -81,12 +96,16 @@ def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float) -> li
         enough = (high_hits >= settings.hit_count_high) | (low_hits >= settings.hit_count_low)
         fired = low & enough & ~repeated & counting.judges
     kept = after if counting.counts else before
-    columns = gap, *before.reshape(4, -1), *kept.reshape(4, -1), high_hits, low_hits, repeated, fired
-    named = ([names[at] for at in end.tolist()] for end in ends)
-    rows = zip(
-        pools[source].tolist(), *named, *scores[np.array(ends)].tolist(), *(c.tolist() for c in columns), strict=True
+    columns = (
+        *(pools[source], *scores[np.array(ends)], gap, *before.reshape(4, -1), *kept.reshape(4, -1)),
+        *(high_hits, low_hits, repeated, fired),
     )
-    return [JudgedPair(number, *row) for number, row in enumerate(rows)]
+    number = np.arange(len(gap))
+    if sample.brief:
+        number = np.flatnonzero(fired | (before + after).any(axis=(0, 1)))
+    pool, *values = (column[number].tolist() for column in columns)
+    named = ([names[at] for at in end[number].tolist()] for end in ends)
+    return list(map(JudgedPair, number.tolist(), pool, *named, *values))
 
 
 def _paired(pools: npt.NDArray[np.str_], scores: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.intp], ...]:
@@ -148,6 +167,8 @@ def select(sample: ClusterSample, pair: Decision, wanted: Amount) -> list[Candid
             reason = forbidden[namespace] or _fit(carried, remaining, least)
         if reason is Reason.TAKEN:
             remaining -= carried
+        elif sample.brief:
+            continue
         of_bundle = bundle.msg_rate, bundle.msg_throughput
         moves.append(
             CandidateMove(number, source, destination, bundle.bundle, rank, measure, carried, *of_bundle, reason)

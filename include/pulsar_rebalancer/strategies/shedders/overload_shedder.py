@@ -122,6 +122,8 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
         load = usage[broker.broker]
         compared = Comparison(load * 100, bound * 100)
         if load < bound:
+            if sample.brief:
+                break
             words = f"load {load:.1%}, below {bound:.1%}"
             decisions.append(broker_decision(sample, broker, number, compared, Reason.BALANCED, words))
             continue

@@ -46,13 +46,14 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     usage = {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}
     averages = _updated(sample, state.loads, usage)
     mean = _mean(averages)
-    decisions: list[Decision] = []
+    decisions: dict[int, Decision] = {}
     moves: list[CandidateMove] = []
     in_order = sorted(sample.taking_part, key=lambda broker: -averages[broker.broker])
     for number, broker in enumerate(in_order):
-        decision, walked = _above(sample, broker, number, averages[broker.broker], mean)
-        decisions.append(decision)
+        decisions[number], walked = _above(sample, broker, number, averages[broker.broker], mean)
         moves += walked
+        if sample.brief and decisions[number].reason is Reason.BALANCED:
+            break  # and so are the others, whose load is lower
     sentence = _above_bound(sample, averages, mean)
     if sample.taking_part and sample.settings.lower_boundary and not any(move.taken for move in moves):
         # Pulsar adds the sample to the averages a second time here.
@@ -63,9 +64,12 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
             moves = [move for move in moves if move.pair != replaced.pair] + walked
         sentence += f"; {below}"
     frozen = {broker.broker for broker in sample.brokers} & state.loads.keys() - averages.keys()
-    loads = averages | {broker: state.loads[broker] for broker in frozen}
+    after = ShedderState(loads=dict(sorted((averages | {broker: state.loads[broker] for broker in frozen}).items())))
     return SheddingResult(
-        [*decisions, *left_out_decisions(sample)], moves, ShedderState(loads=dict(sorted(loads.items()))), sentence
+        [*decisions.values(), *left_out_decisions(sample)],
+        moves,
+        after,
+        sentence,
     )
 
 

@@ -80,7 +80,8 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
         sentence = f"{number_of(len(decisions), 'pair')} of brokers considered, then {stopped_by.sentence}"
     else:
         sentence = stopped_by.sentence
-    decisions += _others(sample, loads, decisions, stopped_by)
+    if not sample.brief:
+        decisions += _others(sample, loads, decisions, stopped_by)
     counted = {WHOLE_CLUSTER: HitCount(low=hits)} if hits else {}
     state = replace(after, hits=counted)
     return SheddingResult([*decisions, *left_out_decisions(sample)], moves, state, sentence, outermost)

@@ -86,6 +86,8 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
             own = rates if broker.broker == rates.busiest else throughputs
             compared = Comparison(own.value, own.bound)
             decision = broker_decision(sample, broker, number, compared, Reason.BALANCED, own.sentence)
+        elif sample.brief:
+            continue
         else:
             decision = _not_busiest(sample, broker, looked_at, number)
         decisions.append(decision)

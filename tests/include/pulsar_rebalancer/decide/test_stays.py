@@ -91,7 +91,7 @@ def test_a_bundle_stays_for_its_own_reason_whatever_a_strategy_says():
     found = stays.checked(cluster(), moved(name(1), name(2)))
     assert [move.reason for move in found] == [Reason.TAKEN, Reason.BUNDLE_EXCLUDED]
     left_out = cluster()
-    drained = [replace(each, left_out=Reason.DRAINING) for each in left_out.brokers if each.broker == "a:1"]
+    drained = [each._replace(left_out=Reason.DRAINING) for each in left_out.brokers if each.broker == "a:1"]
     left_out = replace(left_out, brokers=[*drained, left_out.brokers[1]])
     assert [move.reason for move in stays.checked(left_out, moved(name(1)))] == [Reason.DRAINING]
 
