@@ -81,7 +81,7 @@ def decided(given: ClusterSample, hits: Mapping[str, HitCount], policies: Polici
     """A run of AvgShedder as it ends: capped, with its counts."""
     state, force = StrategyState(ShedderState(hits=hits)), given.force_threshold
     tables = given.settings, given.brokers, given.bundles
-    more: dict[str, Any] = {"force_threshold": force, "judge": given.judge}
+    more: dict[str, Any] = {"force_threshold": force, "judge": given.judge, "brief": given.brief}
     found = decided_by(StrategyInput(*tables, given.counting, state, policies or Policies(), **more))
     decisions = found.completed
     return Finished(decisions, found.moves, hits_after(decisions))

@@ -189,9 +189,10 @@ def _sound(snapshot: KeptSample) -> KeptSample:
     owner.
     """
     brokers, first = np.unique(snapshot.brokers, return_index=True)
-    by_traffic = np.argsort(-snapshot.carried[: len(TRAFFIC)].sum(axis=0), kind="stable")
-    known = by_traffic[np.isin(snapshot.owner[by_traffic], brokers)]
-    _, once = np.unique(snapshot.bundles[known], return_index=True)
-    kept = known[once]
+    kept = np.flatnonzero(np.isin(snapshot.owner, brokers))
+    if (np.diff(snapshot.bundles[kept]) <= 0).any():  # else each is there once, in order
+        by_traffic = kept[np.argsort(-snapshot.carried[: len(TRAFFIC), kept].sum(axis=0), kind="stable")]
+        _, once = np.unique(snapshot.bundles[by_traffic], return_index=True)
+        kept = by_traffic[once]
     chosen = dict.fromkeys(OF_BROKERS, first) | dict.fromkeys(OF_BUNDLES, kept)
     return snapshot._replace(**{name: getattr(snapshot, name)[..., at] for name, at in chosen.items()})

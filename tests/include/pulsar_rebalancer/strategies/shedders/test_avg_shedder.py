@@ -1,6 +1,7 @@
 """AvgShedder against Pulsar's own answers, its upstream test cases, and the rules that are ours."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from tests.include.pulsar_rebalancer.strategies.shedders.avg_shedder_cases import CASES
@@ -56,7 +57,9 @@ SPREAD = [broker("b1", 80, 20000), broker("b2", 30, 2000), broker("b3", 50, 1000
 def test_decides_as_pulsars_own_class(history):
     hits: dict[str, HitCount] = {}
     for step in history.steps:
-        result = shed(history.sample(step), hits)
+        result, brief = (shed(replace(history.sample(step), brief=of), hits) for of in (False, True))
+        # The same if nobody reads the decisions.
+        assert (taken(brief), brief.hits) == (taken(result), result.hits)
         hits = histories.with_the_departed(history.settings, step, hits, result.decisions, result.hits)
         assert histories.unload_of(result.moves) == step.expected["unload"]
         assert dict(taken(result)) == step.expected["dest"]
