@@ -260,3 +260,38 @@ def test_two_hundred_brokers(stage: Stage) -> None:
     stage.begin()
     assert stage.ended() == "success"
     stage.says("waiting")
+
+
+SEARCH = "document.querySelector('.search input')"
+
+
+@scene(Part("search", WAITS | {"interval_seconds": 20}))
+def test_a_search_says_why_a_bundle_stays(stage: Stage) -> None:
+    stage.begin()
+    assert stage.ended() == "success"
+    stage.says("waiting")
+    stage.chromium.size(390, 844)
+    stage.open()
+    hottest = stage.chromium.run("document.querySelector('svg.brokers [data-broker]').getAttribute('data-broker')")
+    stage.chromium.run(
+        "document.querySelector('svg.brokers [data-broker] rect').dispatchEvent("
+        "new MouseEvent('click', { bubbles: true }))"
+    )
+    stage.chromium.until("document.querySelector('.search .found')")
+    found = stage.chromium.run("document.querySelector('.search').innerText")
+    assert f"{hottest} score " in found
+    assert f"No rule keeps it: {hottest} did not fire. The gap is " in found
+    assert stage.chromium.run("document.documentElement.scrollWidth") <= 390
+    for theme in ("dark", "light"):
+        stage.chromium.theme(theme)
+        assert_accessible(stage.chromium)
+    stage.chromium.size(1200, 900)
+
+    bundle = stage.chromium.run("document.querySelector('.search tbody th').textContent")
+    topic = f"persistent://{bundle.rpartition('/')[0]}/paid"
+    stage.chromium.run(f"{SEARCH}.value = {json.dumps(topic)}; {SEARCH}.dispatchEvent(new Event('input'))")
+    stage.chromium.until("document.querySelectorAll('.search tbody tr').length === 1")
+    one = stage.chromium.run("document.querySelector('.search tbody th').textContent")
+    asked_for(stage.chromium, f"Unload… {one}")
+    assert stage.chromium.run("document.querySelector('dialog [name=bundles]').value") == one
+    stage.chromium.press("Escape", 27)

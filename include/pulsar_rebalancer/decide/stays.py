@@ -134,6 +134,12 @@ def of_bundles(names: Column, facts: BundleFacts) -> Column:
     return pc.coalesce(*found) if found else pa.nulls(len(names), pa.string())
 
 
+def kept_by(run: Snapshot, names: Collection[str]) -> dict[str, Reason]:
+    """Return the first rule of each bundle that one keeps in a run, apart from what its broker's reports say."""
+    rules = of_bundles(pa.array(names, pa.string()), BundleFacts.of(run, run.settings)).to_pylist()
+    return {name: Reason(rule) for name, rule in zip(names, rules, strict=True) if rule}
+
+
 def of_bundle(bundle: BundleSample, left_out: Mapping[str, Reason]) -> Reason | None:
     """Return why a bundle must not be moved by operators and drains; None if it may be moved.
 

@@ -360,8 +360,13 @@ def taken_candidates(run: StoragePath) -> list[Row]:
 
     Raises SnapshotError `file_missing`, `file_damaged` or `storage_failed`.
     """
-    candidates = (run / _MOVES).read_table()
-    return candidates.filter(candidates["taken"]).to_pylist()
+    found = candidates(run)
+    return found.filter(found["taken"]).to_pylist()
+
+
+def candidates(run: StoragePath) -> pa.Table:
+    """Return `plan/moves.parquet`; raises as `taken_candidates` does."""
+    return (run / _MOVES).read_table()
 
 
 def candidate_rows(run: StoragePath) -> list[Row]:

@@ -3,42 +3,133 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any, TypeAlias
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.names import is_heartbeat
+from pulsar_rebalancer.names import is_heartbeat, is_in_bundle
 from pulsar_rebalancer.orders.manual_plans import Drain
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.plan import candidate_rows
-from pulsar_rebalancer.run.tables import Row
-from pulsar_rebalancer.show.page.brokers import drained
-from pulsar_rebalancer.show.page.page_model import BundleFound, BundlesFound, DrainView, StayView
+from pulsar_rebalancer.run.plan import candidate_rows, candidates, read_decisions
+from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.run.tables import Measure, Row
+from pulsar_rebalancer.show.page.brokers import drained, pair_views
+from pulsar_rebalancer.show.page.page_model import BundleFound, BundlesFound, DrainView, PairView, StayView
 from pulsar_rebalancer.show.page.recent_runs import Run, latest
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.strategies.sample import amount
 
 FOUND_LISTED = 50
 
 _COLUMNS = ["bundle", "broker", "topics", "msg_throughput_in", "msg_throughput_out"]
 
 
-def find_bundles(storage: ClusterStorage, part: str, now: datetime) -> BundlesFound:
-    """Return the bundles whose names contain a text, those with the most traffic first.
+Column: TypeAlias = Any
+Rules: TypeAlias = Callable[[Snapshot, Collection[str]], dict[str, Reason]]
+
+
+def find_bundles(storage: ClusterStorage, part: str, now: datetime, rules: Rules) -> BundlesFound:
+    """Return the bundles of a broker, of a topic, or with a text in their names, those with the most traffic first.
+
+    `rules` returns the rule that keeps each of some bundles (`decide.stays.kept_by`).
 
     Raises SnapshotError if the latest sample cannot be read.
     """
-    run, _ = latest(storage, now)
+    begun, ended = latest(storage, now)
+    run = begun if begun is None or begun.summary else ended or begun
     if run is None:
         return BundlesFound()
     table = run.snapshot.table("bundles", _COLUMNS)
-    table = table.filter(pc.match_substring(table["bundle"], part))
+    table = table.filter(_of_topic(table["bundle"], part) if "://" in part else _named_so(table, part))
     table = table.append_column("traffic", pc.add(table["msg_throughput_in"], table["msg_throughput_out"]))
     largest = table.sort_by([("traffic", "descending"), ("bundle", "ascending")]).slice(0, FOUND_LISTED)
-    rows = largest.select(list(BundleFound.model_fields)).to_pylist()
-    return BundlesFound(bundles=tuple(BundleFound(**row) for row in rows), all=table.num_rows)
+    rows = largest.select(["bundle", "broker", "traffic", "topics"]).to_pylist()
+    stays = _Stays(run, [row["bundle"] for row in rows], rules)
+    found = tuple(BundleFound(**row, **stays.why(row["bundle"], row["broker"])) for row in rows)
+    return BundlesFound(bundles=found, all=table.num_rows, sampled_at=run.request.collected_at)
+
+
+def _named_so(table: pa.Table, part: str) -> Column:
+    return pc.or_(pc.match_substring(table["bundle"], part), pc.equal(table["broker"], pa.scalar(part)))
+
+
+def _of_topic(bundles: Column, topic: str) -> Column:
+    namespace = topic.partition("://")[2].rpartition("/")[0]
+    near = bundles.filter(pc.starts_with(bundles, f"{namespace}/")).to_pylist()
+    return pc.is_in(bundles, pa.array([name for name in near if is_in_bundle(topic, name)], pa.string()))
+
+
+class _Stays:
+    """Why some bundles stay: the run's own answer, else the rule that keeps the bundle, else what its broker did."""
+
+    def __init__(self, run: Run, names: Collection[str], rules: Rules) -> None:
+        self.run, self.settings = run, run.request.resolved.settings
+        try:
+            considered = candidates(run.folder)
+            considered = considered.filter(pc.is_in(considered["bundle"], pa.array(names, pa.string())))
+            self.rows = {row["bundle"]: row for row in considered.to_pylist()}
+            self.decisions = {row["pair"]: row for row in read_decisions(run.folder)}
+            self.rules = rules(run.snapshot, names)
+            self.unloads = run.snapshot.before.moves.unloads
+        except SnapshotError:
+            self.rows, self.decisions, self.rules, self.unloads = {}, {}, {}, {}
+
+    @cached_property
+    def pairs(self) -> dict[str, PairView]:
+        pairs = pair_views(self.run)
+        return {pair.destination: pair for pair in pairs} | {pair.source: pair for pair in pairs}
+
+    @cached_property
+    def left_out(self) -> dict[str, Reason]:
+        return {sample.broker: sample.left_out for sample in self.run.brokers if sample.left_out}
+
+    def why(self, bundle: str, broker: str) -> dict[str, str]:
+        """Return the reason code and its sentence, and the bundle's last move."""
+        reason: str
+        row, move, unload = self.rows.get(bundle), self.run.moves.get(bundle), self.unloads.get(bundle)
+        moved = f"{unload.at:%H:%M %Z} from {unload.source} to {unload.destination}" if unload else ""
+        rule = self.rules.get(bundle) or self.left_out.get(broker)
+        if move is not None:
+            reason, text = move.reason, f"This run moved it to {move.destination}: {move.reason.meaning}"
+        elif row is not None and row["taken"]:
+            reason = verdict = self.run.outcome.verdict if self.run.outcome else Reason.TAKEN
+            text = f"The plan moves it to {row['destination']}. {verdict.meaning}"
+        elif stays := Reason.get(row["reason"]) if row else rule:
+            reason, text = stays, " ".join(filter(None, [stays.meaning, self._numbers(bundle, stays, row)]))
+        else:
+            reason, text = "", self._not_needed(broker)
+        return {"reason": reason, "why": text, "moved": moved}
+
+    def _numbers(self, bundle: str, reason: Reason, row: Row | None) -> str:
+        unload = self.unloads.get(bundle)
+        if unload and reason in (Reason.RECENTLY_UNLOADED, Reason.DESTINATION_KEPT):
+            again = unload.at + timedelta(minutes=self.settings.grace_period_minutes)
+            return f"It was moved at {unload.at:%H:%M} and may move again at {again:%H:%M %Z}."
+        pair = self.decisions.get(row["pair"]) if row else None
+        if row is None or pair is None or not row["measure"] or pair["target"] is None:
+            return ""
+        own, taken, target = (
+            amount(Measure(row["measure"]), value) for value in (row["traffic"], pair["traffic_taken"], pair["target"])
+        )
+        return f"It carries {own}; other bundles move {taken} of the {target} wanted."
+
+    def _not_needed(self, broker: str) -> str:
+        pair = self.pairs.get(broker)
+        if pair is None:
+            return "No rule keeps it; the strategy did not need to move it."
+        if pair.source != broker:
+            return f"No rule keeps it: {broker} is the colder broker of its pair with {pair.source}, and gives nothing."
+        if pair.fired:
+            return f"No rule keeps it: {broker} gives other bundles, and does not need this one."
+        gap = "" if pair.gap is None else f" The gap is {pair.gap:.1f} points."
+        hits = " or ".join(f"hit {hit.have} of {hit.need} ({kind})" for kind, hit in pair.hits.items())
+        return f"No rule keeps it: {broker} did not fire.{gap} {f'{hits.capitalize()}.' if hits else pair.meaning}"
 
 
 NAMES_LISTED = 1000

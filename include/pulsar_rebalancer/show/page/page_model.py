@@ -126,19 +126,27 @@ class StayView(View):
 
 
 class BundleFound(View):
-    """A bundle that an operator may pick; its traffic is in bytes/s."""
+    """A bundle that was searched for; its traffic is in bytes/s.
+
+    `why` says why the latest plan does or does not move it, `reason` is the reason code, empty if no rule keeps the
+    bundle, and `moved` is its last known move.
+    """
 
     bundle: str
     broker: str
     traffic: float
     topics: int
+    reason: str = ""
+    why: str = ""
+    moved: str = ""
 
 
 class BundlesFound(View):
-    """The bundles whose names contain a text: those with the most traffic, and the total number."""
+    """The bundles that match a search: those with the most traffic, and the total number."""
 
     bundles: tuple[BundleFound, ...] = ()
     all: int = 0
+    sampled_at: AwareDatetime | None = None
 
 
 class DrainView(View):

@@ -13,7 +13,7 @@ import { moment } from "./texts.js";
 /** @import { Request } from "./dialog.js" */
 /** @import { Sent } from "./sent.js" */
 /**
- * @typedef {{ name: string, title: string, hint?: string, fields?: () => Child }} Words
+ * @typedef {{ name: string, title: string, hint?: string, fields?: (given: string) => Child }} Words
  * @typedef {Words & { dag: string, moves?: boolean, waits?: boolean, noRoll?: boolean, optional?: boolean,
  *   off?: string, again?: boolean, request: () => Request }} Act - `moves`, `waits`, `noRoll`, `off`:
  *   as in `disabled`; `optional`: the reason may be empty; `again`: it has no button, as its plan has to be made again
@@ -35,18 +35,25 @@ const LENGTHS = { 15: "15 minutes", 60: "an hour", 240: "four hours", 1440: "a d
  * @param {Overview} view
  * @param {Page} page
  */
-function known(view, page) {
+export function known(view, page) {
   const simple = view.of_one_run ? carryOut(view, page.dag, page.now()) : offered(view, page.now);
-  const all = [...simple.map((act) => ({ ...act, open: () => open(act, page) })), ...manual(view, page)];
+  const all = [
+    ...simple.map((act) => ({ ...act, open: (given = "") => open(act, page, given) })),
+    ...manual(view, page),
+  ];
   const reasons = [...new Set([...view.acts.paused_dags.map(pausedText), ...all.map((act) => disabled(act, view))])];
-  const button = (/** @type {(typeof all)[number]} */ act) => {
+  const button = (/** @type {(typeof all)[number]} */ act, given = "") => {
     const [label, why] = [`${act.name}…`, disabled(act, view)];
     const off = why && { disabled: true, title: why, "aria-describedby": `off-${reasons.indexOf(why)}` };
-    return make("button", { type: "button", "data-key": `act ${label}`, onclick: act.open, ...off }, label);
+    const key = {
+      "data-key": `act ${label}${given && ` ${given}`}`,
+      "aria-label": given && `${label} ${given}` || null,
+    };
+    return make("button", { type: "button", ...key, onclick: () => act.open(given), ...off }, label);
   };
   const shown = all.filter((act) => !("again" in act && act.again));
-  const buttons = (/** @type {string[]} */ names) =>
-    names.flatMap((name) => shown.filter((act) => act.name === name).map(button));
+  const buttons = (/** @type {string[]} */ names, given = "") =>
+    names.flatMap((name) => shown.filter((act) => act.name === name).map((act) => button(act, given)));
   return { reasons, buttons };
 }
 
@@ -89,10 +96,10 @@ export function neededFor(view, now) {
   return [view.acts, pairing, attention, plans, moved, names, plan && planAgain(plan, view, view, now)];
 }
 
-/** @type {(act: Act, page: Page) => void} */
-function open(act, { base, follow }) {
+/** @type {(act: Act, page: Page, given: string) => void} */
+function open(act, { base, follow }, given) {
   const sendOnce = sender(act.request, base);
-  openDialog({ ...act, fields: act.fields?.() }, async (form, { dialog }) => {
+  openDialog({ ...act, fields: act.fields?.(given) }, async (form, { dialog }) => {
     const run = await sendOnce(form);
     dialog.close();
     follow({ name: act.name, dag: act.dag, run });
@@ -188,7 +195,7 @@ function release(dag, { drains }) {
     title: "Release drained brokers",
     hint: "They take bundles again.",
     noRoll: true,
-    fields: () => choices("Brokers", "broker", drains.map(({ broker }) => broker)),
+    fields: (given) => choices("Brokers", "broker", drains.map(({ broker }) => broker), String, given),
     request: () =>
       started(dag, (form) => ({ action: "release", broker: form.getAll("broker"), reason: form.get("reason") })),
   };

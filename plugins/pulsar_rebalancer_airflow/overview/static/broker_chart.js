@@ -83,7 +83,7 @@ function thresholds({ lines, middle }, width, y) {
 function drawn({ broker, x }, slot, y, turned) {
   return draw(
     "g",
-    { class: `broker ${broker.band}${broker.left_out ? " left-out" : ""}` },
+    { class: `broker ${broker.band}${broker.left_out ? " left-out" : ""}`, "data-broker": broker.name },
     draw("title", {}, described(broker)),
     broker.score === null ? caption("value", x, y(0) - 6, "?") : load(broker, broker.score, x, slot, y),
     named(broker.label, x, y(0) + 14, turned),

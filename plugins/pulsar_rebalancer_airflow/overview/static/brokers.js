@@ -51,7 +51,7 @@ function columns(all, resources) {
   /** @param {"average" | "average_throughput"} name - of a value that only some strategies keep */
   const known = (name) => all.some((broker) => broker[name] !== null);
   return [
-    { title: "broker", cell: ({ name }) => name },
+    { title: "broker", cell: ({ name }) => make("button", { type: "button", "data-broker": name }, name) },
     { title: "score", cell: ({ score }) => points(score) },
     ...resources.map((name) => ({
       title: words(name),

@@ -4,7 +4,7 @@ import { dagPath, runPath } from "./address.js";
 import { attempt, choices, openDialog, sender, started } from "./dialog.js";
 import { disabled, newerOf, notCarriedOut, planAgain } from "./disabled.js";
 import { folded, make } from "./dom.js";
-import { bundleFields, lines } from "./picker.js";
+import { bundleFields, lines } from "./search.js";
 import { plan, shortNames } from "./plan.js";
 import { isOpen } from "./sent.js";
 import { ask, Refusal } from "./server.js";
@@ -15,8 +15,8 @@ import { moment } from "./texts.js";
 /** @import { Overview, RunAnswer } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
 /**
- * @typedef {{ name: string, title: string, hint: string, overrule?: string[], optional?: boolean, fields?: () => Child,
- *   conf: (form: FormData) => Record<string, unknown> }} Action
+ * @typedef {{ name: string, title: string, hint: string, overrule?: string[], optional?: boolean,
+ *   fields?: (given: string) => Child, conf: (form: FormData) => Record<string, unknown> }} Action
  */
 
 const RULES = ["policies", "anti_affinity", "topic_ceiling", "exclusions", "grace_period", "overload"];
@@ -52,7 +52,8 @@ export function manual(view, page) {
         overrule: form.getAll("overrule"),
         reason: form.get("reason"),
       }));
-    return { name: action.name, dag, noRoll: true, request, open: () => openPlan(action, request, dag, page, view) };
+    const open = (given = "") => openPlan(action, request, dag, page, view, given);
+    return { name: action.name, dag, noRoll: true, request, open };
   });
 }
 
@@ -66,7 +67,10 @@ function actions(view, { base, dag }) {
       name: "Unload",
       title: "Unload bundles",
       hint: "Moves bundles to the broker that you choose, or lets placement choose one.",
-      fields: () => [bundleFields(base, dag, true), select("To", "destination", ["", ...brokers], "placement chooses")],
+      fields: (given) => [
+        bundleFields(base, dag, true, given),
+        select("To", "destination", ["", ...brokers], "placement chooses"),
+      ],
       conf: (form) => ({ ...bundles(form), destination: form.get("destination") }),
     },
     {
@@ -75,14 +79,14 @@ function actions(view, { base, dag }) {
       hint: "Moves all bundles off, run by run. The brokers get no bundles until you release them.",
       overrule: RULES,
       optional: false,
-      fields: () => choices("Brokers", "broker", brokers),
+      fields: (given) => choices("Brokers", "broker", brokers, String, given),
       conf: of,
     },
     {
       name: "Fill",
       title: "Fill brokers",
       hint: "Brings brokers up to the mean score, with bundles of the hottest brokers, the largest first.",
-      fields: () => choices("Brokers", "broker", brokers),
+      fields: (given) => choices("Brokers", "broker", brokers, String, given),
       conf: of,
     },
     {
@@ -90,8 +94,8 @@ function actions(view, { base, dag }) {
       title: "Split a bundle",
       hint: "A split is permanent: Pulsar cannot merge bundles.",
       overrule: ["exclusions", "even_split"],
-      fields: () => [
-        bundleFields(base, dag, false),
+      fields: (given) => [
+        bundleFields(base, dag, false, given),
         select("Algorithm", "algorithm", ["", ...EVENLY, POSITIONS], "the one that divides the traffic most evenly"),
         make("label", {}, `Hash positions, only for ${POSITIONS}`, make("input", { name: "positions" })),
         make("label", {}, make("input", { type: "checkbox", name: "unload" }), " Unload the parts afterwards"),
@@ -118,12 +122,12 @@ function select(label, name, values, none = "") {
   return make("label", {}, `${label} `, make("select", { name }, options));
 }
 
-/** @type {(action: Action, dryRun: () => Request, dag: string, page: Page, view: Overview) => void} */
-function openPlan(action, dryRun, dag, page, view) {
+/** @type {(action: Action, dryRun: () => Request, dag: string, page: Page, view: Overview, given: string) => void} */
+function openPlan(action, dryRun, dag, page, view, given) {
   const sendOnce = sender(dryRun, page.base);
   const { overrule = [...RULES, "caps"], optional = true } = action;
   const rules = choices("Rules", "overrule", overrule, (rule) => OVERRULED[rule]?.(view) ?? rule);
-  const fields = [action.fields?.(), folded("overrule", "Overrule", rules)];
+  const fields = [action.fields?.(given), folded("overrule", "Overrule", rules)];
   const words = { confirm: "Make the plan", cancel: "Close", kind: "wide" };
   openDialog({ ...action, optional, fields, ...words }, async (form, parts) => {
     const run = await sendOnce(form);

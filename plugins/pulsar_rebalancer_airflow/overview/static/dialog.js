@@ -30,11 +30,12 @@ export function started(dag, conf) {
 
 /**
  * Return checkboxes with a common label; many of them can be searched, and those that are ticked stay.
- * @type {(label: string, name: string, values: string[], words?: (value: string) => string) => HTMLElement}
+ * @type {(label: string, name: string, values: string[], words?: (value: string) => string, given?: string) =>
+ *   HTMLElement}
  */
-export function choices(label, name, values, words = String) {
+export function choices(label, name, values, words = String, given = "") {
   const boxes = values.map((value) => {
-    const box = make("input", { type: "checkbox", name, value });
+    const box = make("input", { type: "checkbox", name, value, checked: value === given });
     return { box, row: make("label", {}, box, ` ${words(value)}`), value };
   });
   const list = make("div", {});

@@ -6,8 +6,9 @@ export interface Attention { text: string; since: string | null; acts: string[];
 export interface BrokerView { name: string; label: string; score: number | null; resources: Record<string, number>;
   deciding: string; lowest: number | null; highest: number | null; after: number | null; left_out: string; band: string;
   drained: string; average: number | null; average_throughput: number | null; msg_throughput: number; bundles: number; }
-export interface BundleFound { bundle: string; broker: string; traffic: number; topics: number; }
-export interface BundlesFound { bundles: BundleFound[]; all: number; }
+export interface BundleFound { bundle: string; broker: string; traffic: number; topics: number; reason: string;
+  why: string; moved: string; }
+export interface BundlesFound { bundles: BundleFound[]; all: number; sampled_at: string | null; }
 export interface Count { reason: string; meaning: string; count: number; }
 export interface DrainView { broker: string; drained: string; bundles: number | null; movable: number | null;
   moving: number; gone: number; left: StayView[]; more: number; }

@@ -1,6 +1,6 @@
 // Requests the documents of the page repeatedly, and shows them.
 
-import { acts, attention, neededFor } from "./acts.js";
+import { acts, attention, known, neededFor } from "./acts.js";
 import { asked, dagPath, runPath } from "./address.js";
 import { brokers } from "./brokers.js";
 import { later, make, renew } from "./dom.js";
@@ -9,6 +9,7 @@ import { findings } from "./findings.js";
 import { followTheme, uiLink } from "./links.js";
 import { pairs } from "./pairs.js";
 import { plan, shortNames } from "./plan.js";
+import { answered, search } from "./search.js";
 import { isOpen, sentence } from "./sent.js";
 import { ask, Refusal } from "./server.js";
 import { clusters, strip, tick } from "./strip.js";
@@ -41,6 +42,11 @@ let sent = JSON.parse(sessionStorage.getItem(`sent ${dag}`) ?? "null");
 
 /** @type {Page} */
 const acting = { base, dag, now: serverNow, present: () => last.view, follow };
+
+const why = search(base, dag, (found, part) => {
+  const { view } = last;
+  return view && answered(found, part, view, known(view, acting).buttons);
+});
 
 /** @param {string} id */
 function element(id) {
@@ -93,10 +99,26 @@ function show(view) {
   renew(section("acts", "section", { "aria-label": "Actions" }), needed, () => acts(view, acting));
   section("sent", "section", { "aria-label": "The last request" });
   showLoad(view);
+  renew(section("search"), !past && links.dag, () => past || !links.dag ? [] : searchBox());
+  if (why.field.value) why.again();
   section("time");
   renew(section("validation"), [view.findings, view.validated, view.sampled_at, links], () => findings(view));
   renew(section("links", "nav", { "aria-label": "In Airflow" }), links, () => linked(links));
   tick(serverNow());
+}
+
+function searchBox() {
+  const label = make("label", {}, "Find a bundle, namespace, topic or broker ", why.field);
+  return [make("h2", {}, "Why a bundle stays"), label, why.found];
+}
+
+/** @param {Event} event - a click on a broker shows its bundles */
+function lookUp({ target }) {
+  const broker = target instanceof Element && target.closest("[data-broker]");
+  if (!broker || last.view?.of_one_run) return;
+  why.field.value = broker.getAttribute("data-broker") ?? "";
+  why.again();
+  why.field.focus();
 }
 
 /** @param {Overview} view */
@@ -229,5 +251,6 @@ new ResizeObserver(() => {
   if (last.time) showTime(last.time);
 }).observe(page);
 updates.addEventListener("change", renewed);
+page.addEventListener("click", lookUp);
 setInterval(() => updates.checked && tick(serverNow()), 1000);
 again();

@@ -6,6 +6,7 @@ import { counted } from "page/brokers.js";
 import { left } from "page/drains.js";
 import { fireTime } from "page/pairs.js";
 import { amounts, outcome, plan, splitText } from "page/plan.js";
+import { answered } from "page/search.js";
 import { isOpen, sentence } from "page/sent.js";
 import { ask } from "page/server.js";
 
@@ -177,4 +178,32 @@ test("the server takes a request, or does not respond", async () => {
   await server.shutdown();
   const nobody = ask("http://127.0.0.1:0/");
   await assert.rejects(nobody, { status: 0, message: "The API server does not respond." });
+});
+
+test("a search answers for a broker and for its bundles, each with its buttons", () => {
+  const row = {
+    bundle: "a/b/0x0_0x1",
+    broker: "b:1",
+    traffic: 2048,
+    topics: 3,
+    reason: "no_topic",
+    why: "Because.",
+    moved: "",
+  };
+  const view = {
+    brokers: [],
+    drains: [{ broker: "b:1", drained: "by ada", movable: 0, bundles: 0, left: [], more: 0 }],
+  };
+  const asked = [];
+  const buttons = (names, given) => (asked.push([names.join(), given]), null);
+  const drawn = answered({ bundles: [row], all: 1, sampled_at: null }, "b:1", view, buttons);
+  assert.match(all("p", drawn)[0].textContent, /^b:1 drained by ada — empty: safe to stop\./);
+  assert.match(
+    all("td", drawn).map(({ textContent }) => textContent).join("|"),
+    /2\.0 KiB\/s\|3\|Because\. no_topic\|–/,
+  );
+  assert.deepEqual(asked.sort(), [["Release", "b:1"], ["Unload,Split", row.bundle]]);
+  const busy = { ...view, drains: [{ ...view.drains[0], movable: 2, bundles: 2, moving: 2, gone: 0 }] };
+  assert.match(all("p", answered({ bundles: [], all: 0 }, "b:1", busy, buttons))[0].textContent, /2 bundles leave/);
+  assert.deepEqual(answered({ bundles: [], all: 0 }, "", view, buttons), []);
 });
