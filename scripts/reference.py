@@ -65,8 +65,9 @@ def orders_table() -> str:
     for action in ACTIONS.values():
         needs = {"subject": bool(action.subject), "until": action.until, "reason": action.needs_reason}
         needed = ", ".join(f"`{name}`" for name, is_needed in needs.items() if is_needed)
-        subject = f"; `subject` is {action.subject}" if action.subject else ""
-        rows.append(f"| `{action.name}` | {needed} | {action.does}{subject} |")
+        subject = f"`subject`: {action.subject}." if action.subject else ""
+        does = " ".join(filter(None, (f"{action.title}.", action.hint, subject)))
+        rows.append(f"| `{action.name}` | {needed} | {does} |")
     return "\n".join(rows)
 
 

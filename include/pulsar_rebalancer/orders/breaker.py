@@ -145,9 +145,8 @@ BREAKER = OrderKind(
     actions=(
         FormAction(
             "close_breaker",
-            "closes the [circuit breaker](#the-circuit-breaker)",
+            "Close the circuit breaker early",
             button="Close breaker",
-            title="Close the circuit breaker early",
             offered=_open,
         ),
     ),

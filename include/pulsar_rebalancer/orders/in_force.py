@@ -39,27 +39,25 @@ SHOW, EXPORT, RESET, RESTORE = "show", "export", "reset", "restore"
 
 _STATE = OrderKind(
     actions=(
-        FormAction(SHOW, "shows what is in force, and the state", needs_reason=False, gives=None),
-        FormAction(EXPORT, "exports the [state](operations.md#backup-and-restore)", needs_reason=False, gives=None),
+        FormAction(SHOW, "Show what is in force, and the state", needs_reason=False, gives=None),
+        FormAction(EXPORT, "Export the state", needs_reason=False, gives=None),
         FormAction(
             RESET,
-            "resets the state",
+            "Start with an empty state",
+            "Hits start again. Give orders that were lost again.",
             gives=None,
             button="Reset",
-            title="Start with an empty state",
-            hint="Hits and orders are lost: give pauses, drains and other orders again.",
             group="",
             offered=lambda at: at.orders.lost,
         ),
         FormAction(
             RESTORE,
-            "restores the state",
-            subject="the export-<time>.json; empty: the last committed plan",
+            "Restore the state",
+            "Give orders that were lost again.",
+            subject="the name of an export; empty: the last committed plan",
             pattern=r"(export-[0-9]{8}T[0-9]{6}Z\.json)?",  # it matches no paths
             gives=None,
             button="Restore",
-            title="Restore the state of the last committed plan",
-            hint="Then give pauses, drains and other orders again.",
             group="",
             offered=lambda at: at.orders.lost,
         ),

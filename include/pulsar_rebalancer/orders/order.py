@@ -170,7 +170,7 @@ class FormAction:
     """An action that a person can choose in the form, and its button on the page.
 
     Attributes:
-        does: what the action does, in Markdown.
+        title: what it does; `hint` says more.
         until: True if it needs an end.
         subject: what the field `subject` is; empty if the action has none.
         pattern: of the subject.
@@ -183,7 +183,8 @@ class FormAction:
     """
 
     name: str
-    does: str
+    title: str
+    hint: str = ""
     until: bool = False
     subject: str = ""
     pattern: str = ""
@@ -192,8 +193,6 @@ class FormAction:
     stops: bool = False
     after_loss: bool = False
     button: str = ""
-    title: str = ""
-    hint: str = ""
     group: str = "Now"
     offered: Callable[[Situation], object] = lambda at: True
     proposes: Callable[[Situation], str] = lambda at: ""

@@ -64,11 +64,10 @@ STOP = OrderKind(
     actions=(
         FormAction(
             "stop",
-            "stops the run under way before its next bundle or split",
+            "Stop the current run",
+            "It moves nothing more. Later runs do; use Pause to stop those.",
             stops=True,
             button="Stop",
-            title="Stop the current run",
-            hint="The current run moves nothing more. Later runs do; use Pause to stop those.",
         ),
     ),
     closes=lambda at: _stopped(at, at.run.started),
@@ -80,21 +79,19 @@ PAUSE = OrderKind(
     actions=(
         FormAction(
             "pause",
-            "prevents all moves until that time, and stops a run under way; runs still decide and explain",
+            "Pause all moves",
+            "Runs still decide and explain; the current one is stopped. A pause in force is extended.",
             until=True,
             gives=given_until,
             stops=True,
             after_loss=True,
             button="Pause",
-            title="Pause all moves",
-            hint="Runs still decide and explain. A pause in force is extended.",
         ),
         FormAction(
             "resume",
-            "lifts a pause and a skip that were ordered here",
+            "End the pause, and cancel a pending skip",
             gives=lambda orders, _: orders.get(Control).without("pause", "skip"),
             button="Resume",
-            title="End the pause, and cancel a pending skip",
             offered=lambda at: at.control.last("pause") or _skipped(at),
         ),
     ),
@@ -107,9 +104,8 @@ SKIP = OrderKind(
     actions=(
         FormAction(
             "skip",
-            "prevents the moves of the next run",
+            "The next run moves nothing",
             button="Skip next run",
-            title="The next run moves nothing",
             offered=lambda at: not _skipped(at),
         ),
     ),

@@ -33,8 +33,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.caps import needs_waves
 from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
 from pulsar_rebalancer_airflow.operators.bases import RunOperator
-from pulsar_rebalancer_airflow.operators.gate import present_verdict
-from pulsar_rebalancer_airflow.operators.holds import Holds
+from pulsar_rebalancer_airflow.operators.gate import Holds, present_verdict
 from pulsar_rebalancer_airflow.options import current_xcom, final_unless_passing, run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore
 

@@ -26,7 +26,7 @@ from pulsar_rebalancer_airflow.operators import (
     ReportOperator,
     UnloadWaveOperator,
 )
-from pulsar_rebalancer_airflow.operators import holds as module
+from pulsar_rebalancer_airflow.operators import gate as module
 
 YESTERDAY = "2000-01-01T00:00:00Z"
 SOONER, TOMORROW, LATER = "2099-01-01T00:00:00Z", "2100-01-01T00:00:00Z", "2101-01-01T00:00:00Z"

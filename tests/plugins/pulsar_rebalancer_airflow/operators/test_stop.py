@@ -20,7 +20,7 @@ from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import ReportOperator, UnloadWaveOperator
-from pulsar_rebalancer_airflow.operators import holds as module
+from pulsar_rebalancer_airflow.operators import gate as module
 from pulsar_rebalancer_airflow.operators.unload import UnfinishedError
 from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE
 

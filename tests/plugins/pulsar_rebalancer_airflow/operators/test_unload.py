@@ -92,7 +92,7 @@ def test_a_wave_that_was_not_begun_in_time_is_left_and_says_so(scene):
 
 
 def test_a_broker_that_is_marked_while_a_wave_is_under_way_gets_no_further_bundle(scene):
-    scene.monkeypatch.setattr("pulsar_rebalancer_airflow.operators.holds._SECONDS_BETWEEN_LOOKS", 0.0)
+    scene.monkeypatch.setattr("pulsar_rebalancer_airflow.operators.gate._SECONDS_BETWEEN_LOOKS", 0.0)
     moves, store = scene.moves(2), store_of(scene.state)
     drain = Drain(at=datetime.now(UTC), by="ada", reason="new disks")
     marks = Drains(brokers={move["destination"]: drain for move in moves})
@@ -109,7 +109,7 @@ def test_a_broker_that_is_marked_while_a_wave_is_under_way_gets_no_further_bundl
 
 @pytest.mark.parametrize("end", ["released", "roll over", "roll stopped", "broker skipped", "other phase"])
 def test_a_drain_that_ends_while_a_wave_is_under_way_moves_no_further_bundle(scene, end):
-    scene.monkeypatch.setattr("pulsar_rebalancer_airflow.operators.holds._SECONDS_BETWEEN_LOOKS", 0.0)
+    scene.monkeypatch.setattr("pulsar_rebalancer_airflow.operators.gate._SECONDS_BETWEEN_LOOKS", 0.0)
     first = scene.moves(1)[0]
     moves = [move for move in scene.moves(99) if move["source"] == first["source"]][:3]
     store, now, source = store_of(scene.state), datetime.now(UTC), first["source"]
