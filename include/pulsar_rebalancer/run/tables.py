@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from functools import cached_property, reduce
 from operator import add
-from typing import Any, NamedTuple, TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -293,11 +293,7 @@ class Brokers(Sequence[BrokerSample]):
     def _all(self) -> list[BrokerSample]:
         return self._given
 
-    @overload
-    def __getitem__(self, index: int) -> BrokerSample: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[BrokerSample]: ...
-    def __getitem__(self, index: int | slice) -> BrokerSample | list[BrokerSample]:
+    def __getitem__(self, index: Any) -> Any:
         return self._all[index]
 
     def __len__(self) -> int:
