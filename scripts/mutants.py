@@ -75,8 +75,8 @@ SUBJECTS = {
         + [f"tests/{OPERATORS}/test_{name}.py" for name in ("unload", "unload_again", "stop", "report")],
     ),
     "counting": Subject(
-        [f"{DOMAIN}/state/state_documents.py", f"{DOMAIN}/strategies/sample.py"],
-        [f"tests/{DOMAIN}/{name}" for name in ("state", "strategies", "decide", "replay")]
+        [f"{DOMAIN}/state.py", f"{DOMAIN}/strategies/sample.py"],
+        [f"tests/{DOMAIN}/{name}" for name in ("test_counting.py", "strategies", "decide", "replay")]
         + [f"tests/{OPERATORS}/test_record.py"],
     ),
     "approval": Subject(
@@ -86,7 +86,7 @@ SUBJECTS = {
     ),
     "manual plans": Subject(
         [f"{DOMAIN}/decide/sources/*.py", f"{DOMAIN}/decide/*.py", f"{DOMAIN}/orders/manual_plans.py"],
-        [f"tests/{DOMAIN}/decide", f"tests/{DOMAIN}/state"]
+        [f"tests/{DOMAIN}/decide", f"tests/{DOMAIN}/test_counting.py"]
         + [f"tests/{OPERATORS}/test_{name}.py" for name in ("by_hand", "decide", "control_state")],
     ),
     "client gaps": Subject(

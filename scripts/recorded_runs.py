@@ -23,7 +23,7 @@ from scripts.same_decisions import decide, write_lines
 
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.run import tables
-from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.state import DecisionState
 from pulsar_simulator.load import NOBODY
 from pulsar_simulator.minutes.machines import BrokerColumns, CpuSpike, Event, Happening, Rules, Spec
 from pulsar_simulator.minutes.simulation import Simulation, Unload

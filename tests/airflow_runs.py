@@ -10,7 +10,7 @@ from pulsar_rebalancer.run.plan import Summary, plan_hash, write_splits
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
-from pulsar_rebalancer.state.state_documents import DecisionState, HitCount
+from pulsar_rebalancer.state import DecisionState, HitCount
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 

@@ -5,7 +5,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.state.state_documents import HitCount, ShedderState
+from pulsar_rebalancer.state import HitCount, ShedderState
 from pulsar_rebalancer.strategies.sample import (
     CandidateMove,
     ClusterSample,

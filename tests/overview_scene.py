@@ -34,7 +34,7 @@ from pulsar_rebalancer.run.tables import (
 from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.facts import AirflowContext
 from pulsar_rebalancer.show.page.page_model import Overview
-from pulsar_rebalancer.state.state_documents import DecisionState, ShedderState, StateDocument, StrategyState
+from pulsar_rebalancer.state import DecisionState, ShedderState, StateDocument, StrategyState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies import caps

@@ -16,7 +16,7 @@ from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLE_COSTS, BUNDLES, CLUSTER, COSTS, MEANS, RATES, TRAFFIC, write
-from pulsar_rebalancer.state.state_documents import (
+from pulsar_rebalancer.state import (
     NOTHING,
     DecisionState,
     Learned,

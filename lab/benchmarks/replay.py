@@ -10,7 +10,7 @@ from lab.benchmarks.measure import BenchmarkError, Comparison, Goal, Taken, alte
 from lab.benchmarks.recordings import START, write
 from lab.benchmarks.spark import submit
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.replay.replay_request import ANSWER, ReplayRequest
+from pulsar_rebalancer.replay.variants import ANSWER, ReplayRequest
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.operators.spark_application import path_of
 

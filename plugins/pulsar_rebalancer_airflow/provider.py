@@ -72,8 +72,10 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [
             {"integration-name": _INTEGRATION, "external-doc-url": "https://pulsar.apache.org/", "tags": ["apache"]}
         ],
-        "operators": [_modules("operators", *OPERATORS)],
-        "hooks": [_modules("hooks", "pulsar_admin")],
+        "operators": [
+            {"integration-name": _INTEGRATION, "python-modules": [f"{_PACKAGE}.operators.{name}" for name in OPERATORS]}
+        ],
+        "hooks": [{"integration-name": _INTEGRATION, "python-modules": [f"{_PACKAGE}.hooks"]}],
         "notifications": [f"{_PACKAGE}.notifications.AlertNotifier"],
         "extra-links": [f"{_PACKAGE}.suites.ValidationLink", f"{_PACKAGE}.suites.ReplayLink"],
         "plugins": [{"name": SECTION, "plugin-class": f"{_PACKAGE}.plugin.PulsarRebalancerPlugin"}],
@@ -84,7 +86,7 @@ def get_provider_info() -> dict[str, Any]:
         },
         "connection-types": [
             {
-                "hook-class-name": f"{_PACKAGE}.hooks.pulsar_admin.PulsarAdminHook",
+                "hook-class-name": f"{_PACKAGE}.hooks.PulsarAdminHook",
                 "hook-name": "Apache Pulsar admin",
                 "connection-type": "pulsar_admin",
                 "ui-field-behaviour": {
@@ -149,10 +151,6 @@ def get_cli_commands() -> list[CLICommand]:
     )
     what = "Check and operate the Pulsar rebalancer"
     return [ActionCommand("pulsar-rebalancer", what, lambda given: sys.exit(main(given.words)), [words])]
-
-
-def _modules(folder: str, *names: str) -> JsonValue:
-    return {"integration-name": _INTEGRATION, "python-modules": [f"{_PACKAGE}.{folder}.{name}" for name in names]}
 
 
 def _text(label: str, description: str) -> dict[str, JsonValue]:

@@ -25,7 +25,7 @@ from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.show.incidents import AlertsState, WatchState
-from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, StateDocument
+from pulsar_rebalancer.state import DecisionState, MovesState, StateDocument
 from pulsar_rebalancer.storage.documents import ClusterStorage, last_committed
 from pulsar_rebalancer_airflow.options import storage_of
 

@@ -32,7 +32,7 @@ from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.run.findings import QUOTED, explain
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
-from pulsar_rebalancer.state.state_documents import MovesState
+from pulsar_rebalancer.state import MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import one_line
 

@@ -20,12 +20,12 @@ from pyspark.sql import functions as F
 
 from pulsar_rebalancer.decide import plan_files, run_plan
 from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
-from pulsar_rebalancer.decide.run_lesson import lesson_of
+from pulsar_rebalancer.decide.run_plan import lesson_of
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.tables import BROKERS, Cell
-from pulsar_rebalancer.state.state_documents import HitCount
+from pulsar_rebalancer.state import HitCount
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import ClusterSample, Judge, JudgedPair
 from pulsar_rebalancer.strategies.scoring import SCORED

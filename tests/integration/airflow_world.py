@@ -28,7 +28,7 @@ from airflow.utils.types import DagRunTriggeredByType
 from sqlalchemy import select
 from tests.airflow_home import HOME, SOURCE
 
-from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, StateDocument
+from pulsar_rebalancer.state import DecisionState, MovesState, StateDocument
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.state_store import moves_asset, state_asset

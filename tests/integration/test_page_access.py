@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pulsar_rebalancer.state.state_documents import StateDocument
+    from pulsar_rebalancer.state import StateDocument
     from pulsar_rebalancer.storage.path import StoragePath
 
 pytestmark = pytest.mark.integration

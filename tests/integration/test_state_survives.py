@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 
 OUTLET_ALONE = """
 from airflow.sdk import DAG, Asset, task
-from pulsar_rebalancer.state.state_documents import DecisionState, HitCount
+from pulsar_rebalancer.state import DecisionState, HitCount
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 with DAG("outlet_alone") as dag:
     @task(outlets=[Asset("outlet_alone")])

@@ -12,7 +12,7 @@ from tests.integration.airflow_world import World, world
 
 from pulsar_rebalancer.run.compacted_tables import complete_runs
 from pulsar_rebalancer.storage.documents import ClusterStorage
-from pulsar_rebalancer_airflow.overview.stored_pages import stored_report
+from pulsar_rebalancer_airflow.overview.run_answers import stored_report
 
 pytestmark = pytest.mark.integration
 

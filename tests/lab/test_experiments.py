@@ -9,7 +9,7 @@ from tests.lab.test_scenarios import SOUND, scenario
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.state.state_documents import ShedderState
+from pulsar_rebalancer.state import ShedderState
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, SheddingResult
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 

@@ -52,7 +52,7 @@ from pulsar_rebalancer.run.request import parse_form
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow import spark_archive
 from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser
-from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook, _settings
+from pulsar_rebalancer_airflow.hooks import PulsarAdminHook, _settings
 from pulsar_rebalancer_airflow.notifications import receivers
 from pulsar_simulator.configuration import Configuration
 
@@ -308,7 +308,7 @@ def composed(words: list[str]) -> None:
 
 def on_kubernetes(words: list[str]) -> None:
     """What is applied is there, in the namespace of the manifests; tests/deployment checks what is in it."""
-    by("tests/deployment/test_kubernetes.py::test_what_is_named_is_there")(words)
+    by("tests/deployment/test_kubernetes.py::test_manifests_name_only_objects_that_exist")(words)
     given = dict(pairwise(words))
     assert given.get("--namespace", kubernetes.NAMESPACE) == kubernetes.NAMESPACE
     assert all((ROOT / given[option]).exists() for option in ("--filename", "--values") if option in given)

@@ -16,7 +16,7 @@ from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
 from pulsar_rebalancer.config.settings import Settings, validate
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.state_documents import HitCount
+from pulsar_rebalancer.state import HitCount
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision
 
 RESOURCES = {

@@ -17,7 +17,7 @@ from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.tables import DECISIONS, BrokerSample, Measure, broker_samples, table
-from pulsar_rebalancer.state.state_documents import WHOLE_CLUSTER, HitCount, ShedderState, StrategyState
+from pulsar_rebalancer.state import WHOLE_CLUSTER, HitCount, ShedderState, StrategyState
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision, SheddingResult, hits_after
 
 MIB = 1048576

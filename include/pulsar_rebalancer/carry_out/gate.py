@@ -19,7 +19,7 @@ from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Actions, Move, Split, Summary, verify
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.snapshot import CLIENTS, Snapshot, StateBefore
-from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import number_of, one_line
 

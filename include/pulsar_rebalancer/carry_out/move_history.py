@@ -29,7 +29,7 @@ from pulsar_rebalancer.run.outcome import (
     write_outcomes,
 )
 from pulsar_rebalancer.run.plan import Move
-from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
+from pulsar_rebalancer.state import KeptDestination, MovesState, Unload
 from pulsar_rebalancer.storage.path import StoragePath
 
 _SECONDS_BETWEEN_WRITES = 1.0

@@ -19,7 +19,7 @@ from pulsar_rebalancer.pulsar.bundle_calls import BundleAdmin
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import Outcome, records_of, remaining, remembered, write_outcomes
 from pulsar_rebalancer.run.plan import SPLIT_GRACE, Split, SplitOutcome, not_split, outcomes_file, read_outcomes
-from pulsar_rebalancer.state.state_documents import BundleSplit, MovesState
+from pulsar_rebalancer.state import BundleSplit, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 
 _log = logging.getLogger(__name__)

@@ -25,8 +25,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry, RunParams
 from pulsar_rebalancer.config.settings import validate as settings_of
 from pulsar_rebalancer.decide.plan_files import write_run
 from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
-from pulsar_rebalancer.decide.run_lesson import lesson_of
-from pulsar_rebalancer.decide.run_plan import plan_run
+from pulsar_rebalancer.decide.run_plan import lesson_of, plan_run
 from pulsar_rebalancer.decide.validation import validate
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Effect, Reason
@@ -40,7 +39,7 @@ from pulsar_rebalancer.show.page.overview import of_one_run
 from pulsar_rebalancer.show.page.page_model import Overview, PairView
 from pulsar_rebalancer.show.page.recent_runs import read_run
 from pulsar_rebalancer.show.page.timeline import timeline
-from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import checked, of_classes, profile_of

@@ -32,7 +32,7 @@ from pulsar_rebalancer.run.plan import (
 from pulsar_rebalancer.run.request import ByHand
 from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, Cell, Row, table
-from pulsar_rebalancer.state.state_documents import CountedSample, DecisionState, samples_after, taken_at
+from pulsar_rebalancer.state import CountedSample, DecisionState, samples_after, taken_at
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, hits_after, used_samples
 from pulsar_rebalancer.strategies.scoring import scores_after

@@ -19,7 +19,7 @@ from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason, Trait, counted
 from pulsar_rebalancer.run.request import DrainProgress
 from pulsar_rebalancer.run.tables import BrokerSample, Measure
-from pulsar_rebalancer.state.state_documents import StrategyState
+from pulsar_rebalancer.state import StrategyState
 from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, gap_and_hits, moving
 

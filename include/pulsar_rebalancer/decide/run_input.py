@@ -21,14 +21,7 @@ from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, bundle_counts
 from pulsar_rebalancer.run.plan import parts_by_bundle
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, NO_LOADS, TRAFFIC, BrokerSample, Cell, known_file
-from pulsar_rebalancer.state.state_documents import (
-    SETTLED,
-    Counting,
-    Learned,
-    ShedderState,
-    StrategyState,
-    decide_counting,
-)
+from pulsar_rebalancer.state import SETTLED, Counting, Learned, ShedderState, StrategyState, decide_counting
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.scoring import continued

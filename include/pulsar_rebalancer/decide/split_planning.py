@@ -29,7 +29,7 @@ from pulsar_rebalancer.run import bundle_columns
 from pulsar_rebalancer.run.plan import at_positions, excess, in_percent, parts_by_bundle, recently_split
 from pulsar_rebalancer.run.snapshot import FEWEST_TOPICS, Candidate, Candidates, Snapshot
 from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, Row, one_by_one, rows_of
-from pulsar_rebalancer.state.state_documents import BundleSplit
+from pulsar_rebalancer.state import BundleSplit
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of
 

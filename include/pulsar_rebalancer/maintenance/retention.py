@@ -19,7 +19,7 @@ from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.maintenance.compaction import Day, RunFolder, compact, days_before, names_of_others
 from pulsar_rebalancer.run.compacted_tables import KINDS, complete_runs
 from pulsar_rebalancer.run.plan import read_state
-from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.documents import (
     BUNDLE_CLIENT_GAPS,
     LOAD_DATA,

@@ -11,7 +11,7 @@ from pydantic import AwareDatetime
 from pulsar_rebalancer.config.settings import BreakerRules
 from pulsar_rebalancer.orders.order import Closed, Control, FormAction, OrderKind, OrdersInForce, Situation, Words
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.state_documents import StateDocument
+from pulsar_rebalancer.state import StateDocument
 
 NOISE = 1.0
 """Tolerated increase in the score range, in points, because load always varies a little."""

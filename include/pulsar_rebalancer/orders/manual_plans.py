@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from pulsar_rebalancer.config.field_types import Action, Mode, Overrule
 from pulsar_rebalancer.orders.limits import NAMED
 from pulsar_rebalancer.orders.order import Order, OrderKind, Situation
-from pulsar_rebalancer.state.state_documents import StateDocument
+from pulsar_rebalancer.state import StateDocument
 
 
 class ShownPlan(BaseModel):

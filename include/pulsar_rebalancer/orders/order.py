@@ -13,7 +13,7 @@ from pulsar_rebalancer.config.clusters_file import Origin
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.state_documents import StateDocument
+from pulsar_rebalancer.state import StateDocument
 from pulsar_rebalancer.texts import one_line
 
 _Document = TypeVar("_Document", bound=StateDocument)

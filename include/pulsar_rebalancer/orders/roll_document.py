@@ -20,7 +20,7 @@ from pulsar_rebalancer.names import Brokers
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.orders.order import Control, FormAction, GivenOrder, OrderKind, OrdersInForce, Situation, given
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.state_documents import StateDocument
+from pulsar_rebalancer.state import StateDocument
 from pulsar_rebalancer.texts import number_of, one_line
 
 _NAMES = 500

@@ -27,7 +27,7 @@ from pulsar_rebalancer.replay.samples import CARRIED, RecordedSample, Recording
 from pulsar_rebalancer.replay.variant_outcome import Failure, RecordedCluster, VariantOutcome
 from pulsar_rebalancer.replay.variants import Variant
 from pulsar_rebalancer.run.tables import RESOURCES
-from pulsar_rebalancer.state.state_documents import Counting
+from pulsar_rebalancer.state import Counting
 from pulsar_rebalancer.strategies.sample import COUNTED
 from pulsar_rebalancer.strategies.scoring import weighted_usages
 from pulsar_rebalancer.strategies.shedders.registry import left_out

@@ -15,7 +15,7 @@ from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import NOBODY, Flags, Floats, Ints, Roster
 from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES, Brokers, BrokerSample, ResourceUsage
-from pulsar_rebalancer.state.state_documents import Counting
+from pulsar_rebalancer.state import Counting
 from pulsar_rebalancer.strategies.sample import COUNTED
 from pulsar_rebalancer.strategies.scoring import SCORED, percents, weighted_usages
 from pulsar_rebalancer.strategies.shedders.avg_shedder import ScoredBrokers

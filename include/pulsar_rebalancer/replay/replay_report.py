@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pulsar_rebalancer.replay.columns import Floats, Ints
-from pulsar_rebalancer.replay.replay_request import FailedVariant, ReplayRequest, ReplayResult
 from pulsar_rebalancer.replay.variant_outcome import RECORDING, Metrics, VariantOutcome, metrics
-from pulsar_rebalancer.replay.variants import CURRENT, Variant
+from pulsar_rebalancer.replay.variants import CURRENT, FailedVariant, ReplayRequest, ReplayResult, Variant
 from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:

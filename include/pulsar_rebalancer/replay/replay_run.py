@@ -19,19 +19,6 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay import snapshots
 from pulsar_rebalancer.replay.closed_loop import replay
 from pulsar_rebalancer.replay.replay_report import html
-from pulsar_rebalancer.replay.replay_request import (
-    ANSWER,
-    REPORT,
-    SAMPLES,
-    TABLE,
-    FailedVariant,
-    ReplayRequest,
-    ReplayResult,
-    Stretch,
-    refuse_long,
-    refuse_many,
-    stretches,
-)
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.variant_outcome import (
     RECORDING,
@@ -42,7 +29,22 @@ from pulsar_rebalancer.replay.variant_outcome import (
     pareto_front,
     preferred,
 )
-from pulsar_rebalancer.replay.variants import CURRENT, Variant, Variants
+from pulsar_rebalancer.replay.variants import (
+    ANSWER,
+    CURRENT,
+    REPORT,
+    SAMPLES,
+    TABLE,
+    FailedVariant,
+    ReplayRequest,
+    ReplayResult,
+    Stretch,
+    Variant,
+    Variants,
+    refuse_long,
+    refuse_many,
+    stretches,
+)
 from pulsar_rebalancer.run.tables import TIME
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath

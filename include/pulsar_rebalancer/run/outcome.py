@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.plan import Move, Split, SplitOutcome, not_split, read_moves, read_outcomes, read_splits
 from pulsar_rebalancer.run.request import RunRequest, Validation
-from pulsar_rebalancer.state.state_documents import BundleSplit, Unload
+from pulsar_rebalancer.state import BundleSplit, Unload
 from pulsar_rebalancer.storage.documents import BUNDLE_CLIENT_GAPS, VersionedDocument, load
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import number_of

@@ -19,7 +19,7 @@ from pulsar_rebalancer.names import HashRange, namespace_of, range_of
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.request import ByHand, DrainProgress
 from pulsar_rebalancer.run.tables import SPLITS, Cell, Row, table
-from pulsar_rebalancer.state.state_documents import BundleSplit, DecisionState
+from pulsar_rebalancer.state import BundleSplit, DecisionState
 from pulsar_rebalancer.storage import documents
 from pulsar_rebalancer.storage.documents import VersionedDocument
 from pulsar_rebalancer.storage.path import StoragePath

@@ -40,7 +40,7 @@ from pulsar_rebalancer.run.tables import (
     rows_of,
     version_of,
 )
-from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
+from pulsar_rebalancer.state import DecisionState, MovesState
 from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, VersionedDocument, load, state_of
 from pulsar_rebalancer.storage.path import StoragePath
 

@@ -18,7 +18,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.alert_conditions import Condition, EndedRun, Observation
 from pulsar_rebalancer.show.measurements import hits_of
-from pulsar_rebalancer.state.state_documents import StateDocument
+from pulsar_rebalancer.state import StateDocument
 from pulsar_rebalancer.storage.documents import time_of
 from pulsar_rebalancer.texts import number_of
 

@@ -14,7 +14,7 @@ from pulsar_rebalancer.config.pulsar_settings import PulsarSettings
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.in_force import ACTIONS, SHOW, ControlRequest
 from pulsar_rebalancer.orders.roll_document import RollRequest
-from pulsar_rebalancer.replay.replay_request import DEFAULT_GRID, ReplayRequest
+from pulsar_rebalancer.replay.variants import DEFAULT_GRID, ReplayRequest
 from pulsar_rebalancer.run.request import HandRequest
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from airflow.sdk import BaseOperator, Context, dag
 
-from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
+from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 from pulsar_rebalancer_airflow.notifications import AlertNotifier
 
 

@@ -26,10 +26,10 @@ from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.findings import explain
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
-from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
+from pulsar_rebalancer.state import DecisionState, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import resolve
-from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
+from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, requester
 from pulsar_rebalancer_airflow.options import final_unless_passing, run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore

@@ -23,11 +23,11 @@ from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Move, Split, Summary, read_state, verify
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
-from pulsar_rebalancer.state.state_documents import DecisionState, commit
+from pulsar_rebalancer.state import DecisionState, commit
 from pulsar_rebalancer.storage.documents import Committed
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
-from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
+from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 from pulsar_rebalancer_airflow.operators.approve import is_open
 from pulsar_rebalancer_airflow.operators.bases import RunOperator, new_run_id
 from pulsar_rebalancer_airflow.options import clusters_file, final_unless_passing, run_folder, storage_of

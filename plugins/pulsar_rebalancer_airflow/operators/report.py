@@ -28,7 +28,7 @@ from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.show.alert_conditions import Condition, Observation
 from pulsar_rebalancer.show.incidents import AlertsState, WatchState
 from pulsar_rebalancer.show.measurements import describe
-from pulsar_rebalancer.state.state_documents import SETTLED, DecisionState, MovesState
+from pulsar_rebalancer.state import SETTLED, DecisionState, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.notifications import emit, emit_orders, tell, tell_of_run
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, RunOperator, is_retry

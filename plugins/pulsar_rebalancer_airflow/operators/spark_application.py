@@ -21,8 +21,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.decide.run_plan import plan_again
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.replay_request import ANSWER, ReplayRequest
-from pulsar_rebalancer.replay.variants import current_settings
+from pulsar_rebalancer.replay.variants import ANSWER, ReplayRequest, current_settings
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath

@@ -28,10 +28,10 @@ from pulsar_rebalancer.reasons import Reason, Trait, counted
 from pulsar_rebalancer.run.outcome import RETRIED, MoveOutcome, not_moved
 from pulsar_rebalancer.run.plan import Move, Split, SplitOutcome, Summary, read_moves
 from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
-from pulsar_rebalancer.state.state_documents import MovesState
+from pulsar_rebalancer.state import MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.caps import needs_waves
-from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
+from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 from pulsar_rebalancer_airflow.operators.bases import RunOperator
 from pulsar_rebalancer_airflow.operators.gate import Holds, present_verdict
 from pulsar_rebalancer_airflow.options import current_xcom, final_unless_passing, run_folder

@@ -28,9 +28,8 @@ from pulsar_rebalancer.show.page.timeline import Timeline, begin_of, timeline
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
 from pulsar_rebalancer_airflow.options import BY_HAND_DAG, REBALANCE_DAG, clusters_file, rebalance_dags, storage_root
-from pulsar_rebalancer_airflow.overview import airflow_facts, stored_pages
-from pulsar_rebalancer_airflow.overview.run_answers import answer_of
-from pulsar_rebalancer_airflow.overview.stored_pages import report_of_run
+from pulsar_rebalancer_airflow.overview import airflow_facts, run_answers
+from pulsar_rebalancer_airflow.overview.run_answers import answer_of, report_of_run
 from pulsar_rebalancer_airflow.suites import PREFIX, base_path, report_path
 
 POLICY = (
@@ -167,7 +166,7 @@ _ON_ALL = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"
 
 # FastAPI's documentation pages would be open to everyone.
 app = FastAPI(title="Pulsar rebalancer", docs_url=None, redoc_url=None, openapi_url=None)
-app.include_router(stored_pages.router)
+app.include_router(run_answers.router)
 app.include_router(router)
 
 

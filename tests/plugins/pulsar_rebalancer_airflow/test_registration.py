@@ -31,7 +31,7 @@ manager = ProvidersManager()
 manager.initialize_providers_hooks()
 hook = manager.hooks["pulsar_admin"]
 widgets = {k: v.field for k, v in manager.connection_form_widgets.items() if "pulsar_admin" in k}
-heavy = {"great_expectations", "pyspark", "pulsar_rebalancer_airflow.overview.stored_pages"} & set(sys.modules)
+heavy = {"great_expectations", "pyspark", "pulsar_rebalancer_airflow.overview.run_answers"} & set(sys.modules)
 
 def cli(*words):
     args = cli_parser.get_parser().parse_args(words)

@@ -9,7 +9,7 @@ from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState
+from pulsar_rebalancer.state import DecisionState, HitCount, MovesState
 from pulsar_rebalancer.storage.documents import ClusterStorage, Committed
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.state_store import DOCUMENTS, StoredState

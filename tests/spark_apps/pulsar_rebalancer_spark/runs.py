@@ -19,7 +19,7 @@ from pulsar_rebalancer.run.bundle_columns import Bundles
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, BrokerSample, broker_samples, write
-from pulsar_rebalancer.state.state_documents import DecisionState, MovesState
+from pulsar_rebalancer.state import DecisionState, MovesState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of

@@ -14,7 +14,7 @@ from tests.vectors.rows import decided, sample
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import BROKERS
-from pulsar_rebalancer.state.state_documents import Counting, HitCount
+from pulsar_rebalancer.state import Counting, HitCount
 from pulsar_rebalancer.strategies.sample import ClusterSample, JudgedPair
 from pulsar_rebalancer.strategies.scoring import SCORED, scores_of
 from pulsar_rebalancer.strategies.shedders import avg_shedder

@@ -14,14 +14,14 @@ from tests.spark_apps.pulsar_rebalancer_spark import runs
 from pulsar_rebalancer.config.clusters_file import RunParams
 from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.decide.run_lesson import lesson_of
+from pulsar_rebalancer.decide.run_plan import lesson_of
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import NOBODY, Floats, LearnedColumns, Roster
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import COSTS, MEANS, Measure
-from pulsar_rebalancer.state.state_documents import DecisionState, Learned, MovesState, StrategyState, Unload, commit
+from pulsar_rebalancer.state import DecisionState, Learned, MovesState, StrategyState, Unload, commit
 from pulsar_rebalancer.strategies import scoring
 from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.scoring import UNIT

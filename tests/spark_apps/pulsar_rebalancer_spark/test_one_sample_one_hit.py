@@ -17,7 +17,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Finding, Validation
-from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, StrategyState
+from pulsar_rebalancer.state import DecisionState, HitCount, StrategyState
 from pulsar_rebalancer_spark.rebalance import decide
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLES
-from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState, Unload
+from pulsar_rebalancer.state import DecisionState, HitCount, MovesState, Unload
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.shedders.registry import force_threshold
 from pulsar_rebalancer_spark import application, rebalance

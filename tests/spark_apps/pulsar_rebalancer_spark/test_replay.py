@@ -9,12 +9,11 @@ import pytest
 from tests.include.pulsar_rebalancer.replay.recorded import FOUR, Run, minute, settings
 
 from pulsar_rebalancer.replay.closed_loop import replay
-from pulsar_rebalancer.replay.replay_request import ANSWER, REPORT, REQUEST, TABLE, ReplayRequest
 from pulsar_rebalancer.replay.replay_run import prepare
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.snapshots import record
 from pulsar_rebalancer.replay.variant_outcome import Agreement, metrics
-from pulsar_rebalancer.replay.variants import CURRENT
+from pulsar_rebalancer.replay.variants import ANSWER, CURRENT, REPORT, REQUEST, TABLE, ReplayRequest
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.replay import run

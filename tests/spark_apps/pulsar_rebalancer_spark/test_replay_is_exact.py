@@ -26,7 +26,7 @@ from pulsar_rebalancer.replay.snapshots import record
 from pulsar_rebalancer.replay.variants import Variant
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.tables import AVERAGES, BROKERS, BUNDLES, CLUSTER, RESOURCES, TRAFFIC
-from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, Unload
+from pulsar_rebalancer.state import DecisionState, MovesState, Unload
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.rebalance import decide

@@ -17,7 +17,7 @@ from pulsar_rebalancer.run.plan import Move, Summary, read_state, taken_rows, ve
 from pulsar_rebalancer.run.request import ByHand, HandRequest, RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Row
-from pulsar_rebalancer.state.state_documents import CountedSample
+from pulsar_rebalancer.state import CountedSample
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.caps import CapacityCheck

@@ -12,7 +12,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.request import DrainProgress
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.state.state_documents import PlacementState, StrategyState
+from pulsar_rebalancer.state import PlacementState, StrategyState
 from pulsar_rebalancer.strategies.caps import CapacityCheck
 from pulsar_rebalancer.strategies.placement import assignment
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision

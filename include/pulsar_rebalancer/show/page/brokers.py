@@ -17,7 +17,7 @@ from pulsar_rebalancer.run.plan import read_decisions, read_state
 from pulsar_rebalancer.run.tables import BrokerSample, Row
 from pulsar_rebalancer.show.page.page_model import BrokerView, HitsView, PairView
 from pulsar_rebalancer.show.page.recent_runs import Run, known_scores, rounded, scores_are_known
-from pulsar_rebalancer.state.state_documents import ShedderState, StrategyState
+from pulsar_rebalancer.state import ShedderState, StrategyState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import Threshold

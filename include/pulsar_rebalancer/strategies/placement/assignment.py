@@ -15,7 +15,7 @@ from pulsar_rebalancer.config.field_types import Placement
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import BrokerSample, one_by_one
-from pulsar_rebalancer.state.state_documents import PlacementState
+from pulsar_rebalancer.state import PlacementState
 from pulsar_rebalancer.strategies.caps import in_order, units
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.placement.selector import (

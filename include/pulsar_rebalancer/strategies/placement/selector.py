@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import Generic, Protocol, TypeVar, overload
 
 from pulsar_rebalancer.run.bundle_columns import BundleSample
-from pulsar_rebalancer.state.state_documents import PlacementState
+from pulsar_rebalancer.state import PlacementState
 from pulsar_rebalancer.strategies.sample import ClusterSample
 from pulsar_rebalancer.strategies.scoring import weighted_usage
 

@@ -25,7 +25,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import is_heartbeat, namespace_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.state.state_documents import HitCount, ShedderState
+from pulsar_rebalancer.state import HitCount, ShedderState
 from pulsar_rebalancer.strategies.sample import (
     CandidateMove,
     ClusterSample,

@@ -18,8 +18,7 @@ from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import Measure, one_by_one
-from pulsar_rebalancer.state.state_documents import Learned, LearnedBroker, ShedderState
-from pulsar_rebalancer.strategies.learning import Sums
+from pulsar_rebalancer.state import Learned, LearnedBroker, ShedderState
 from pulsar_rebalancer.strategies.sample import (
     CandidateMove,
     ClusterSample,
@@ -28,7 +27,7 @@ from pulsar_rebalancer.strategies.sample import (
     gap_and_hits,
     hits_after,
 )
-from pulsar_rebalancer.strategies.scoring import MEMORY, UNIT, relative_limits
+from pulsar_rebalancer.strategies.scoring import MEMORY, UNIT, Sums, relative_limits
 from pulsar_rebalancer.strategies.shedders import avg_shedder
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from pulsar_rebalancer.config.pulsar_settings import MIB
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import BrokerSample
-from pulsar_rebalancer.state.state_documents import ShedderState
+from pulsar_rebalancer.state import ShedderState
 from pulsar_rebalancer.strategies.sample import (
     CandidateMove,
     ClusterSample,

@@ -23,7 +23,7 @@ from pulsar_rebalancer.config.field_types import Placement
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import RESOURCES, BrokerSample
-from pulsar_rebalancer.state.state_documents import WHOLE_CLUSTER, HitCount, ShedderState
+from pulsar_rebalancer.state import WHOLE_CLUSTER, HitCount, ShedderState
 from pulsar_rebalancer.strategies.sample import (
     CandidateMove,
     ClusterSample,

@@ -14,7 +14,7 @@ from pulsar_rebalancer.carry_out.move_history import WaveHistory, still_kept
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome, conclude, write_outcomes
 from pulsar_rebalancer.run.plan import read_moves
-from pulsar_rebalancer.state.state_documents import KeptDestination, MovesState, Unload
+from pulsar_rebalancer.state import KeptDestination, MovesState, Unload
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 

@@ -7,7 +7,7 @@ import pytest
 from pulsar_rebalancer.carry_out.split_executor import SplitHistory, tidied
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Split, SplitOutcome, read_outcomes
-from pulsar_rebalancer.state.state_documents import BundleSplit, MovesState, Unload
+from pulsar_rebalancer.state import BundleSplit, MovesState, Unload
 from pulsar_rebalancer.storage.path import StoragePath
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

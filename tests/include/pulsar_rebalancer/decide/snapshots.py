@@ -18,7 +18,7 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation, parse_form
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, Measure, table, write
-from pulsar_rebalancer.state.state_documents import DecisionState, MovesState, StrategyState, Unload
+from pulsar_rebalancer.state import DecisionState, MovesState, StrategyState, Unload
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision

@@ -13,7 +13,7 @@ from pulsar_rebalancer.decide.split_planning import Cut, SplitContext, plan_spli
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import splits_of
 from pulsar_rebalancer.run.snapshot import Candidate, TopicLoad
-from pulsar_rebalancer.state.state_documents import BundleSplit
+from pulsar_rebalancer.state import BundleSplit
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 BOUNDS = (0, 0x40000000, 0x80000000, 0xC0000000, 0xFFFFFFFF)

@@ -9,7 +9,7 @@ from pulsar_rebalancer.config.field_types import Overrule, Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.stays import BundleFacts
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
-from pulsar_rebalancer.state.state_documents import (
+from pulsar_rebalancer.state import (
     DecisionState,
     HitCount,
     KeptDestination,

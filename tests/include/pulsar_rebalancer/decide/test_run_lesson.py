@@ -10,11 +10,11 @@ import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.decide.run_lesson import RunLesson, lesson_of
+from pulsar_rebalancer.decide.run_plan import RunLesson, lesson_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, COSTS, RATES, TRAFFIC
-from pulsar_rebalancer.state.state_documents import (
+from pulsar_rebalancer.state import (
     BundleSplit,
     DecisionState,
     Learned,
@@ -24,7 +24,7 @@ from pulsar_rebalancer.state.state_documents import (
     StrategyState,
     Unload,
 )
-from pulsar_rebalancer.strategies.learning import Sums, steps
+from pulsar_rebalancer.strategies.scoring import Sums, steps
 
 RATE = {name: 100.0 * (number + 1) for number, name in enumerate("abcdefgh")}
 """In and out, each, of the bundles `t/n/<name>` with these names."""

@@ -11,8 +11,7 @@ from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, fat
 from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.planning import Plan
 from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
-from pulsar_rebalancer.decide.run_lesson import lesson_of
-from pulsar_rebalancer.decide.run_plan import plan_run
+from pulsar_rebalancer.decide.run_plan import lesson_of, plan_run
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
@@ -23,7 +22,7 @@ from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import Summary, read_decisions, read_splits, read_state, verify
 from pulsar_rebalancer.run.snapshot import Candidate, Candidates
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, MEANS, Measure, table
-from pulsar_rebalancer.state.state_documents import DecisionState, HitCount
+from pulsar_rebalancer.state import DecisionState, HitCount
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of
 

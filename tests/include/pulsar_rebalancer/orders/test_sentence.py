@@ -15,7 +15,7 @@ from pulsar_rebalancer.orders.in_force import closings, sentence
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Drains, Question
 from pulsar_rebalancer.orders.order import Control, GivenOrder, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
-from pulsar_rebalancer.state.state_documents import StateDocument
+from pulsar_rebalancer.state import StateDocument
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

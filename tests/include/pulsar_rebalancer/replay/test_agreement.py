@@ -10,11 +10,10 @@ from tests.include.pulsar_rebalancer.replay.recorded import FOUR, START, Run, re
 from tests.include.pulsar_rebalancer.replay.test_closed_loop import HOT, listed
 
 from pulsar_rebalancer.replay.closed_loop import replay
-from pulsar_rebalancer.replay.replay_request import ANSWER, REPORT, ReplayRequest
 from pulsar_rebalancer.replay.replay_run import Prepared, conclude
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.variant_outcome import VariantOutcome
-from pulsar_rebalancer.replay.variants import CURRENT, Variant
+from pulsar_rebalancer.replay.variants import ANSWER, CURRENT, REPORT, ReplayRequest, Variant
 from pulsar_rebalancer.storage.path import StoragePath
 
 __all__ = ["listed"]

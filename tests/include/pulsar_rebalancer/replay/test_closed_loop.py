@@ -16,7 +16,7 @@ from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.variant_outcome import VariantOutcome
 from pulsar_rebalancer.replay.variants import CURRENT, Variant
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.state.state_documents import WHOLE_CLUSTER, HitCount, ShedderState
+from pulsar_rebalancer.state import WHOLE_CLUSTER, HitCount, ShedderState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, SheddingResult
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE

@@ -7,7 +7,7 @@ from pulsar_rebalancer.config.clusters_file import resolve
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.run.plan import Summary, plan_hash, read_moves, verify
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
-from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.path import StoragePath
 
 STATE = DecisionState(seq=1, plan_id="p").model_dump(mode="json")

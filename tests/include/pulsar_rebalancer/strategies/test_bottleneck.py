@@ -6,7 +6,7 @@ import pytest
 from tests.vectors.rows import broker, brokers_of
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.state.state_documents import Learned
+from pulsar_rebalancer.state import Learned
 from pulsar_rebalancer.strategies.scoring import LASTING, bottleneck_of, continued
 
 CPU, MEMORY, NETWORK = "cpu", "direct_memory", "bandwidth_out"

@@ -17,8 +17,7 @@ from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
-from pulsar_rebalancer.decide.run_lesson import RunLesson
-from pulsar_rebalancer.decide.run_plan import plan_run
+from pulsar_rebalancer.decide.run_plan import RunLesson, plan_run
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import NOBODY, LearnedColumns, Roster
@@ -27,7 +26,7 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import MEANS, NO_LOADS, TRAFFIC
-from pulsar_rebalancer.state.state_documents import MovesState, Unload
+from pulsar_rebalancer.state import MovesState, Unload
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer_airflow.embedded import __main__ as make_run

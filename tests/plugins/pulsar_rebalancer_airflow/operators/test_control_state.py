@@ -13,7 +13,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains, ShownPlan, ShownPlans
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.snapshot import StateBefore
-from pulsar_rebalancer.state.state_documents import DecisionState, HitCount, MovesState, StateDocument, Unload
+from pulsar_rebalancer.state import DecisionState, HitCount, MovesState, StateDocument, Unload
 from pulsar_rebalancer.storage.documents import ClusterStorage, Committed
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import GateOperator, RecordOperator

@@ -13,7 +13,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
 from pulsar_rebalancer.run.compacted_tables import complete_runs
 from pulsar_rebalancer.run.plan import read_state
-from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.documents import ClusterStorage, Committed
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import MaintainOperator

@@ -12,7 +12,7 @@ from tests.airflow_runs import CLUSTER, make_run
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.maintenance.compaction import compact, days_before
-from pulsar_rebalancer.replay.replay_request import ANSWER, ReplayRequest
+from pulsar_rebalancer.replay.variants import ANSWER, ReplayRequest
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import ReplayOperator

@@ -16,7 +16,7 @@ from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.show.alert_conditions import EndedRun
 from pulsar_rebalancer.show.incidents import values_of
 from pulsar_rebalancer.show.measurements import describe
-from pulsar_rebalancer.state.state_documents import MovesState, Unload
+from pulsar_rebalancer.state import MovesState, Unload
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import ReportOperator
 from pulsar_rebalancer_airflow.state_store import moves_alias, moves_asset

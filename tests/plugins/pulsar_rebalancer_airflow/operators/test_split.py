@@ -17,7 +17,7 @@ from pulsar_rebalancer.pulsar.bundle_calls import BundleAdmin
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.plan import read_outcomes
-from pulsar_rebalancer.state.state_documents import MovesState
+from pulsar_rebalancer.state import MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import SplitOperator
 

@@ -14,7 +14,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude, read_waves
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
-from pulsar_rebalancer.state.state_documents import MovesState
+from pulsar_rebalancer.state import MovesState
 
 HOLD = Validation(findings=(Finding(reason=Reason.BUILTIN_SHEDDING_ON),))
 

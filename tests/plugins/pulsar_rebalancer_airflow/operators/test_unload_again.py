@@ -24,7 +24,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.tables import BROKERS, table
-from pulsar_rebalancer.state.state_documents import MovesState
+from pulsar_rebalancer.state import MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators.unload import UnfinishedError
 from pulsar_simulator.faults import Fault, FaultKind

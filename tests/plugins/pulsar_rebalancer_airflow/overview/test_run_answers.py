@@ -24,7 +24,7 @@ from pulsar_rebalancer.config.clusters_file import RunParams
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer.state.state_documents import StateDocument
+from pulsar_rebalancer.state import StateDocument
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE, STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.overview import airflow_facts, run_answers

@@ -18,8 +18,8 @@ from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE
-from pulsar_rebalancer_airflow.overview import stored_pages
-from pulsar_rebalancer_airflow.overview.stored_pages import stored_report
+from pulsar_rebalancer_airflow.overview import run_answers
+from pulsar_rebalancer_airflow.overview.run_answers import stored_report
 from pulsar_rebalancer_airflow.plugin import PulsarRebalancerPlugin
 from pulsar_rebalancer_airflow.suites import page_of, page_path, report_path
 
@@ -103,7 +103,7 @@ def test_a_link_out_of_the_root_is_not_followed(root, tmp_path):
     page.unlink()
     page.symlink_to(elsewhere)
 
-    assert stored_pages.stored_page(str(root), DAG, RUN, run.name) is None
+    assert run_answers.stored_page(str(root), DAG, RUN, run.name) is None
 
 
 def later(root: Path, days: int) -> None:

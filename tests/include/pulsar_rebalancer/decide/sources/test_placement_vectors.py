@@ -18,7 +18,7 @@ from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.tables import broker_samples
-from pulsar_rebalancer.state.state_documents import PlacementState, StrategyState
+from pulsar_rebalancer.state import PlacementState, StrategyState
 from pulsar_rebalancer.strategies.sample import COUNTED
 
 BUSY = "busy:8080"

@@ -14,7 +14,7 @@ from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.state.state_documents import (
+from pulsar_rebalancer.state import (
     WHOLE_CLUSTER,
     Counting,
     DecisionState,

@@ -15,7 +15,7 @@ from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.run.tables import broker_samples
-from pulsar_rebalancer.state.state_documents import WHOLE_CLUSTER, HitCount, StrategyState
+from pulsar_rebalancer.state import WHOLE_CLUSTER, HitCount, StrategyState
 from pulsar_rebalancer.strategies.sample import COUNTED
 
 FILES = {

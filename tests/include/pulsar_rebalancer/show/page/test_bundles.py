@@ -14,7 +14,7 @@ from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.show.page.bundles import FOUND_LISTED, find_bundles
 from pulsar_rebalancer.show.page.page_model import BundlesFound
-from pulsar_rebalancer.state.state_documents import MovesState, Unload
+from pulsar_rebalancer.state import MovesState, Unload
 
 
 def found(scene: Scene, part: str) -> BundlesFound:

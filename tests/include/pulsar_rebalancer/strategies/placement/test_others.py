@@ -8,7 +8,7 @@ from tests.vectors.rows import sample
 from pulsar_rebalancer.config.field_types import Placement, Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.bundle_columns import BundleSample
-from pulsar_rebalancer.state.state_documents import PlacementState
+from pulsar_rebalancer.state import PlacementState
 from pulsar_rebalancer.strategies.placement.assignment import selector
 from pulsar_rebalancer.strategies.placement.selector import Others
 

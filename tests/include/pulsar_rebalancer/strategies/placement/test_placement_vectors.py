@@ -4,7 +4,7 @@ import pytest
 from tests.vectors import histories, placements
 from tests.vectors.rows import decided, sample
 
-from pulsar_rebalancer.state.state_documents import HitCount, PlacementState
+from pulsar_rebalancer.state import HitCount, PlacementState
 from pulsar_rebalancer.strategies.placement.assignment import (
     ExtensibleLeastResourceUsageWithWeight,
     LeastResourceUsageWithWeight,

@@ -10,7 +10,7 @@ from tests.vectors.rows import brokers_of, decided, sample, whatever_the_order
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.state_documents import Counting, HitCount, ShedderState
+from pulsar_rebalancer.state import Counting, HitCount, ShedderState
 from pulsar_rebalancer.strategies.sample import hits_after
 from pulsar_rebalancer.strategies.scoring import percent, score
 from pulsar_rebalancer.strategies.shedders.registry import profile_of

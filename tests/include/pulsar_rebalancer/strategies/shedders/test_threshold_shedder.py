@@ -5,7 +5,7 @@ from tests.vectors import histories
 from tests.vectors.rows import MIB, broker, bundle, check, completed, reasons, sample
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.state.state_documents import ShedderState
+from pulsar_rebalancer.state import ShedderState
 from pulsar_rebalancer.strategies.shedders.threshold_shedder import shed
 
 HISTORIES = histories.read("ThresholdShedder") + histories.read("ThresholdShedderLower")

@@ -6,7 +6,7 @@ from tests.vectors.rows import broker, bundle, check, reasons, sample
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.state_documents import ShedderState
+from pulsar_rebalancer.state import ShedderState
 from pulsar_rebalancer.strategies.shedders.transfer_shedder import shed
 
 NOTHING = ShedderState()

@@ -5,7 +5,7 @@ from tests.include.pulsar_rebalancer.strategies.shedders.transfer_shedder_result
 from tests.vectors import histories
 from tests.vectors.rows import check, reasons
 
-from pulsar_rebalancer.state.state_documents import ShedderState
+from pulsar_rebalancer.state import ShedderState
 from pulsar_rebalancer.strategies.shedders.swap import LoadStats
 from pulsar_rebalancer.strategies.shedders.transfer_shedder import broker_loads, shed
 

@@ -4,7 +4,7 @@ import pytest
 from tests.vectors import histories
 from tests.vectors.rows import check
 
-from pulsar_rebalancer.state.state_documents import ShedderState
+from pulsar_rebalancer.state import ShedderState
 from pulsar_rebalancer.strategies.shedders.uniform_load_shedder import shed
 
 NOTHING = ShedderState()

@@ -1,6 +1,6 @@
 """What TransferShedder decided, in the words of the vectors."""
 
-from pulsar_rebalancer.state.state_documents import WHOLE_CLUSTER, HitCount
+from pulsar_rebalancer.state import WHOLE_CLUSTER, HitCount
 
 
 def hits(state):

@@ -1,7 +1,7 @@
 import pytest
 
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.state.state_documents import DecisionState
+from pulsar_rebalancer.state import DecisionState
 
 
 @pytest.mark.parametrize(

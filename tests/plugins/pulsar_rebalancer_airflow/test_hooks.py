@@ -6,7 +6,7 @@ import pytest
 from pulsar_rebalancer.errors import AdminError, SettingsError
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer_airflow.hooks.pulsar_admin import PulsarAdminHook
+from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.payload-of-a-super-user.signature"
 

@@ -8,14 +8,7 @@ import pytest
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state.state_documents import (
-    CountedSample,
-    DecisionState,
-    HitCount,
-    commit,
-    decide_counting,
-    samples_after,
-)
+from pulsar_rebalancer.state import CountedSample, DecisionState, HitCount, commit, decide_counting, samples_after
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SETTINGS = Settings(interval_seconds=60, state_max_gap=3)

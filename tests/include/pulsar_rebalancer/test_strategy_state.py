@@ -2,7 +2,7 @@
 
 import pytest
 
-from pulsar_rebalancer.state.state_documents import WHOLE_CLUSTER, HitCount, PlacementState, ShedderState, StrategyState
+from pulsar_rebalancer.state import WHOLE_CLUSTER, HitCount, PlacementState, ShedderState, StrategyState
 
 CLUSTER_HITS = {WHOLE_CLUSTER: HitCount(low=3)}
 
