@@ -295,3 +295,31 @@ def test_a_search_says_why_a_bundle_stays(stage: Stage) -> None:
     asked_for(stage.chromium, f"Unload… {one}")
     assert stage.chromium.run("document.querySelector('dialog [name=bundles]').value") == one
     stage.chromium.press("Escape", 27)
+
+
+@scene(
+    Part("rolls", WAITS | BALANCED | {"interval_seconds": 20, "max_bundles_per_run": 100, "overloaded_threshold": 100})
+)
+def test_brokers_are_restarted_one_by_one(stage: Stage) -> None:
+    stage.begin("by_hand", "control", "apply", "rebalance", "roll")
+    assert stage.ended() == "success"
+    stage.open()
+    asked_for(stage.chromium, "Restart…")
+    stage.clicks("button[type=submit]", "document.querySelector('dialog fieldset .wrong')")
+    stage.chromium.press("Escape", 27)
+    stage.chromium.until("!document.querySelector('dialog')")
+    dialog = stage.plans("Restart…", f"{BOXES}[0].click()")
+    assert "About " in dialog
+    assert "move twice." in dialog
+    stage.clicks(".carry", "!document.querySelector('dialog')")
+    told(stage.chromium, "running")
+    rows = "[...document.querySelectorAll('.roll tbody td')].map((each) => each.textContent)"
+    stage.chromium.until(f"{rows}.includes('draining') || {rows}.includes('restart now')")
+    assert_accessible(stage.chromium)
+    asked_for(stage.chromium, "Stop roll…")
+    hint = stage.chromium.run("document.querySelector('dialog p.more').textContent")
+    assert "is released" in hint
+    stage.chromium.press("Escape", 27)
+    assert stage.presses("Stop roll…", "a test") == "success"
+    stage.chromium.until("document.querySelector('.roll').innerText.includes('roll_stopped')")
+    assert stage.ended("roll", 2) == "failed"

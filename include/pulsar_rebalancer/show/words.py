@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from pulsar_rebalancer.orders.roll_document import Phase
 from pulsar_rebalancer.reasons import Reason, counted
 from pulsar_rebalancer.texts import number_of
 
@@ -15,10 +16,23 @@ DRAINED = "Marked as drained; the next runs move its bundles."
 NO_FILES = "The run left no files."
 TIMED_OUT = "because it timed out."
 NOT_BEGUN = "before it began."
+NOTHING_RESTARTED = "Nothing is restarted yet."
+
+STOPPED_IN = {
+    Phase.WAITING: "has not begun its turn, and keeps its bundles.",
+    Phase.DRAINING: "is released; the bundles that have left stay where they are.",
+    Phase.RESTARTING: "is released if it is up again, and stays drained if not. Its bundles stay where they are.",
+    Phase.RETURNING: "is up; the bundles that are not back stay where they are.",
+}
+"""What happens to the broker at hand when a rolling restart is stopped, by phase."""
 
 
 def no_effect(why: str) -> str:
     return f"The plan would have no effect: {why}"
+
+
+def rolled(brokers: int) -> str:
+    return f"The rolling restart is over: {number_of(brokers, 'broker')} done."
 
 
 def in_words(seconds: float) -> str:

@@ -62,9 +62,7 @@ def read_xcom(session: Session, dag_id: str, run_id: str, *, key: str, task: str
 
 _ASKS = "approve"
 
-_STARTED = (CONTROL_DAG, REBALANCE_DAG, BY_HAND_DAG)
-
-_OF_PEOPLE = (*_STARTED, ROLL_DAG)
+_STARTED = (CONTROL_DAG, REBALANCE_DAG, BY_HAND_DAG, ROLL_DAG)
 
 CANCELLED = exists().where(
     TaskInstance.dag_id == DagRun.dag_id,
@@ -247,6 +245,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: Bas
         rebalance=allowed.get(REBALANCE_DAG, ""),
         carries_out=dag_ids[REBALANCE_DAG],
         by_hand=allowed.get(BY_HAND_DAG, ""),
+        roll=allowed.get(ROLL_DAG, ""),
         question=question,
         grace_minutes=entry.settings.grace_period_minutes,
         rolls=facts.roll.active,
@@ -278,7 +277,7 @@ def with_links(page: Overview, dag_id: str, storage: ClusterStorage, failed: Fai
     """
     dag = f"{base_path()}/dags/{quote(dag_id, safe='')}"
     status = page.status.model_copy(update={"dag_id": dag_id})
-    of_people = "|".join(f"{prefix}{storage.cluster}" for prefix in _OF_PEOPLE)
+    of_people = "|".join(f"{prefix}{storage.cluster}" for prefix in _STARTED)
     requests = f"{base_path()}/dag_runs?{urlencode({'dag_id_pattern': of_people, 'run_type': 'manual'})}"
     links, folder = Links(dag=dag, requests=requests), storage.run(page.folder)
     if folder is not None:

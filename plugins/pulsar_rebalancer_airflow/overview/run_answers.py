@@ -22,7 +22,7 @@ from pulsar_rebalancer.replay.variants import REPORT, REQUEST
 from pulsar_rebalancer.run.compacted_tables import RUNS, compacted_documents, table_file
 from pulsar_rebalancer.run.snapshot import belongs, lies_below
 from pulsar_rebalancer.show import words
-from pulsar_rebalancer.show.page.page_model import RunAnswer, State
+from pulsar_rebalancer.show.page.page_model import RunAnswer, ShownRestarts, State
 from pulsar_rebalancer.show.page.recent_runs import Run, read_run
 from pulsar_rebalancer.show.page.status import answered, of_run
 from pulsar_rebalancer.storage.documents import ClusterStorage, time_of
@@ -35,6 +35,7 @@ from pulsar_rebalancer_airflow.options import (
     MESSAGE,
     REBALANCE_DAG,
     REPLAY_DAG,
+    ROLL_DAG,
     clusters_file,
     rebalance_dags,
     storage_of,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 
-_OF_PEOPLE = (CONTROL_DAG, APPLY_DAG, BY_HAND_DAG, REBALANCE_DAG)
+_OF_PEOPLE = (CONTROL_DAG, APPLY_DAG, BY_HAND_DAG, REBALANCE_DAG, ROLL_DAG)
 
 _IN_PROGRESS = {
     DagRunState.QUEUED: RunAnswer(state="waiting", text="for its turn"),
@@ -75,6 +76,8 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
     if prefix == CONTROL_DAG:
         result = read_xcom(session, dag_id, run_id, key="return_value", task="control")
         return RunAnswer(text=words.ordered(result if isinstance(result, dict) else {}))
+    if prefix == ROLL_DAG:
+        return _rolled(read_xcom(session, dag_id, run_id, key="return_value", task="roll"))
     if prefix == REBALANCE_DAG:
         return _came_to(session, dag_id, files) if files else RunAnswer(text=words.NO_FILES)
     started = read_xcom(session, dag_id, run_id, key="trigger_run_id", task="carry_out")
@@ -90,6 +93,14 @@ def _was_cancelled(session: Session, run: DagRun) -> bool:
         return True
     found = select(DagRun.id).where(DagRun.id == run.id, CANCELLED)
     return run.dag_id.startswith(REBALANCE_DAG) and session.scalar(found) is not None
+
+
+def _rolled(result: Any) -> RunAnswer:
+    document = result if isinstance(result, dict) else {}
+    if "restarts" in document:
+        shown = ShownRestarts.model_validate(document)
+        return RunAnswer(text=words.NOTHING_RESTARTED, plan=str(document["plan"]), restarts=shown)
+    return RunAnswer(text=words.rolled(len(document)))
 
 
 def _by_hand(session: Session, run: DagRun) -> RunAnswer:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import RebalancerError
-from pulsar_rebalancer.orders.roll_document import Roll
+from pulsar_rebalancer.orders.roll_document import Phase, Roll
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.findings import explain
+from pulsar_rebalancer.show import words
 from pulsar_rebalancer.show.measurements import Scores
 from pulsar_rebalancer.show.page.brokers import (
     broker_views,
@@ -19,7 +22,7 @@ from pulsar_rebalancer.show.page.brokers import (
 )
 from pulsar_rebalancer.show.page.bundles import drain_views
 from pulsar_rebalancer.show.page.facts import AirflowContext
-from pulsar_rebalancer.show.page.page_model import Overview, PlanView, RollView, State, Status, Tone
+from pulsar_rebalancer.show.page.page_model import Overview, PlanView, RollView, State, Status, Tone, TurnView
 from pulsar_rebalancer.show.page.page_plan import plan_view, predicted
 from pulsar_rebalancer.show.page.recent_runs import (
     Changes,
@@ -35,6 +38,7 @@ from pulsar_rebalancer.show.page.status import Said, now_of, of_run
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
+from pulsar_rebalancer.texts import number_of
 
 _ENDED_ROLL = timedelta(days=1)
 """Time for which the page shows a rolling restart that has ended."""
@@ -176,10 +180,28 @@ def _of(
 
 
 def _roll(roll: Roll, now: datetime) -> RollView | None:
-    shown = roll.active or (roll.ended_at is not None and now - roll.ended_at < _ENDED_ROLL)
-    return (
-        RollView(text=roll.progress, broker=roll.broker, done=len(roll.done), total=len(roll.order)) if shown else None
-    )
+    if not roll.active and (roll.ended_at is None or now - roll.ended_at >= _ENDED_ROLL):
+        return None
+    counts = {"done": len(roll.done), "total": len(roll.order)}
+    stop = f"{roll.broker} {words.STOPPED_IN[roll.phase]}" if roll.active else ""
+    return RollView(text=roll.progress, turns=tuple(_turns(roll)), stop=stop, **counts)
+
+
+def _turns(roll: Roll) -> Iterator[TurnView]:
+    for name in roll.order:
+        detail = roll.elsewhere.get(name, "")
+        if name in roll.done:
+            skipped = roll.done[name] is not Reason.ROLLED
+            yield TurnView(broker=name, state="skipped" if skipped else "done", detail=detail)
+        elif name == roll.broker:
+            now = roll.phase is Phase.RESTARTING and roll.may_restart
+            left = f"{number_of(roll.left, 'bundle')} to go" if roll.left else ""
+            waits = f"waits for {roll.waits}" if roll.waits else ""
+            state = "restart now" if now else str(roll.phase)
+            yield TurnView(broker=name, state=state, detail="; ".join(filter(None, [left, waits])))
+        else:
+            state = "waiting" if roll.active else "still drained" if name == roll.stranded else "not restarted"
+            yield TurnView(broker=name, state=state, detail=detail)
 
 
 def _plan(storage: ClusterStorage, run: Run) -> PlanView | None:

@@ -356,13 +356,43 @@ class ShownQuestion(View):
     until: AwareDatetime
 
 
+class TurnView(View):
+    """One broker of a rolling restart: `waiting`, `draining`, `restart now`, `restarting`, `returning`, `done`."""
+
+    broker: str
+    state: str
+    detail: str = ""
+
+
 class RollView(View):
-    """A rolling restart in progress or ended recently; `broker` is the one whose turn it is, or empty."""
+    """A rolling restart in progress or ended recently; `stop` says what stopping it does to the broker at hand."""
 
     text: str
-    broker: str
     done: int
     total: int
+    turns: tuple[TurnView, ...] = ()
+    stop: str = ""
+
+
+class RestartView(View):
+    """The predicted turn of one broker: score in percent, traffic in bytes/s, minutes without the restart itself."""
+
+    broker: str
+    score: float
+    traffic: float
+    bundles: int
+    minutes: float
+    why_not: str
+
+
+class ShownRestarts(View):
+    """The dry run of a rolling restart; `refused` and `waits` say why it would not begin, empty if it would."""
+
+    refused: str
+    waits: str
+    restarts: tuple[RestartView, ...]
+    minutes: float
+    moves_twice: int
 
 
 class MovedRun(View):
@@ -383,6 +413,7 @@ class Acts(View):
         rebalance: the DAG that balances the cluster.
         carries_out: the same, even if the user may not start it: it carries out approved and manual
             plans.
+        roll: the DAG that restarts brokers.
         question: the open question; None if there is none, or the user may not answer it.
         closed: why the gate would be closed for any plan now; empty if it would open.
         stays_closed: the same, if the gate opens only after an operator has changed something.
@@ -396,6 +427,7 @@ class Acts(View):
     rebalance: str = ""
     carries_out: str = ""
     by_hand: str = ""
+    roll: str = ""
     question: ShownQuestion | None = None
     grace_minutes: float = 0.0
     rolls: bool = False
@@ -453,6 +485,8 @@ class Overview(View):
 class RunAnswer(View):
     """The outcome of a run that the page started; `plan` is the shown plan's hash, empty without effect.
 
+    `restarts` is the dry run of a rolling restart.
+
     `state` is `waiting` (in the queue), `running`, `awaiting approval`, `done`, `refused`, `failed` or
     `cancelled`.
     """
@@ -460,3 +494,4 @@ class RunAnswer(View):
     state: str = "done"
     text: str
     plan: str = ""
+    restarts: ShownRestarts | None = None

@@ -6,6 +6,7 @@ import { choices, openDialog, sender, started } from "./dialog.js";
 import { disabled, notCarriedOut, own, pausedText, planAgain } from "./disabled.js";
 import { make } from "./dom.js";
 import { amounts, predicted, splitList } from "./plan.js";
+import { restart } from "./roll.js";
 import { moment } from "./texts.js";
 
 /** @import { OrderButton, Overview, PlanView, ShownQuestion } from "./documents.d.ts" */
@@ -25,7 +26,7 @@ import { moment } from "./texts.js";
 const ORDERS = "";
 const GROUPS = {
   Now: ["Carry out", ORDERS, "Balance now"],
-  Brokers: ["Drain", "Fill", "Release", ORDERS],
+  Brokers: ["Drain", "Fill", "Release", "Restart", ORDERS],
   Bundles: ["Unload", "Split", ORDERS, "Undo run"],
 };
 const LENGTHS = { 15: "15 minutes", 60: "an hour", 240: "four hours", 1440: "a day", 10080: "a week" };
@@ -40,6 +41,7 @@ export function known(view, page) {
   const all = [
     ...simple.map((act) => ({ ...act, open: (given = "") => open(act, page, given) })),
     ...manual(view, page),
+    ...restart(view, page),
   ];
   const reasons = [...new Set([...view.acts.paused_dags.map(pausedText), ...all.map((act) => disabled(act, view))])];
   const button = (/** @type {(typeof all)[number]} */ act, given = "") => {
@@ -117,7 +119,7 @@ export function offered(view, now) {
   const acts = [
     question && inQuestion(view) && answer("Approve", "Carry out this plan", view, question),
     question && answer("Reject", "Reject this plan", view, question),
-    ...orders.map((button) => order(control, button, now)),
+    ...orders.map((button) => order(control, button, now, view.roll?.stop)),
     rebalance && balance(rebalance, view.status.pairing),
     by_hand && release(by_hand, view),
   ];
@@ -128,11 +130,12 @@ export function offered(view, now) {
  * @param {string} dag
  * @param {OrderButton} button
  * @param {() => number} now
+ * @param {string} [stop] - what stopping a rolling restart does to the broker at hand
  * @returns {Act}
  */
-function order(dag, { name: action, button: name, title, hint, until, subject, proposed }, now) {
+function order(dag, { name: action, button: name, title, hint, until, subject, proposed }, now, stop) {
   return {
-    ...{ dag, name, title, hint },
+    ...{ dag, name, title, hint: action === "stop_roll" && stop || hint },
     fields: () => [subject && subjectField(subject, proposed), until && untilField()],
     request: () =>
       started(dag, (form) => ({

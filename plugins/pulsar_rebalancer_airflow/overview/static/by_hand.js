@@ -142,7 +142,7 @@ function openPlan(action, dryRun, dag, page, view, given) {
  * Return the answer of a run once it has ended well; throw Refusal if it failed or the dialog was closed.
  * @type {(parts: Parts, base: string, dag: string, run: string) => Promise<RunAnswer>}
  */
-async function ended({ dialog, said }, base, dag, run) {
+export async function ended({ dialog, said }, base, dag, run) {
   while (dialog.isConnected) {
     /** @type {RunAnswer} */
     const answer = await ask(`${base}${runPath(dag, run)}/answer`);

@@ -27,7 +27,7 @@ export function newerOf(page, form) {
 
 /** @param {string} dag */
 export function pausedText(dag) {
-  const then = dag.startsWith("pulsar_roll__") ? "the rolling restart continues" : "its buttons work again";
+  const then = dag.startsWith("pulsar_roll__") ? "rolling restarts start and continue" : "its buttons work again";
   return `${dag} is paused in Airflow: ${then} when it is unpaused.`;
 }
 

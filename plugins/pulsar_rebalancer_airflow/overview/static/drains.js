@@ -1,10 +1,10 @@
-// Drained brokers and the rolling restart: who ordered it, how far it is, and the bundles that are left.
+// Drained brokers: who ordered it, how far it is, and the bundles that are left.
 
 import { make } from "./dom.js";
 import { stayTable } from "./plan.js";
 import { several } from "./texts.js";
 
-/** @import { DrainView, RollView } from "./documents.d.ts" */
+/** @import { DrainView } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
 /** @import { Short } from "./plan.js" */
 
@@ -30,12 +30,4 @@ export function left({ bundles, moving, gone, left, more }) {
     gone && `${several(gone, "bundle")} ${gone === 1 ? "has" : "have"} left`,
     arrived && `${several(arrived, "bundle")} just arrived; a later run moves ${arrived === 1 ? "it" : "them"}`,
   ].filter(Boolean).join("; ") + ".";
-}
-
-/** @param {RollView | null} shown */
-export function roll(shown) {
-  if (!shown) return [];
-  const { text, done, total } = shown;
-  const bar = make("progress", { value: done, max: total, "aria-label": "brokers done" });
-  return [make("h2", {}, "Rolling restart"), make("p", {}, bar, ` ${text.slice(0, 1).toUpperCase()}${text.slice(1)}.`)];
 }

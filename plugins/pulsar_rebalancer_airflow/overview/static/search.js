@@ -52,7 +52,7 @@ function ofBroker(name, view, buttons) {
   const state = drain
     ? `drained ${drain.drained} — ${drain.movable === 0 ? "empty: safe to stop." : left(drain)}`
     : broker && [`score ${points(broker.score)} %`, ...remarks(broker)].join(", ");
-  const acts = buttons(drain ? ["Release"] : ["Drain", "Fill"], name);
+  const acts = buttons(drain ? ["Release"] : ["Drain", "Fill", "Restart"], name);
   return make("p", { class: "found" }, make("b", {}, name), ` ${state} `, acts);
 }
 

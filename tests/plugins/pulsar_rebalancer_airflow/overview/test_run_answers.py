@@ -244,3 +244,18 @@ def test_the_hour_has_people_s_orders_and_the_runs_that_failed(session):
         (NOW - timedelta(minutes=4), "failed in collect (unreachable)"),
         (NOW - timedelta(minutes=3), "timed out"),
     ]
+
+
+def test_the_dry_run_of_a_rolling_restart_is_a_table_and_its_end_is_said(session: Session) -> None:
+    turn = {"broker": "a:1", "score": 40.0, "traffic": 2e6, "bundles": 9, "minutes": 4.0, "why_not": ""}
+    shown = {"plan": "f00", "refused": "", "waits": "", "restarts": [turn], "minutes": 4.0, "moves_twice": 9}
+    dry, over = asked(session, "roll", 9, "success"), asked(session, "roll", 5, "success")
+    left(session, dry, "roll", "return_value", shown)
+    left(session, over, "roll", "return_value", {"a:1": "rolled", "b:1": "rolled"})
+    answer = run_answers.answer_of(session, dry.dag_id, dry.run_id)
+    assert answer is not None
+    assert answer.restarts is not None
+    assert (answer.plan, answer.restarts.model_dump()["restarts"]) == ("f00", (turn,))
+    ended = run_answers.answer_of(session, over.dag_id, over.run_id)
+    assert ended is not None
+    assert (ended.text, ended.restarts) == ("The rolling restart is over: 2 brokers done.", None)

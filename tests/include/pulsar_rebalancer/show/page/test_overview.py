@@ -1,6 +1,8 @@
 """What the page draws: brokers, pairs, the plan, the last run that moved something, and how large that is."""
 
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -8,6 +10,7 @@ from tests.include.pulsar_rebalancer.show.page.test_status import scene
 from tests.overview_scene import JUST_NOW, NOW, broker, history, seen
 
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
+from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap
 from pulsar_rebalancer.run.plan import read_moves
@@ -179,3 +182,33 @@ def test_scores_that_follow_traffic_are_as_predicted(tmp_path):
         each.name: pytest.approx(each.after, abs=3) for each in last.brokers
     }
     assert found.status.score_range == pytest.approx(last.predicted_range, abs=3)
+
+
+@pytest.mark.parametrize(
+    ("phase", "more", "state", "stop"),
+    [
+        (Phase.WAITING, {"waits": "its turn"}, ("waiting", "waits for its turn"), "has not begun its turn"),
+        (Phase.DRAINING, {"left": 3}, ("draining", "3 bundles to go"), "is released; the bundles that have left"),
+        (Phase.RESTARTING, {}, ("restarting", ""), "stays drained if not"),
+        (Phase.RESTARTING, {"may_restart": True}, ("restart now", ""), "stays drained if not"),
+        (Phase.RETURNING, {"left": 1}, ("returning", "1 bundle to go"), "is up; the bundles that are not back"),
+    ],
+)
+def test_a_rolling_restart_has_a_row_for_each_broker_and_says_what_a_stop_does(
+    tmp_path: Path, phase: Phase, more: dict[str, Any], state: tuple[str, str], stop: str
+) -> None:
+    made = scene(tmp_path)
+    made.run(JUST_NOW)
+    roll = Roll(id="0a1b", order=("a:1", "b:1", "c:1"), done={"a:1": Reason.ROLLED}, phase=phase, **more)
+    found = seen(made, roll=roll).roll
+    assert found is not None
+    turns = [(turn.broker, turn.state, turn.detail) for turn in found.turns]
+    assert turns == [("a:1", "done", ""), ("b:1", *state), ("c:1", "waiting", "")]
+    assert found.stop.startswith("b:1 ")
+    assert stop in found.stop
+
+    ended = roll.stopped(Reason.ROLL_STOPPED, "by ada", NOW, stranded=True)
+    over = seen(made, roll=ended).roll
+    assert over is not None
+    assert [turn.state for turn in over.turns] == ["done", "still drained", "not restarted"]
+    assert over.stop == ""

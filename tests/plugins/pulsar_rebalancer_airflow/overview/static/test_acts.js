@@ -124,7 +124,7 @@ test("nothing is approved or carried out while the gate is closed, nor released 
   assert.deepEqual(byHand, ["Unload", "Drain", "Fill", "Split"].map((name) => [name, rolls]));
   assert.equal(
     pausedText("pulsar_roll__a"),
-    "pulsar_roll__a is paused in Airflow: the rolling restart continues when it is unpaused.",
+    "pulsar_roll__a is paused in Airflow: rolling restarts start and continue when it is unpaused.",
   );
 });
 

@@ -6,6 +6,7 @@ import { counted } from "page/brokers.js";
 import { left } from "page/drains.js";
 import { fireTime } from "page/pairs.js";
 import { amounts, outcome, plan, splitText } from "page/plan.js";
+import { roll } from "page/roll.js";
 import { answered } from "page/search.js";
 import { isOpen, sentence } from "page/sent.js";
 import { ask } from "page/server.js";
@@ -206,4 +207,13 @@ test("a search answers for a broker and for its bundles, each with its buttons",
   const busy = { ...view, drains: [{ ...view.drains[0], movable: 2, bundles: 2, moving: 2, gone: 0 }] };
   assert.match(all("p", answered({ bundles: [], all: 0 }, "b:1", busy, buttons))[0].textContent, /2 bundles leave/);
   assert.deepEqual(answered({ bundles: [], all: 0 }, "", view, buttons), []);
+});
+
+test("a rolling restart has a row for each broker", () => {
+  const turns = [["a:1", "done", ""], ["b:1", "restart now", ""], ["c:1", "waiting", ""]]
+    .map(([broker, state, detail]) => ({ broker, state, detail }));
+  const drawn = roll({ text: "rolling restart", done: 1, total: 3, turns, stop: "" });
+  const rows = all("tr", drawn).map((row) => row.textContent);
+  assert.deepEqual(rows.slice(1), ["a:1done", "b:1restart now", "c:1waiting"]);
+  assert.deepEqual(roll(null), []);
 });
