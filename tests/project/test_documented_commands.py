@@ -84,7 +84,7 @@ TABLE: dict[str, Callable[[list[str]], None]] = {
     "make setup": done("--dry-run"),
     "make lock": make(),
     "make docs": make(by("tests/project/test_site.py")),
-    ".venv/bin/pytest tests/include/pulsar_rebalancer/state": by("tests/include/pulsar_rebalancer/state"),
+    ".venv/bin/pytest tests/include/pulsar_rebalancer/run": by("tests/include/pulsar_rebalancer/run"),
     ".venv/bin/pytest tests/include/pulsar_rebalancer/carry_out -k owner": done("--collect-only", "--quiet"),
     ".venv/bin/python scripts/reference.py": by(
         "tests/project/test_generated.py::test_tables_and_types_are_those_of_the_code"
