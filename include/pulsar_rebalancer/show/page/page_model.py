@@ -1,7 +1,6 @@
 """The data for a cluster's page, as a typed JSON document for the browser.
 
-The browser calculates nothing. Scores are in percent, gaps and ranges in percentage points, times in
-UTC.
+The browser calculates nothing. Scores are in percent, gaps and ranges in percentage points, times in UTC.
 """
 
 from __future__ import annotations
@@ -63,8 +62,7 @@ class State(StrEnum):
 class BundleView(View):
     """One bundle of the plan; `topics` are unloaded, and `clients` (producers and consumers) must reconnect.
 
-    `outcome` is a reason code, empty while unknown; `ok` is True if it went as planned, None while
-    unknown.
+    `outcome` is a reason code, empty while unknown; `ok` is True if it went as planned, None while unknown.
     """
 
     bundle: str
