@@ -33,6 +33,8 @@ def test_orders_need_a_reason(action: str) -> None:
         ({"action": "skip", "reason": "x", "until": UNTIL}, "until"),
         ({"action": "reset", "reason": "x", "subject": "export-20260102T030405Z.json"}, "subject"),
         ({"action": "restore", "reason": "x", "subject": "/etc/passwd"}, "subject"),
+        ({"action": "restore", "reason": "x", "subject": "../export-20260102T030405Z.json"}, "subject"),
+        ({"action": "restore", "reason": "x", "subject": "export-20260102T030405Z.json/.."}, "subject"),
         ({"action": "stop", "reason": "x", "by": "root"}, "by"),
         ({"action": "skip_broker", "reason": "x"}, "subject"),
         ({"action": "stop_roll", "reason": "x", "subject": "a:1"}, "subject"),
