@@ -373,7 +373,7 @@ class Profile:
         placement: default placement, for shedders that do not choose destinations.
         own_settings: model for `Settings.strategy_settings`.
         check: raises ValueError if settings contradict each other.
-        run_params: parameters of a manual run that it accepts (`config.resolution.RunParams`).
+        run_params: parameters of a manual run that it accepts (`config.clusters_file.RunParams`).
         lines: lines for the page from the settings and the mean score (None without compared brokers).
         sentence: what the page shows if nothing has to be moved.
         grid: values that a replay compares by default, by setting.

@@ -145,7 +145,7 @@ def _size(bundle: BundleSample, which: str) -> tuple[float, str]:
 def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) -> dict[str, Any]:
     """Return the row of the splits table for the bundle that a person wants to split.
 
-    Raises PlanError if the bundle must not be changed, or cannot be cut (`splits.planner.where_to_cut`).
+    Raises PlanError if the bundle must not be changed, or cannot be cut (`split_planning.where_to_cut`).
     """
     bundle = target_of_split(sample, request.bundles[0])
     candidate = next((c for c in candidates.bundles if c.bundle == bundle.bundle), None)

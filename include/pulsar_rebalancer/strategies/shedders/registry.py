@@ -217,7 +217,7 @@ def load_clusters(path: Path) -> list[ClusterEntry]:
 
 
 def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunParams | None = None) -> Resolved:
-    """Return effective settings like `config.resolution.resolve`, but also check them against the strategy.
+    """Return effective settings like `clusters_file.resolve`, but also check them against the strategy.
 
     Raises SettingsError `wrong_setting` or `contradiction`, with the key's name.
     """
