@@ -160,7 +160,7 @@ def test_of_two_plans_made_by_hand_that_are_given_in_the_same_second_one_is_carr
     wanted = [
         {"bundles": [row["bundle"]], "destination": min(brokers - {row["broker"]})}
         for row in owned
-        if row["topics"] and row["bundle"] not in moved
+        if row["topics"] and row["bundle"] not in moved and not row["bundle"].startswith("pulsar/")
     ]
     why = {"overrule": ["overload"], "reason": "to see which comes first"}
     asked = [airflow.trigger(by_hand, {"action": "unload"} | form | why) for form in wanted[:2]]
