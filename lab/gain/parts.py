@@ -17,8 +17,8 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay import columns
 from pulsar_rebalancer.replay.columns import ColumnBundles
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.strategies import sample, scoring
-from pulsar_rebalancer.strategies.scoring import BundleCosts
+from pulsar_rebalancer.strategies import learning, sample
+from pulsar_rebalancer.strategies.learning import BundleCosts
 from pulsar_rebalancer.strategies.shedders import gain_shedder
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ SHUFFLED = "control: shuffled loads"
 @contextmanager
 def _persistence(of_all: float) -> Iterator[None]:
     """Let this share of every deviation last: 1 is only the present, 0 only the hour."""
-    usual = scoring._persisting
+    usual = learning._persisting
 
     def persisting(*given):  # type: ignore[no-untyped-def]
         return replace(usual(*given), persistence=of_all)
 
-    with patch.object(scoring, "_persisting", persisting):
+    with patch.object(learning, "_persisting", persisting):
         yield
 
 
@@ -50,7 +50,7 @@ def _equal_costs() -> Iterator[None]:
 
 @contextmanager
 def _no_residuals() -> Iterator[None]:
-    usual = scoring.learn
+    usual = learning.learn
 
     def learn(*given):  # type: ignore[no-untyped-def]
         lesson = usual(*given)

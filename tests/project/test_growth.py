@@ -20,7 +20,7 @@ from pulsar_rebalancer.decide.sources.strategy import StrategyInput
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
 from pulsar_rebalancer.state import Learned
-from pulsar_rebalancer.strategies.scoring import Sums, learn
+from pulsar_rebalancer.strategies.learning import Sums, learn
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of
 
 pytestmark = pytest.mark.system

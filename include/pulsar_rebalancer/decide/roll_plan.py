@@ -19,7 +19,8 @@ from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapaci
 from pulsar_rebalancer.decide.rolling import REPORTS, RollSample, why_none
 from pulsar_rebalancer.decide.sources import requested
 from pulsar_rebalancer.decide.sources.drains import NEVER
-from pulsar_rebalancer.decide.sources.filling import arrived_lately, moved_lately, wholes_of
+from pulsar_rebalancer.decide.sources.filling import arrived_lately, moved_lately
+from pulsar_rebalancer.decide.sources.returns import wholes_of
 from pulsar_rebalancer.decide.sources.wanted import candidates_of, placed
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import is_of_brokers

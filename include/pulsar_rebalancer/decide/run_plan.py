@@ -1,4 +1,4 @@
-"""The plans of the *decide* task and of manual plans: who is asked, and what is written."""
+"""The plans of *decide* and of manual plans: who is asked, what is written, and what a strategy learned before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.planning import Arriving, Plan, Sources, plan
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.decide.sources import approved, filling, requested, strategy
+from pulsar_rebalancer.decide.sources import approved, filling, requested, returns, strategy
 from pulsar_rebalancer.decide.sources.drains import drains
 from pulsar_rebalancer.decide.sources.wanted import Wanted, candidates_of, placed
 from pulsar_rebalancer.errors import PlanError
@@ -31,10 +31,11 @@ from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, COSTS, NO_COSTS,
 from pulsar_rebalancer.state import CountedSample, Learned
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies import scoring
+from pulsar_rebalancer.strategies import learning
 from pulsar_rebalancer.strategies.caps import CapacityCheck
+from pulsar_rebalancer.strategies.learning import BundleCosts, Correction, Lesson, Sums
 from pulsar_rebalancer.strategies.sample import CandidateMove, Judge, RecentMove
-from pulsar_rebalancer.strategies.scoring import UNIT, BundleCosts, Correction, Lesson, Sums, measure_of, scores_after
+from pulsar_rebalancer.strategies.scoring import UNIT, measure_of, scores_after
 from pulsar_rebalancer.strategies.shedders.registry import force_threshold
 from pulsar_rebalancer.texts import capitalized, number_of
 
@@ -72,7 +73,7 @@ def lesson_of(run: RunInput) -> RunLesson:
     minutes = _minutes(run)
     measure, recent = measure_of(before.bottleneck), run.recent_moves
     gone = run.before.moves.splits
-    late = {name: move for name, move in recent.items() if move.minutes < scoring.MOVED and name not in gone}
+    late = {name: move for name, move in recent.items() if move.minutes < learning.MOVED and name not in gone}
     reported, missing = _at_destinations(_reported(run, (f"{measure}_in", f"{measure}_out")), late)
     brokers, names = reported["broker"], reported["bundle"]
     stored = _stored(run, before)
@@ -86,7 +87,7 @@ def lesson_of(run: RunInput) -> RunLesson:
     lesson = Lesson(before, _sums(brokers, [*of_sample, lasted * ~refused, deviation * ~refused]))
     # A run that does not count decides by what was learned before it or, if nothing was, by its own sample.
     if counts or not before.samples:
-        lesson = scoring.learn(before, run.brokers, lesson.sums, recent.values(), run.settings, minutes)
+        lesson = learning.learn(before, run.brokers, lesson.sums, recent.values(), run.settings, minutes)
         after = after.corrected(change, *_by_bundle(brokers, lesson.corrections))
     columns = [pa.array(column.astype(np.float32), from_pandas=True) for column in after]
     costs = pa.table([names, *columns], schema=BUNDLE_COSTS)
@@ -212,7 +213,7 @@ def plan_with(run: RunInput, chosen: Callable[[Arriving], Wanted]) -> Plan:
     def otherwise() -> Wanted | None:
         if roll is not None:
             returning = roll.home and roll.phase is Phase.RETURNING
-            return filling.bring_back(run, roll.home, roll.broker, roll.sample) if returning else None
+            return returns.bring_back(run, roll.home, roll.broker, roll.sample) if returning else None
         return filling.fill_new(run) if run.settings.fill_new_brokers and run.counting.counts else None
 
     sources = Sources(

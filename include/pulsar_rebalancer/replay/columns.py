@@ -17,17 +17,9 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import LONG_TERM_SAMPLES, MAX_SAMPLES, Bundles, BundleSample, with_sample
 from pulsar_rebalancer.run.tables import TRAFFIC, BrokerSample
 from pulsar_rebalancer.state import Learned
+from pulsar_rebalancer.strategies.learning import BundleCosts, Correction, Lesson, Sums, learn
 from pulsar_rebalancer.strategies.sample import RecentMove
-from pulsar_rebalancer.strategies.scoring import (
-    UNIT,
-    BundleCosts,
-    Correction,
-    Lesson,
-    Sums,
-    continued,
-    learn,
-    measure_of,
-)
+from pulsar_rebalancer.strategies.scoring import UNIT, continued, measure_of
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""The variants to compare: a cluster's settings with some values changed."""
+"""A replay's request and answer, and its variants: a cluster's settings with some values changed."""
 
 from __future__ import annotations
 

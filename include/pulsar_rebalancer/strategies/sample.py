@@ -19,7 +19,8 @@ from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.tables import Brokers, BrokerSample, Measure, Row
 from pulsar_rebalancer.state import Counting, HitCount, ShedderState
-from pulsar_rebalancer.strategies.scoring import SCORED, Lesson, measure_of, score
+from pulsar_rebalancer.strategies.learning import Lesson
+from pulsar_rebalancer.strategies.scoring import SCORED, measure_of, score
 from pulsar_rebalancer.texts import number_of
 
 

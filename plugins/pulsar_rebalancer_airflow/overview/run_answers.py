@@ -1,4 +1,4 @@
-"""A sentence about the outcome of a run that the page started."""
+"""The outcome of a run that the page started, and stored pages: validations and reports of replays."""
 
 from __future__ import annotations
 

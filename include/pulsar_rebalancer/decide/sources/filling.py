@@ -1,26 +1,20 @@
-"""Sources of moves onto a broker: new brokers are filled, and a restarted one gets its bundles back."""
+"""Brokers to fill as a source: new ones, in runs that move nothing else (`fill_new_brokers`), or by a request."""
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import cache
 from statistics import fmean
 
-from pulsar_rebalancer.config.field_types import Overrule
-from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
-from pulsar_rebalancer.decide.sources.wanted import RequestedMove, SourceReport, Wanted, candidates_of, giving, placed
+from pulsar_rebalancer.decide.planning_sample import PlanningSample
+from pulsar_rebalancer.decide.sources.wanted import RequestedMove, Wanted, candidates_of, giving, placed
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.names import HashRange, namespace_of
-from pulsar_rebalancer.reasons import Reason, counted
-from pulsar_rebalancer.run.outcome import TRIES
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.state import Unload
-from pulsar_rebalancer.strategies.caps import in_order
-from pulsar_rebalancer.strategies.sample import CandidateMove
 
 _NEW = timedelta(minutes=30)
 """A broker counts as new until its process reaches this age."""
@@ -146,70 +140,3 @@ def check_broker(sample: PlanningSample, broker: str) -> None:
     if broker in sample.left_out:
         reason = sample.left_out[broker]
         raise PlanError(reason, f"{broker} cannot take bundles: {reason.meaning}")
-
-
-def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since: str) -> Wanted | None:
-    """Return the moves that bring bundles back to their home, most traffic first; None if all are there.
-
-    Policies, exclusions and caps apply, and the home must not exceed `overloaded_threshold`. So does the
-    grace period, except to a bundle that left only because its home was drained or down, or that missed its
-    home in fewer than `TRIES` runs. Parts into which Pulsar has split a bundle return as well; bundles that
-    no broker reports are ignored. If all bundles stay, the plan has only the reasons.
-    """
-    sample = PlanningSample.read(snapshot, (Overrule.GRACE_PERIOD,))
-    requested = _requested(sample, wholes_of(sample.owners, bundles), home, since)
-    hottest_first = sorted(candidates_of(sample, requested), key=lambda move: (-move.traffic, move.bundle))
-    if not hottest_first:
-        return None
-    # While caps apply, each move is a pair of its own: the order of pairs decides which moves are within the caps.
-    moves = placed(sample, (move._replace(pair=pair) for pair, move in enumerate(hottest_first)))
-    sources = sorted({move.source for move in moves})
-    pairs = {source: pair for pair, source in enumerate(sources, -len(sources))}
-
-    def room() -> SpareCapacity:
-        return SpareCapacity(dict.fromkeys(sources, sample), fixed=True, gained=unreported(sample))
-
-    def regrouped(capped: Sequence[CandidateMove]) -> list[CandidateMove]:
-        return in_order(move._replace(pair=pairs[move.source], rank=move.pair) for move in capped)
-
-    return Wanted(moves, lambda capped: _report(sample, capped), room=room, regrouped=regrouped)
-
-
-def _report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> SourceReport:
-    if any(move.taken for move in moves):
-        return giving(sample, moves, Reason.GIVE_BACK, "gives bundles back to", "Brought back: bundles of {}")
-    reasons = Counter(move.reason for move in moves)
-    return SourceReport([], f"Not brought back: {counted(reasons)}")
-
-
-def wholes_of(bundles: Iterable[str], known: Collection[str]) -> dict[str, str]:
-    names, ranges = frozenset(known), dict[str, list[tuple[HashRange, str]]]()
-    for name in sorted(names):
-        ranges.setdefault(namespace_of(name), []).append((HashRange.of(name), name))
-    wholes = {}
-    for bundle in bundles:
-        if bundle in names:
-            wholes[bundle] = bundle
-        elif found := ranges.get(namespace_of(bundle)):
-            part = HashRange.of(bundle)
-            whole, name = found[max(bisect_right(found, part.lower, key=lambda each: each[0].lower) - 1, 0)]
-            if whole.contains(part):
-                wholes[bundle] = name
-    return wholes
-
-
-def _requested(sample: PlanningSample, bundles: Iterable[str], home: str, since: str) -> list[RequestedMove]:
-    now, moves = sample.snapshot.request.collected_at, sample.snapshot.before.moves
-    recent = moves.recent(now, sample.settings.grace_period_minutes)
-
-    def why_not(bundle: str) -> Reason | None:
-        unload = moves.unloads.get(bundle)
-        if home not in sample.listed:
-            return Reason.DESTINATION_GONE
-        if unload is None or unload.source == home or unload.plan_id <= since:
-            return None
-        if unload.missed(home):
-            return Reason.ASTRAY if unload.tries >= TRIES else None
-        return Reason.RECENTLY_UNLOADED if bundle in recent else None
-
-    return [RequestedMove(bundle, home, why_not(bundle)) for bundle in bundles if sample.owners[bundle] != home]

@@ -16,10 +16,10 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import Bundles
 from pulsar_rebalancer.run.tables import Brokers, BrokerSample, Measure
 from pulsar_rebalancer.state import Counting, StrategyState
+from pulsar_rebalancer.strategies.learning import Lesson
 from pulsar_rebalancer.strategies.placement import assignment
 from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision, Judge, SheddingResult
-from pulsar_rebalancer.strategies.scoring import Lesson
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 

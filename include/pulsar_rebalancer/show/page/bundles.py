@@ -29,7 +29,6 @@ FOUND_LISTED = 50
 
 _COLUMNS = ["bundle", "broker", "topics", "msg_throughput_in", "msg_throughput_out"]
 
-
 Column: TypeAlias = Any
 Rules: TypeAlias = Callable[[Snapshot, Collection[str]], dict[str, Reason]]
 
@@ -96,7 +95,7 @@ class _Stays:
         moved = f"{unload.at:%H:%M %Z} from {unload.source} to {unload.destination}" if unload else ""
         rule = self.rules.get(bundle) or self.left_out.get(broker)
         if move is not None:
-            reason, text = move.reason, f"This run moved it to {move.destination}: {move.reason.meaning}"
+            reason, text = move.reason, f"The plan moves it to {move.destination}. {move.reason.meaning}"
         elif row is not None and row["taken"]:
             reason = verdict = self.run.outcome.verdict if self.run.outcome else Reason.TAKEN
             text = f"The plan moves it to {row['destination']}. {verdict.meaning}"

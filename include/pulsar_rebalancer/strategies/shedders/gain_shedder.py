@@ -19,6 +19,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import Measure, one_by_one
 from pulsar_rebalancer.state import Learned, LearnedBroker, ShedderState
+from pulsar_rebalancer.strategies.learning import Sums
 from pulsar_rebalancer.strategies.sample import (
     CandidateMove,
     ClusterSample,
@@ -27,7 +28,7 @@ from pulsar_rebalancer.strategies.sample import (
     gap_and_hits,
     hits_after,
 )
-from pulsar_rebalancer.strategies.scoring import MEMORY, UNIT, Sums, relative_limits
+from pulsar_rebalancer.strategies.scoring import MEMORY, UNIT, relative_limits
 from pulsar_rebalancer.strategies.shedders import avg_shedder
 
 if TYPE_CHECKING:

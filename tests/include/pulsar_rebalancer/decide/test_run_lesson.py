@@ -24,7 +24,7 @@ from pulsar_rebalancer.state import (
     StrategyState,
     Unload,
 )
-from pulsar_rebalancer.strategies.scoring import Sums, steps
+from pulsar_rebalancer.strategies.learning import Sums, steps
 
 RATE = {name: 100.0 * (number + 1) for number, name in enumerate("abcdefgh")}
 """In and out, each, of the bundles `t/n/<name>` with these names."""

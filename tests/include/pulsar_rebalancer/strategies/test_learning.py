@@ -11,8 +11,8 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import one_by_one
 from pulsar_rebalancer.state import Learned, LearnedBroker
+from pulsar_rebalancer.strategies.learning import BundleCosts, Sums, learn
 from pulsar_rebalancer.strategies.sample import RecentMove
-from pulsar_rebalancer.strategies.scoring import BundleCosts, Sums, learn
 
 KNOWN = Learned(
     100, 0.01, 5.0, 25.0, {"a": LearnedBroker(100, 3.0, 53.0, 4.0), "b": LearnedBroker(100, 0.0, 23.0, 4.0)}

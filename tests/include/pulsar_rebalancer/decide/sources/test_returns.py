@@ -8,7 +8,7 @@ import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import Snapshots, name
 
 from pulsar_rebalancer.decide.planning import Plan, Sources, plan
-from pulsar_rebalancer.decide.sources.filling import bring_back
+from pulsar_rebalancer.decide.sources.returns import bring_back
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import Snapshot

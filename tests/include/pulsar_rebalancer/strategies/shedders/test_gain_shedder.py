@@ -11,8 +11,8 @@ from tests.vectors.rows import broker, bundle, completed, sample
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state import Counting, HitCount, Learned, LearnedBroker, ShedderState
+from pulsar_rebalancer.strategies.learning import Lesson, Sums
 from pulsar_rebalancer.strategies.sample import ClusterSample, SheddingResult
-from pulsar_rebalancer.strategies.scoring import Lesson, Sums
 from pulsar_rebalancer.strategies.shedders import avg_shedder
 from pulsar_rebalancer.strategies.shedders.gain_shedder import shed
 from pulsar_rebalancer.strategies.shedders.registry import validate

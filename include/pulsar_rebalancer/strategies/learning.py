@@ -1,0 +1,233 @@
+"""Learn what a message costs from each counted sample, for GainShedder (docs/gain-shedder.md).
+
+The learned values are the part of each broker's score, in points, that its bundles do not explain; the points
+per msg/s, k (per kB/s if the network is the bottleneck); and bundles' relative costs (`BundleCosts`).
+
+A broker's score is expected to differ from its quarter-hour average by k/C times the sum of e (x - u), where
+x is a bundle's rate, u its quarter-hour average, e its relative cost, and C the broker's limit for the
+bottleneck resource as a multiple of the median. As in a Kalman filter, the error corrects a cost the more,
+the more the bundle's rate changed and the less certain the cost is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+
+from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.run.tables import BrokerSample, one_by_one
+from pulsar_rebalancer.state import NOTHING, SETTLED, Learned, LearnedBroker
+from pulsar_rebalancer.strategies.scoring import relative_limits, score
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from pulsar_rebalancer.strategies.sample import RecentMove
+
+    Floats = npt.NDArray[np.float64]
+
+
+MOVED = 4.0  # minutes for which a broker's report may not yet show a move
+_AVERAGES = (1 - 2 ** (-1 / 60), 0.25, 0.045, 0.045)  # steps per minute, in the order of `run.tables.RATES`
+_PERSISTENCE = 1 - 2 ** (-1 / 720)  # step per minute: half-life 12 hours
+_PRIOR = 60  # samples with which the persistence starts at one half
+_POINTS, _RESIDUAL, _VARIANCE, _SCORE = 0.01, 0.05, 0.02, 0.045  # further steps, per minute
+_IDLE = 0.002  # step per minute back to the start value: a process that starts may report 0
+_FULL = 97.0  # percent; above it, a score no longer grows with the load
+_FRESH = 2  # host intervals after which a broker's value is not of this sample
+
+
+class Sums(NamedTuple):
+    """Sums over a broker's bundles; x, u and e as in the module's docstring. Only x includes this sample.
+
+    Attributes:
+        rate: sum of e x in msg/s.
+        change: sum of e (x - u) in msg/s.
+        doubt: sum of P (x - u)^2, msg/s squared, where P is the variance of e.
+        quick, hour: sums of e times the quick and the hourly average of x, in msg/s, with this sample.
+        lasted: sum of e^2 (x - h) (u - h), where h is the hourly average of a quarter of an hour ago.
+        deviation: sum of the squared differences between the summands of `quick` and `hour`.
+    """
+
+    rate: float = 0.0
+    change: float = 0.0
+    doubt: float = 0.0
+    quick: float = 0.0
+    hour: float = 0.0
+    lasted: float = 0.0
+    deviation: float = 0.0
+
+
+class Correction(NamedTuple):
+    """Factors that correct the costs of a broker's bundles and their variances P.
+
+    A cost changes by `gain` P (x - u); its variance decreases by `shrink` P^2 (x - u)^2.
+    """
+
+    gain: float = 0.0
+    shrink: float = 0.0
+
+
+class Lesson(NamedTuple):
+    """The values known after a sample, by broker; `corrections` omits brokers that are left out."""
+
+    learned: Learned = NOTHING
+    sums: Mapping[str, Sums] = MappingProxyType({})
+    corrections: Mapping[str, Correction] = MappingProxyType({})
+
+
+def step(per_minute: float, minutes: float, samples: float) -> float:
+    """Return a new sample's weight in a moving average, which starts as the plain mean of its samples."""
+    return max(1 - float((1 - per_minute) ** minutes), 1 / samples)
+
+
+def steps(samples: npt.NDArray[np.float64], minutes: float) -> tuple[npt.NDArray[np.float64], ...]:
+    """Return a sample's weight in each average of bundles' rates (`run.tables.RATES`).
+
+    Args:
+        samples: number of counted samples of each bundle, including this one.
+    """
+    return tuple((1 / samples).clip(step(usual, minutes, math.inf)) for usual in _AVERAGES)
+
+
+def learn(
+    before: Learned,
+    brokers: Sequence[BrokerSample],
+    sums: Mapping[str, Sums],
+    moved: Iterable[RecentMove],
+    settings: Settings,
+    minutes: float,
+) -> Lesson:
+    """Learn from a sample, and return the resulting values; those of unlisted brokers are forgotten.
+
+    Args:
+        before: values known after the last counted sample (`continued`).
+        moved: moves that were carried out in the last `SETTLED` minutes.
+        minutes: time since the last counted sample, at least the interval.
+    """
+    samples, longest = before.samples + 1, settings.state_max_gap * max(settings.interval_seconds / 60, 1.0)
+    limits, oldest = relative_limits(brokers, before.bottleneck), _FRESH * settings.host_usage_interval_minutes * 60
+    present = [broker for broker in brokers if broker.left_out is None]
+    scores = {broker.broker: score(broker, settings) for broker in present}
+    # Only brokers that report averages say when they measured; others say when they last wrote a report.
+    old = {b.broker for b in present if b.load_average is not None and (b.report_age_seconds or 0) > oldest}
+    risen = before.idle + step(_IDLE, minutes, math.inf) * (NOTHING.idle - before.idle)
+    idle = min([risen, *scores.values()])
+    usable = [name for name, now in scores.items() if name not in old and now < _FULL]
+    rate, points = one_by_one(sums.get(name, Sums()).rate for name in usable), before.points
+    if rate > 0:
+        of_one = one_by_one(max((scores[name] - idle) * limits[name], 0.1) for name in usable) / rate
+        points += step(_POINTS, minutes, samples) * (of_one - points)
+    known = {of.broker: before.brokers.get(of.broker, LearnedBroker()).of_process(of.started_at) for of in brokers}
+    # A broker that restarted came and went, even if it was never missing. In a gap, anything may have.
+    ages, before_ages = ({name: broker.samples for name, broker in of.items()} for of in (known, before.brokers))
+    disturbed = before.samples and (ages != before_ages or minutes > longest)
+    undisturbed = 0.0 if disturbed else min(before.quiet + minutes, SETTLED)
+    after = _persisting(replace(before, samples=samples, points=points, idle=idle, quiet=undisturbed), sums, minutes)
+    quiet = {end: move.minutes for move in sorted(moved, key=lambda move: -move.minutes) for end in move[:2]}
+    corrections = {}
+    for name, now in scores.items():
+        seen = _Seen(now, points / limits[name], sums.get(name, Sums()), quiet.get(name, SETTLED), name not in old)
+        known[name], corrections[name] = _learn(known[name], seen, after, minutes)
+    return Lesson(replace(after, brokers=known), sums, corrections)
+
+
+def _persisting(known: Learned, sums: Mapping[str, Sums], minutes: float) -> Learned:
+    weight = step(_PERSISTENCE, minutes, known.samples)
+    lasted, deviation = (
+        before + weight * (one_by_one(getattr(of, name) for of in sums.values()) - before)
+        for name, before in (("lasted", known.lasted), ("deviation", known.deviation))
+    )
+    start = _PRIOR * weight * deviation or 1.0
+    persistence = min(max((lasted + start / 2) / (deviation + start), 0.0), 1.0)
+    return replace(known, lasted=lasted, deviation=deviation, persistence=persistence)
+
+
+class _Seen(NamedTuple):
+    """A broker in a sample: points per msg/s, minutes since its last move, whether its score is up to date."""
+
+    score: float
+    points: float
+    sums: Sums
+    quiet: float
+    fresh: bool
+
+
+def _learn(known: LearnedBroker, seen: _Seen, after: Learned, minutes: float) -> tuple[LearnedBroker, Correction]:
+    samples, residual, variance, correction = known.samples + 1, known.residual, known.variance, Correction()
+    if seen.quiet >= MOVED or not known.samples:
+        unexplained = seen.score - after.idle - seen.points * seen.sums.rate
+        residual += step(_RESIDUAL, minutes, samples) * (unexplained - residual)
+    # Without moves, only changes of the bundles' rates change the score.
+    if min(after.quiet, seen.quiet) >= SETTLED and seen.fresh and known.samples:
+        error = seen.score - known.score - seen.points * seen.sums.change
+        variance += step(_VARIANCE, minutes, samples) * (error**2 - variance)
+        expected = seen.points**2 * seen.sums.doubt + 3 * variance + 0.5
+        correction = Correction(seen.points * error / expected, seen.points**2 / expected)
+    usual = known.score + step(_SCORE, minutes, samples) * (seen.score - known.score)
+    return LearnedBroker(samples, residual, usual, variance, known.started), correction
+
+
+START_COST, START_VARIANCE = 1.0, 0.25  # relative cost of a new bundle's messages, and its variance
+_LEAST_COST, _LARGEST_COST = 0.25, 4.0
+_DRIFT = 2e-6  # by which a cost's variance grows with every sample
+
+
+class BundleCosts(NamedTuple):
+    """A column for each of `run.tables.COSTS`, with a value for each bundle; rates are NaN if nothing is known.
+
+    Attributes:
+        hour, quick, quarter: moving averages of the rate, msg/s, or of the throughput, kB/s; before: of `hour`.
+        cost, variance: relative cost of a message, and its variance.
+        samples: number of counted samples since the bundle appeared.
+    """
+
+    hour: Floats
+    quick: Floats
+    quarter: Floats
+    before: Floats
+    cost: Floats
+    variance: Floats
+    samples: Floats
+
+    @classmethod
+    def unknown(cls, count: int) -> Self:
+        return cls(*np.full((len(cls._fields), count), np.nan))
+
+    def averaged(self, rate: Floats, minutes: float, *, counts: bool) -> tuple[Self, Floats]:
+        """Return the columns after a sample, and the differences of the rates from their quarter-hour averages.
+
+        Args:
+            rate: msg/s or kB/s. A bundle whose rate is NaN is forgotten.
+            minutes: time since the last counted sample.
+            counts: False if the sample changes no average.
+        """
+        new = np.isnan(self.quick)
+        before = [np.where(new, rate, average) for average in self[:4]]
+        samples = np.where(new, 0.0, self.samples) + counts
+        weights: tuple[Any, ...] = steps(samples, minutes) if counts else (0.0,) * len(before)
+        hour, quick, quarter = (old + step * (rate - old) for old, step in zip(before[:3], weights, strict=False))
+        hour_before = before[3] + weights[3] * (hour - before[3])
+        cost, variance = np.where(new, START_COST, self.cost), np.where(new, START_VARIANCE, self.variance)
+        return type(self)(hour, quick, quarter, hour_before, cost, variance, samples), rate - before[2]
+
+    def summands(self, rate: Floats, change: Floats) -> tuple[Floats, ...]:
+        """Return a column for each of `Sums`, with what each bundle adds."""
+        of_sample = self.cost * rate, self.cost * change, self.variance * change**2
+        lasted = self.cost**2 * (rate - self.before) * (rate - change - self.before)
+        deviation = (self.cost * (self.quick - self.hour)) ** 2
+        return *of_sample, self.cost * self.quick, self.cost * self.hour, lasted, deviation
+
+    def loads(self, persistence: float) -> Floats:
+        return self.cost * (self.hour + persistence * (self.quick - self.hour))
+
+    def corrected(self, change: Floats, gain: Floats, shrink: Floats) -> Self:
+        known = self.variance * change
+        cost = np.clip(self.cost + known * gain, _LEAST_COST, _LARGEST_COST)
+        variance = np.clip(self.variance - known * known * shrink + _DRIFT, 0.0, START_VARIANCE)
+        return self._replace(cost=cost, variance=variance)
