@@ -27,6 +27,9 @@ class PlacementStrategy(StrEnum):
 class BundlePlacement:
     """The destinations that the leader stores, and its choice of brokers.
 
+    A destination is used once, then deleted (ModularLoadManagerWrapper.getLeastLoaded); without one, the placement
+    strategy chooses a broker.
+
     Args:
         membership: brokers that can be chosen as owners.
         topology: names of the bundles.

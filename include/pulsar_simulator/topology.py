@@ -232,7 +232,7 @@ def scalable_topics(topics: Iterable[str]) -> dict[str, list[str]]:
 
 
 def layout(descriptors: Iterable[str]) -> dict[str, Any]:
-    """Return the metadata of a scalable topic with these segments."""
+    """Return a scalable topic's metadata with these segments, as in PIP-460 and PIP-468 (ScalableTopicMetadata)."""
     segments = {}
     for start, end, number in (descriptor.split("-") for descriptor in descriptors):
         keys = {"start": int(start, 16), "end": int(end, 16)}

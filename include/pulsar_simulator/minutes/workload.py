@@ -1,4 +1,8 @@
-"""Bundle traffic minute by minute: noise, daily cycles, trends, on/off topics and spikes."""
+"""Bundle traffic minute by minute: noise, daily cycles, trends, on/off topics and spikes.
+
+Every function draws from the given random stream. Factors are never negative; their long-term mean is 1, except for
+bursts and jobs, which add load.
+"""
 
 from __future__ import annotations
 

@@ -49,6 +49,14 @@ def test_a_bundle_that_did_not_fit_says_with_which_numbers(tmp_path: Path) -> No
     assert all(bundles[name].reason == Reason.MOVED for name in moved & bundles.keys())
 
 
+def test_a_move_that_failed_is_not_said_to_have_moved(tmp_path: Path) -> None:
+    scene = Scene(str(tmp_path), uneven(4), mode="auto", hit_count_low=1, hit_count_high=1)
+    (move, *_) = read_moves(scene.run(JUST_NOW, astray=1))
+    (bundle,) = found(scene, move.bundle).bundles
+    assert bundle.reason == Reason.UNKNOWN_OWNER
+    assert bundle.why == f"The plan moves it to {move.destination}. {Reason.UNKNOWN_OWNER.meaning}"
+
+
 @pytest.mark.parametrize("grace", [10, 30])
 def test_a_bundle_that_has_just_moved_says_when_it_may_move_again(tmp_path: Path, grace: int) -> None:
     scene = Scene(str(tmp_path), uneven(4), grace_period_minutes=grace)
