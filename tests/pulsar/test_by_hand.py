@@ -126,9 +126,8 @@ def test_manual_plans_unload_drain_split_and_undo(
     manager: str,
 ) -> None:
     extensible = manager == "extensible"
-    version = pulsar_424 if extensible else pulsar_501
     others = {} if extensible else {0: pulsar_424, 2: pulsar_424}
-    cluster = clusters(version, others=others, bookie=True, extensible=extensible, extra=SHORT_SESSION)
+    cluster = clusters(pulsar_501, others=others, bookie=True, extensible=extensible, extra=SHORT_SESSION)
     zero, one, two = cluster.broker_ids
     with Admin(cluster, broker=2) as admin, dags(manager, tmp_path, connection(cluster), **SETTINGS) as root:
         topics = load_broker_zero(admin, ["tests/hand"], BUNDLES, "persistent")

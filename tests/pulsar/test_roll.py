@@ -1,4 +1,6 @@
-"""A rolling restart of one of three real brokers: each of its bundles moves twice, and no message is lost.
+"""A rolling restart of one of three real brokers, which comes back with the next version of Pulsar.
+
+Each of its bundles moves twice, and no message is lost.
 
 The next broker never comes back, which stops its roll.
 """
@@ -46,11 +48,6 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def restarted(cluster: PulsarCluster, broker: int) -> None:
-    cluster.stop_broker(broker)
-    cluster.start_broker(broker)
-
-
 def one_that_never_comes_back(world: World, cluster: PulsarCluster) -> None:
     broker = cluster.broker_ids[1]
     plan = world.run("roll", brokers=[broker], reason="a new disk").xcom("roll")["plan"]
@@ -74,7 +71,9 @@ def one_that_never_comes_back(world: World, cluster: PulsarCluster) -> None:
 
 
 @pytest.mark.usefixtures("one_session")
-def test_a_broker_restarts(pulsar_424: Distribution, clusters: ClusterFactory, tmp_path: Path) -> None:
+def test_a_broker_is_upgraded(
+    pulsar_424: Distribution, pulsar_501: Distribution, clusters: ClusterFactory, tmp_path: Path
+) -> None:
     cluster = clusters(pulsar_424, bookie=True, cgroups=True)
     zero, *others = cluster.broker_ids
     with Admin(cluster, broker=2) as admin, dags("rolled", tmp_path, connection(cluster), **SETTINGS) as root:
@@ -91,7 +90,8 @@ def test_a_broker_restarts(pulsar_424: Distribution, clusters: ClusterFactory, t
             while roll.state == "running":
                 if not done and world.document(Roll).phase is Phase.RESTARTING:
                     awaited(lambda: owners(admin, topics) <= set(others))
-                    restarted(cluster, 0)
+                    cluster.stop_broker(0)
+                    cluster.start_broker(0, pulsar_501)
                     done = True
                 run = world.run()
                 if run.state == "success" and (written := Written.find(run.folder)):
@@ -104,6 +104,7 @@ def test_a_broker_restarts(pulsar_424: Distribution, clusters: ClusterFactory, t
 
             assert (roll.state, roll.xcom("roll")) == ("success", {zero: "rolled"})
             awaited(lambda: owners(admin, topics) == {zero})
+            assert admin.load_report(0)["brokerVersionString"] == pulsar_501.version
             one_that_never_comes_back(world, cluster)
             assert owners(admin, topics) == {zero}
             report = load.report()
