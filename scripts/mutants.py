@@ -96,13 +96,17 @@ SUBJECTS = {
     ),
     "pace": Subject(
         [f"{DOMAIN}/carry_out/move_executor.py"],
-        [f"tests/{DOMAIN}/carry_out/test_{name}.py" for name in ("pace", "move_executor", "kept_destinations")]
+        [
+            f"tests/{DOMAIN}/carry_out/test_{name}.py"
+            for name in ("pace", "move_executor", "kept_destinations", "strays")
+        ]
         + [f"tests/{OPERATORS}/test_{name}.py" for name in ("unload_client_gap", "unload")],
     ),
     "rolling restarts": Subject(
         [f"{DOMAIN}/{name}.py" for name in ("decide/rolling", "decide/roll_plan", "orders/roll_document")],
         [f"tests/{DOMAIN}/decide/test_{name}.py" for name in ("rolling", "roll_plan", "run_plan")]
-        + [f"tests/{DOMAIN}/decide/sources/test_returns.py", f"tests/{OPERATORS}/test_roll_operator.py"],
+        + [f"tests/{DOMAIN}/decide/sources/test_returns.py", f"tests/{OPERATORS}/test_roll_operator.py"]
+        + [f"tests/{DOMAIN}/orders"],
     ),
     "tokens": Subject(
         [f"{DOMAIN}/pulsar/tokens.py"], [f"tests/{DOMAIN}/pulsar/test_{name}.py" for name in ("tokens", "secrets")]

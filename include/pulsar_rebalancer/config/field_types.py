@@ -115,7 +115,7 @@ class Window(BaseModel):
     @classmethod
     def _fires(cls, expression: str) -> str:
         try:
-            if expression and len(expression.split()) == 5:
+            if len(expression.split()) == 5:
                 next(croniter(expression, _JUDGED_FROM).all_next(datetime))
                 return expression
         except (CroniterError, StopIteration):

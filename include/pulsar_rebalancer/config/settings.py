@@ -297,7 +297,7 @@ def parse_typed(form: type[_Form], values: Mapping[str, object], where: str) -> 
 
 
 def _wrong_fields(error: ValidationError) -> Iterator[tuple[str, str]]:
-    for item in error.errors(include_url=False):
+    for item in error.errors():
         raised = item.get("ctx", {}).get("error")
         if isinstance(raised, WrongFields):
             yield from raised.fields.items()

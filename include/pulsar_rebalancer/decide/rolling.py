@@ -268,7 +268,7 @@ def _dag_of(roll: Roll, facts: RollFacts) -> str:
 
 def _is_new(roll: Roll, seen: RollSample | None) -> bool:
     at = seen.started.get(roll.broker) if seen else None
-    return at is not None and roll.started is not None and at != roll.started
+    return at is not None and at != roll.started
 
 
 def _may_be_skipped(roll: Roll, facts: RollFacts) -> bool:

@@ -44,15 +44,16 @@ class _Span(NamedTuple):
 
 def shut(settings: Settings, now: datetime) -> Shut | None:
     """Return why the calendar forbids moves, and until when; None if it allows moves now."""
-    first = closed = _shut(settings, now)
-    steps = 0
-    while closed is not None and closed.opens is not None and steps < _MOST_STEPS:
-        opens = closed.opens
-        closed = _shut(settings, opens)
-        steps += 1
-        if closed is None and first is not None:
+    first = _shut(settings, now)
+    if first is None:
+        return None
+    opens = first.opens
+    for _ in range(_MOST_STEPS):
+        following = None if opens is None else _shut(settings, opens)
+        if following is None:
             return first._replace(opens=opens)
-    return first if closed is None or first is None else first._replace(opens=None)
+        opens = following.opens
+    return first._replace(opens=None)
 
 
 def _shut(settings: Settings, at: datetime) -> Shut | None:
@@ -69,9 +70,8 @@ def _shut(settings: Settings, at: datetime) -> Shut | None:
     ]
     if not settings.maintenance_windows or any(span.begin <= at for span, _ in following):
         return None
-    span, window = min(following, key=lambda item: item[0].begin, default=(None, None))
-    opens = _in_zone(span.begin, window) if span is not None and window is not None else None
-    return Shut(Reason.OUTSIDE_WINDOW, opens, "")
+    earliest = min(following, key=lambda item: item[0].begin, default=None)
+    return Shut(Reason.OUTSIDE_WINDOW, earliest and _in_zone(earliest[0].begin, earliest[1]), "")
 
 
 def _in_zone(at: datetime, window: Window) -> datetime:

@@ -111,12 +111,6 @@ class Roll(StateDocument):
     untold: bool = False
 
     @property
-    def changed_at(self) -> float:
-        """Return when the document last changed, in seconds since 1970; 0 if never."""
-        times = (self.since, self.progress_at, self.looked_at, self.ended_at, self.shown and self.shown.at)
-        return max((at.timestamp() for at in times if at), default=0.0)
-
-    @property
     def active(self) -> bool:
         return bool(self.id) and self.ended is None
 

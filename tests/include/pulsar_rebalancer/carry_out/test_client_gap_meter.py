@@ -25,7 +25,7 @@ GONE = AdminError(Reason.UNREACHABLE, "b:1 is gone")
 class Brokers:
     """Brokers with one bundle; the last answer about a topic is given again and again."""
 
-    def __init__(self, *answers: int | Exception | None, listed: Any = CONNECTED, **topics: Any) -> None:
+    def __init__(self, *answers: int | Clients | Exception | None, listed: Any = CONNECTED, **topics: Any) -> None:
         self._topics, self._answers = {TOPIC: listed} | topics, list(answers)
         self.bundles = self
         self.asked = 0
@@ -43,6 +43,8 @@ class Brokers:
         answer = self._answers.pop(0) if self._answers[1:] else self._answers[0]
         if isinstance(answer, Exception):
             raise answer
+        if isinstance(answer, Clients):
+            return answer
         if answer is not None:
             return Clients(answer, answer)
         await asyncio.sleep(60)
@@ -104,7 +106,7 @@ def test_clients_of_the_topics_that_have_statistics_are_measured():
 
 
 @pytest.mark.parametrize("listed", [CONNECTED, CONNECTED | {"publishers": []}], ids=["gone since", "none"])
-def test_a_bundle_without_clients_is_in_time_and_nothing_is_measured(listed):
+def test_a_bundle_without_clients_is_in_time_and_nothing_is_measured(listed, caplog):
     async def found() -> tuple[ClientGap, bool | None]:
         measured = Measured(Brokers(0, listed=listed))
         return await measured.report(), await measured.move.back_within(60)
@@ -114,6 +116,11 @@ def test_a_bundle_without_clients_is_in_time_and_nothing_is_measured(listed):
     assert (client_gap.clients_before, client_gap.topics_measured, client_gap.unknown) == (0, 0, "")
     measures = (client_gap.clients_seconds, client_gap.watched_seconds, client_gap.clients_back, client_gap.errors)
     assert measures == (None,) * 4
+    assert not caplog.records
+
+
+def test_a_single_client_is_measured():
+    assert asyncio.run(Measured(Brokers(Clients(1, 0))).report()).clients_back == 1
 
 
 @pytest.mark.parametrize(
@@ -208,6 +215,20 @@ def test_times_are_rounded_to_milliseconds_and_reasons_cut(monkeypatch):
     assert (client_gap.owner_seconds, client_gap.clients_seconds) == (1.235, 1.235)
     silent = asyncio.run(reported(Brokers(2, AdminError(Reason.UNREACHABLE, "x" * 400))))
     assert len(silent.unknown) == 300
+
+
+def test_without_clients_the_owner_must_be_in_time(monkeypatch):
+    async def in_time() -> list[bool | None]:
+        clock: Any = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+        monkeypatch.setattr(client_gap_meter, "time", clock)
+        measured = Measured(Brokers(0, listed=CONNECTED | {"publishers": []}))
+        await measured.move.before(asyncio.sleep(0))
+        clock.now = 1.0
+        ends = {"bundle": MOVE.bundle, "source": "a:1", "destination": "b:1", "owner": "b:1"}
+        measured.move.ended(MoveOutcome(**ends, reason=Reason.MOVED, attempts=1))
+        return [await measured.move.back_within(seconds) for seconds in (0.9, 1.0)]
+
+    assert asyncio.run(in_time()) == [False, True]
 
 
 def test_a_bundle_without_an_owner_leaves_the_client_gap_unknown():

@@ -62,6 +62,37 @@ def test_late_clients_halve_the_number_once_for_bundles_that_were_under_way_toge
     assert Rounds().play(True, True, False, True, True, True, False, False) == [1, 2, 4, 2, 3, 4, 5, 2]
 
 
+def test_a_move_that_is_late_at_once_slows_the_growth() -> None:
+    assert Rounds().play(False, True, True, True, True) == [1, 1, 2, 3, 4]
+
+
+def test_moves_whose_clients_are_unknown_leave_the_pace() -> None:
+    assert Rounds().play(True, True, None, None, True) == [1, 2, 4, 4, 4]
+
+
+def test_a_move_waits_while_one_of_its_brokers_is_busy() -> None:
+    pace = AdaptivePace(1, LIMIT)
+    onto_b, onto_c = moves(1)[0], moves(1, "a:1", "c:1")[0]
+    assert pace.begins(onto_b)
+    assert not pace.begins(onto_c)
+
+
+def test_the_last_move_releases_all_workers() -> None:
+    wave = moves(2)
+
+    async def work(queue: MoveQueue) -> None:
+        while (number := await queue.next()) is not None:
+            await asyncio.sleep(0)
+            await queue.ended(wave[number], cast("MoveClientGap", Returned(in_time=False)))
+
+    async def carry_out() -> None:
+        queue = MoveQueue(wave, AdaptivePace(1, LIMIT))
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(work(queue) for _ in range(6)))
+
+    asyncio.run(carry_out())
+
+
 def test_a_move_between_free_brokers_overtakes_those_that_wait_and_nothing_is_left_over() -> None:
     wave = [*moves(20), *moves(3, "c:1", "d:1")]
     begun: list[int] = []

@@ -86,7 +86,15 @@ def test_an_entry_may_merge_two_others(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["clusters: [", "- a", "cluster: {}", "clusters: 1", "clusters: {}\nclusters: {}", 'clusters: {a: !!float "ten"}'],
+    [
+        "clusters: [",
+        "- a",
+        "1",
+        "cluster: {}",
+        "clusters: 1",
+        "clusters: {}\nclusters: {}",
+        'clusters: {a: !!float "ten"}',
+    ],
 )
 def test_a_file_that_cannot_be_read_is_refused(tmp_path, text):
     with pytest.raises(SettingsError, match=r"clusters\.yaml"):
@@ -154,5 +162,6 @@ def test_a_value_that_cannot_be_shown_whole_breaks_its_own_entry_alone(tmp_path,
     east, north, west = load_clusters(write(tmp_path, text))
     assert "hit_count_low" in east.error
     assert "cpu_weight" in north.error
+    assert "got " in east.error
     assert max(len(east.error), len(north.error)) < 500
     assert not west.error

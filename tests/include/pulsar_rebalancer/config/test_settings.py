@@ -133,6 +133,16 @@ def test_later_sources_win_and_each_origin_is_kept():
     assert resolved.origins["hit_count_high"] is Origin.PARAMS
 
 
+def test_contradicting_settings_of_the_file_are_refused():
+    with pytest.raises(SettingsError, match="compact_after_days") as refused:
+        resolve({"compact_after_days": 2, "retention_days": 1}, {})
+    assert refused.value.reason == "contradiction"
+
+
+def test_splits_can_be_automatic():
+    assert validate({"split_mode": "auto"}, where="x").split_mode is Mode.AUTO
+
+
 def test_a_run_lowers_the_mode_and_never_raises_it():
     assert resolve({"mode": "auto"}, {}, parse_params({"mode": "observe"})).settings.mode is Mode.OBSERVE
     with pytest.raises(SettingsError, match="mode"):

@@ -54,13 +54,38 @@ def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path):
     assert roll_plan.document(roll, planned, "", "")["moves_twice"] == 4
     told = roll_plan.text(roll, planned, "", "", "pulsar_roll__east")
     assert "4 bundles move twice" in told
+    assert "1 a:1: score 20.0 %" in told
     assert "Now" not in told
     assert "would wait" not in told
 
-    onto: dict[str, Any] = {"max_bundles_per_broker": 1, "interval_seconds": 60, "host_usage_interval_minutes": 1}
+    onto: dict[str, Any] = caps | {"max_bundles_per_run": 1}
     _, sample = snapshot(tmp_path / "onto", **onto)
     (turn,) = roll_plan.restarts(sample, roll.order)
     assert turn.minutes == 5 + 5 + 2 + 2
+
+    empty, sample = snapshot(tmp_path / "empty", {"a": {}, "b": {}}, interval_seconds=60, host_usage_interval_minutes=1)
+    (turn,) = roll_plan.restarts(sample, ["a:1"])
+    assert turn.minutes == 1 + 1 + 2 + 2
+    empty.ageless = ["a:1"]
+    (turn,) = roll_plan.restarts(Snapshot(empty.take(after=timedelta(seconds=1))), ["a:1"])
+    assert turn.why_not == "it does not report its start time"
+
+
+def test_a_waiting_roll_looks_once_in_a_sample_for_room(tmp_path):
+    full = Snapshots(tmp_path, {"a": HELD, "b": {name(10): 20.0}}, overloaded_threshold=32)
+    sample = Snapshot(full.take())
+    roll = Roll(id="f", order=("a:1",), listed=("a:1", "b:1"), at=NOW, turn_at=NOW)
+
+    found = roll_plan.seen(sample, roll, ())
+    assert found.no_room.startswith("room for 2 of 4 bundles on the others")
+    known = roll.model_copy(update={"seen": (found.at,), "waits": "as said before"})
+    assert roll_plan.seen(sample, known, ()).no_room == "as said before"
+    assert roll_plan.seen(sample, roll.model_copy(update={"phase": Phase.DRAINING}), ()).no_room == ""
+    gone = roll.model_copy(update={"order": ("c:1",)})
+    assert roll_plan.seen(sample, gone, ()).no_room == ""
+
+    roomy = Snapshots(tmp_path / "roomy", OWNED)
+    assert roll_plan.seen(Snapshot(roomy.take()), roll, ()).no_room == ""
 
 
 def test_only_what_ever_moves_needs_room_where_policies_allow_it(tmp_path):
@@ -164,6 +189,8 @@ def test_a_drain_of_another_turn_says_nothing_of_this_one(tmp_path):
     assert run is not None
     later = Roll(id="f", order=("c:1",), at=NOW, turn_at=NOW + timedelta(minutes=1), phase=Phase.DRAINING)
     assert roll_plan.seen(Snapshot(run), later, ()).left is None
+    other = later.model_copy(update={"order": ("b:1",), "turn_at": NOW})
+    assert roll_plan.seen(Snapshot(run), other, ()).left is None
 
 
 @pytest.mark.parametrize("lost", [{"quarantined": ["b:1"]}, {"owned": {broker: AWAY[broker] for broker in "ac"}}])
@@ -182,6 +209,10 @@ def test_bundles_of_a_lost_broker_do_not_return_to_the_drained_one(tmp_path):
     roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW, sample=begun.name, phase=Phase.DRAINING)
     home = roll_plan.seen(Snapshot(snapshots.take()), roll, ()).home
     assert sorted(home) == [name(0), name(9)], "c reported the other one when the turn began"
+
+    snapshots.ended["plan_id"] = begun.name
+    run = Snapshot(snapshots.take(after=timedelta(seconds=1)))
+    assert roll_plan.seen(run, roll, ()).home == (), "these moved before the turn"
 
 
 @pytest.mark.parametrize(("settings", "moving"), [({"overloaded_threshold": 29}, 0), ({}, 1)], ids=["no room", "room"])

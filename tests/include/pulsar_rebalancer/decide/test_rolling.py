@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, unsafe
-from pulsar_rebalancer.orders.order import Order
+from pulsar_rebalancer.orders.order import Control, GivenOrder, Order
 from pulsar_rebalancer.orders.roll_document import Phase, Roll, ShownRoll
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -109,6 +109,27 @@ def test_orders_hold_it_without_a_limit_and_start_no_broker() -> None:
         assert step(held, 501, seen(501, no_room="no room")).active
 
 
+def test_a_step_without_a_sample_waits_for_one() -> None:
+    draining = step(new_roll(), 1, seen(1, home=("t/n/1",)))
+    skip = Order(at=at(4), by="eve", reason="later")
+    for roll, given in ((draining, None), (drained(), skip)):
+        facts = RollFacts(now=at(4), minutes=30, seen=None, unknown="a usable sample", skip=given)
+        after = advance(roll, facts)
+        assert (after.phase, after.waits) == (roll.phase, "a usable sample")
+
+
+def test_a_step_is_stored_after_a_minute() -> None:
+    roll = new_roll().model_copy(update={"looked_at": at(3)})
+    facts = RollFacts(now=at(4), minutes=30, seen=None)
+    assert advance(roll, facts).looked_at == at(4)
+
+
+def test_no_progress_counts_from_more_than_its_minutes() -> None:
+    waiting = seen(30, no_room="no room")
+    assert step(new_roll(), 30, waiting).active
+    assert not step(new_roll(), 30.1, waiting).active
+
+
 def test_once_a_window_has_closed_it_finishes_its_broker_and_begins_no_other() -> None:
     assert not new_roll().under_way
     roll = drained()
@@ -142,6 +163,15 @@ def test_a_broker_that_does_not_come_back_stops_the_roll(what: RollSample, stran
     assert "a:1 stays drained until a person releases it" in roll.progress
 
 
+def test_only_the_first_of_many_restarts_is_progress() -> None:
+    unwell: dict[str, Any] = {"unwell": {A: "just_started"}}
+    roll = step(drained(), 20, restarted(20, **unwell))
+    again = seen(45, started=dict.fromkeys(LISTED, LONG_AGO) | {A: at(44)}, **unwell)
+    roll = step(roll, 45, again)
+    assert roll.active, "25 minutes after the first"
+    assert step(roll, 51, again).ended == "broker_not_back"
+
+
 def test_another_name_or_port_stops_the_roll() -> None:
     started = {"a:2": at(3), B: LONG_AGO, C: LONG_AGO}
     roll = step(drained(), 4, seen(4, started=started))
@@ -159,6 +189,7 @@ def test_the_users_own_dag_is_awaited() -> None:
     assert (roll.phase, roll.waits) == (Phase.RESTARTING, "the end of the DAG that restarts a:1")
     assert step(roll, 6, restarted(6), restart="success").phase is Phase.RETURNING
 
+    assert step(drained(), 4, restart="", no_restart="the DAG is paused").waits == "the DAG is paused"
     held = step(drained(), 500, held="paused", restart="")
     assert (held.active, held.waits) == (True, "paused"), "it is not started during a pause"
 
@@ -298,6 +329,17 @@ def test_a_stopped_roll_says_whose_bundles_are_elsewhere(phase: Phase, left: int
     roll = drained().model_copy(update={"phase": phase, "left": left, "elsewhere": {C: "astray x1"}})
     stopped = step(roll, 4, seen(4), stop=Order(at=at(4), by="eve", reason="enough"))
     assert stopped.elsewhere == {C: "astray x1"} | apart
+
+
+def test_an_order_counts_for_the_roll_and_the_phase_in_which_it_is_given() -> None:
+    def given(action: str, minute: float) -> Control:
+        return Control(orders=(GivenOrder(action=action, at=at(minute), by="eve", reason="x", subject=A),))
+
+    roll = step(new_roll(), 2)
+    assert (roll.at, roll.since) == (at(0), at(2))
+    assert [bool(roll.stop_in(given("stop_roll", minute))) for minute in (-1, 0)] == [False, True]
+    assert [bool(roll.skip_in(given("skip_broker", minute))) for minute in (1, 2)] == [False, True]
+    assert (Roll().stop_in(given("stop_roll", 1)), Roll().skip_in(given("skip_broker", 1))) == (None, None)
 
 
 def test_a_broker_is_skipped() -> None:

@@ -102,6 +102,7 @@ def test_a_window_may_last_until_it_begins_again() -> None:
         ({}, "cron and minutes"),
         ({"cron": "0 22 * * *"}, "cron and minutes"),
         (NIGHT | {"start": "2026-11-22T20:00", "end": "2026-11-22T21:00"}, "cron and minutes"),
+        (NIGHT | {"start": "2026-11-22T20:00"}, "cron and minutes"),
         (NIGHT | {"cron": "0 22 * *"}, "five fields"),
         (NIGHT | {"cron": "0 0 30 2 *"}, "five fields"),
         (NIGHT | {"cron": "0 25 * * *"}, "five fields"),

@@ -15,6 +15,7 @@ from pulsar_rebalancer.orders.in_force import closings, sentence
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Drains, Question
 from pulsar_rebalancer.orders.order import Control, GivenOrder, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state import StateDocument
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -33,6 +34,8 @@ WAITS = Question(plan_id="p", hash="ab" * 32, at=AT, run_id="ask__p")
 REJECTED = Answers(plans={"p": Answer(question=WAITS, at=AT, by="bob", reason="too many")})
 APPROVED = Answers(plans={"p": REJECTED.plans["p"].model_copy(update={"carried_out_by": "approved__p"})})
 ROLL = Roll(id="0a1b", by="bob", order=("b:1",), turn_at=NOW)
+STRANDED = ROLL.stopped(Reason.ROLL_STOPPED, "enough", NOW, stranded=True)
+DRAINED = Drains(brokers={"b:1": Drain(at=NOW, by="bob", reason="new disks")})
 APPROVE = {"mode": "approve"}
 BLACKOUT = {"start": "2026-11-22T11:00", "end": "2026-11-22T13:00", "reason": "a report"}
 WINDOW = {"cron": "0 13 * * *", "minutes": 60}
@@ -97,6 +100,7 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
             f"Only moves of the rolling restart are carried out: mode auto; {ROLL.progress}",
         ),
         (APPROVE, {"documents": (ROLL,)}, f"{WAIT}: mode approve; {ROLL.progress}"),
+        ({}, {"documents": (STRANDED, DRAINED)}, f"{CARRIED}; b:1 drained by bob: new disks; {STRANDED.progress}"),
         (BREAKER, {}, f"{CARRIED}; watched by the circuit breaker of the clusters file"),
         (
             BREAKER,
