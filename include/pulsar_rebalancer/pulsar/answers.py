@@ -19,7 +19,7 @@ from pulsar_rebalancer.texts import parse_json, storable
 _QUOTED_CHARS = 200
 _LONGEST_DETAIL = 1500
 _LONGEST_TEXT = 1000
-_BY_STATUS = {401: Reason.FORBIDDEN, 403: Reason.FORBIDDEN, 404: Reason.NOT_FOUND, 409: Reason.DESTINATION_GONE}
+_BY_STATUS = {401: Reason.FORBIDDEN, 403: Reason.FORBIDDEN, 404: Reason.NOT_FOUND}
 
 
 def failure(
@@ -76,6 +76,8 @@ class BrokerAnswer:
             # ExtensibleLoadManagerWrapper.generateLoadReport is not supported.
             unsupported = self.what.endswith("/load-report") and "UnsupportedOperation" in said
             return Reason.NO_LOAD_REPORT if unsupported else Reason.SERVER_ERROR
+        if self.status == 409 and self.what.partition("?")[0].endswith("/unload"):
+            return Reason.DESTINATION_GONE
         return _BY_STATUS.get(self.status, Reason.BAD_ANSWER)
 
     def _said(self) -> str:

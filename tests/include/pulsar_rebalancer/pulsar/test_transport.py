@@ -61,6 +61,15 @@ async def test_refusal_has_a_reason_and_says_what_was_seen(name: str) -> None:
     assert "\n" not in str(error)
 
 
+async def test_a_conflict_of_another_request_is_not_about_a_destination() -> None:
+    with brokers(1) as (broker,):
+        broker.on("GET", "/admin/v2/brokers", JSONResponse({"reason": "Conflict"}, 409))
+        async with connect(broker) as admin:
+            with pytest.raises(AdminError) as caught:
+                await admin.brokers()
+    assert (caught.value.reason, caught.value.status) == ("bad_answer", 409)
+
+
 async def test_reason_is_one_clean_line_of_bounded_length() -> None:
     with brokers(1) as (broker,):
         text = "\x1b[31mred\x00\u202e" + "x" * 1000 + "\nsecond line"
