@@ -21,7 +21,7 @@ FREEZE = OrderKind(
         FormAction(
             "freeze",
             "Freeze a namespace",
-            "Its bundles stay where they are, even if their broker is drained or restarts in a rolling restart.",
+            "Its bundles are neither moved nor split, even if their broker is drained or in a rolling restart.",
             until=True,
             subject=_SUBJECT,
             pattern=_PATTERN,
