@@ -103,10 +103,10 @@ def _moments(local: datetime, zone: tzinfo, *, widest: bool) -> tuple[datetime, 
 
 
 def _local_spans(window: Window, at: datetime) -> Iterator[tuple[datetime, datetime]]:
-    if window.start is not None and window.end is not None:
-        yield window.start, window.end
+    if window.once:
+        yield window.once
         return
-    length = timedelta(minutes=window.minutes or 0)
+    length = timedelta(minutes=window.minutes)
     for begin in croniter(window.cron, at - length - _LONGEST_SHIFT).all_next(datetime):
         yield begin, begin + length
 

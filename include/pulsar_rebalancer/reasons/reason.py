@@ -220,7 +220,7 @@ class Reason(StrEnum):
     HIT_COUNT = ("hit_count", VERDICT, Trait.WAITING,
         "A threshold is reached, but not yet often enough.")
     COOL_DOWN = ("cool_down", VERDICT, Trait.WAITING,
-        "A broker reported too soon after its last unload.")
+        "Too soon after the broker's last unload.")
     OUTDATED = ("outdated", VERDICT, Trait.NONE,
         "The broker's report is missing, or older than load_data_ttl_seconds.",
         "Check its clock and the metadata store.")

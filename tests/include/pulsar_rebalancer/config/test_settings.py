@@ -139,8 +139,9 @@ def test_contradicting_settings_of_the_file_are_refused():
     assert refused.value.reason == "contradiction"
 
 
-def test_splits_can_be_automatic():
-    assert validate({"split_mode": "auto"}, where="x").split_mode is Mode.AUTO
+def test_splits_can_be_automatic_and_runs_kept_for_ever():
+    settings = validate({"split_mode": "auto", "retention_days": 0}, where="x")
+    assert (settings.split_mode, settings.retention_days) == (Mode.AUTO, 0)
 
 
 def test_a_run_lowers_the_mode_and_never_raises_it():
