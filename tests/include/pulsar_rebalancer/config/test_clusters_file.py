@@ -154,6 +154,11 @@ def test_a_file_of_endless_depth_or_size_is_refused(tmp_path, text, said):
     assert len(str(refused.value)) < 500
 
 
+def test_a_number_of_5000_digits_is_not_shown(tmp_path):
+    (east,) = load_clusters(write(tmp_path, f"clusters: {{east: {{hit_count_low: 0x{'f' * 5000}}}}}"))
+    assert "got a int too large to be shown" in east.error
+
+
 @pytest.mark.parametrize(
     "value", ["0x" + "f" * 5000, "1" + "0" * 400, "[" * 15 + "]" * 15, "{a: {b: {c: {d: 1}}}}", ".inf"]
 )
@@ -162,6 +167,5 @@ def test_a_value_that_cannot_be_shown_whole_breaks_its_own_entry_alone(tmp_path,
     east, north, west = load_clusters(write(tmp_path, text))
     assert "hit_count_low" in east.error
     assert "cpu_weight" in north.error
-    assert "got " in east.error
     assert max(len(east.error), len(north.error)) < 500
     assert not west.error

@@ -139,6 +139,10 @@ def test_contradicting_settings_of_the_file_are_refused():
     assert refused.value.reason == "contradiction"
 
 
+def test_a_strategy_can_be_an_import_path():
+    assert validate({"strategy": "my_package.shedders:shed"}, where="x").strategy == "my_package.shedders:shed"
+
+
 def test_splits_can_be_automatic_and_runs_kept_for_ever():
     settings = validate({"split_mode": "auto", "retention_days": 0}, where="x")
     assert (settings.split_mode, settings.retention_days) == (Mode.AUTO, 0)
