@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 from unittest import mock
 
 import yaml
@@ -35,15 +37,8 @@ from pulsar_rebalancer_airflow.state_store import moves_asset, state_asset
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.sampling import Timing
 from pulsar_simulator.scenario import build
-from pulsar_simulator.serve import running
+from pulsar_simulator.serve import Running, running
 from pulsar_simulator.timeline import RealClock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pulsar_simulator.serve import Running
-
 
 Document = TypeVar("Document", bound=StateDocument)
 

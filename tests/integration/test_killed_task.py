@@ -11,9 +11,11 @@ import re
 import signal
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -29,19 +31,13 @@ from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 from pulsar_rebalancer_airflow.state_store import state_asset
+from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.faults import FaultKind
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.sampling import Timing
 from pulsar_simulator.scenario import build
-from pulsar_simulator.serve import running
+from pulsar_simulator.serve import Running, running
 from pulsar_simulator.timeline import RealClock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from pulsar_simulator.cluster import Cluster
-    from pulsar_simulator.serve import Running
 
 pytestmark = pytest.mark.system
 

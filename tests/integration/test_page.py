@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import httpx
 import pytest
 from tests.accessibility import assert_accessible, assert_reached_with_tab
 from tests.airflow_server import airflow_server
-from tests.browser import browser
-from tests.integration.airflow_world import world
+from tests.browser import Browser, browser
+from tests.integration.airflow_world import Outcome, World, world
 from tests.integration.page_scene import (
     HOSTILE,
     asked_for,
@@ -27,12 +28,6 @@ from tests.patience import PATIENCE
 from pulsar_rebalancer.orders.order import Control
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.browser import Browser
-    from tests.integration.airflow_world import Outcome, World
 
 pytestmark = pytest.mark.integration
 

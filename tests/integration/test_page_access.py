@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -24,19 +26,14 @@ from tests.overview_scene import Scene, history, uneven
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.state import StateDocument
 from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE, STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.overview import airflow_facts
 from pulsar_rebalancer_airflow.overview.routes import app
 from pulsar_rebalancer_airflow.state_store import DOCUMENTS
 from pulsar_rebalancer_airflow.suites import page_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pulsar_rebalancer.state import StateDocument
-    from pulsar_rebalancer.storage.path import StoragePath
 
 pytestmark = pytest.mark.integration
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.accessibility import assert_accessible
@@ -15,9 +16,6 @@ from tests.integration.page_scene import HOSTILE, asked_for, changed_in_file, pr
 from tests.integration.page_stage import Part, Stage, stages
 
 from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.system
 

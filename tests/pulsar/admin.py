@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import Any, Self
 
 import httpx
+from tests.pulsar.cluster import PulsarCluster
 from tests.pulsar.java import CLUSTER_NAME
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import TracebackType
-
-    from tests.pulsar.cluster import PulsarCluster
 
 _LOST_RACE = ("Failed to acquire ownership", "is already locked")
 _RACE_SECONDS = 30

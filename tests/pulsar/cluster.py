@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import secrets
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import httpx
 from tests.pulsar import credentials, java
 from tests.pulsar.cgroup import CpuGroup
+from tests.pulsar.distribution import Distribution
 from tests.pulsar.processes import LoggedProcess, ProcessError, free_ports, port_answers
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-    from types import TracebackType
-
-    from tests.pulsar.distribution import Distribution
 
 SUPER_USER = "admin"
 APPLICATION = "app"

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 from tests.pulsar.cluster import PulsarCluster
 from tests.pulsar.distribution import Distribution, from_dependencies, from_jars, from_server_distribution
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 ClusterFactory = Callable[..., PulsarCluster]
 """Starts a cluster; takes what `PulsarCluster` takes, without the folder."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-    from tests.pulsar.cluster import PulsarCluster
+import numpy.typing as npt
+from tests.pulsar.cluster import PulsarCluster
 
 _WINDOW_SECONDS = 20
 _STILL_FALLING = 0.95

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tests.pulsar.credentials import Certificates
-    from tests.pulsar.distribution import Distribution
+from tests.pulsar.credentials import Certificates
+from tests.pulsar.distribution import Distribution
 
 CLUSTER_NAME = "e2e"
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import Any, Self
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from types import TracebackType
-
-    from tests.pulsar.cluster import PulsarCluster
+from tests.pulsar.cluster import PulsarCluster
 
 _CHILD = Path(__file__).with_name("producers.py")
 

@@ -7,11 +7,8 @@ import random
 import socket
 import subprocess
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+from collections.abc import Callable
+from pathlib import Path
 
 
 class ProcessError(RuntimeError):

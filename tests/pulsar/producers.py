@@ -16,13 +16,11 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pulsar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _TICK_SECONDS = 0.05
 _STEADY_TICK_SECONDS = 0.0005

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from tests.pulsar.admin import Admin, topics_in_bundles
+from tests.pulsar.cluster import PulsarCluster
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import Outcome
-from pulsar_rebalancer.run.plan import Summary, read_moves
+from pulsar_rebalancer.run.plan import Move, Summary, read_moves
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
-from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes
+from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun, LocalAirflow, Processes
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.pulsar.cluster import PulsarCluster
-
-    from pulsar_rebalancer.run.plan import Move
-    from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun
 
 DAG_ID = "pulsar_rebalance__real"
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from lab.experiments.run import minute_of, true_scores
+from tests.pulsar.costs import Costs
+from tests.pulsar.rebalancing import Run
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.replay.balancer import Balancer
@@ -14,10 +16,6 @@ from pulsar_simulator.load import Cost
 from pulsar_simulator.minutes.machines import BrokerColumns, Rules, Spec
 from pulsar_simulator.minutes.simulation import Simulation, Unload
 from pulsar_simulator.minutes.workload import BundleColumns, Workload
-
-if TYPE_CHECKING:
-    from tests.pulsar.costs import Costs
-    from tests.pulsar.rebalancing import Run
 
 _NIC = 1e6
 

@@ -12,7 +12,9 @@ from pulsar_rebalancer.reasons import Reason
 
 # isort: split
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -21,6 +23,9 @@ from tests.integration.airflow_world import Outcome, World, dags
 from tests.integration.conftest import _database, one_session  # noqa: F401 - fixtures
 from tests.patience import awaited
 from tests.pulsar.admin import Admin, topics_in_bundles
+from tests.pulsar.cluster import PulsarCluster
+from tests.pulsar.conftest import ClusterFactory
+from tests.pulsar.distribution import Distribution
 from tests.pulsar.java import SHORT_SESSION
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import load_broker_zero
@@ -28,14 +33,6 @@ from tests.pulsar.rebalancing import load_broker_zero
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from tests.pulsar.cluster import PulsarCluster
-    from tests.pulsar.conftest import ClusterFactory
-    from tests.pulsar.distribution import Distribution
 
 BUNDLES, CAP = 6, 4
 """More than the cap lets go at once: a drain takes two runs."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import jwt
@@ -18,33 +19,26 @@ from pydantic import SecretStr
 from tests.certificates import Authority
 from tests.patience import awaited
 from tests.pulsar.admin import Admin, topics_in_bundles
-from tests.pulsar.cluster import SUPER_USER
+from tests.pulsar.cluster import SUPER_USER, PulsarCluster
+from tests.pulsar.conftest import ClusterFactory
+from tests.pulsar.distribution import Distribution
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import DAG_ID, Run, rebalancer
 from tests.token_issuer import AUDIENCE, CLIENT, TokenIssuer, token_issuer
 
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.collect import load_data
-from pulsar_rebalancer.collect.collector import Earlier, Trigger, collect
+from pulsar_rebalancer.collect.collector import Collected, Earlier, Trigger, collect
+from pulsar_rebalancer.collect.load_data import TopicMessage
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.pulsar import AdminConnection, OAuth2, PulsarAdmin
 from pulsar_rebalancer.pulsar.tokens import Tokens
+from pulsar_rebalancer.run.outcome import MoveOutcome
 from pulsar_rebalancer.run.plan import Move
 from pulsar_rebalancer.storage.documents import ClusterStorage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.pulsar.cluster import PulsarCluster
-    from tests.pulsar.conftest import ClusterFactory
-    from tests.pulsar.distribution import Distribution
-
-    from pulsar_rebalancer.collect.collector import Collected
-    from pulsar_rebalancer.collect.load_data import TopicMessage
-    from pulsar_rebalancer.run.outcome import MoveOutcome
 
 NAMESPACE, BUNDLES = "tests/load", 16
 RATE = 4000.0

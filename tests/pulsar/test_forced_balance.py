@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tests.pulsar.admin import Admin
+from tests.pulsar.conftest import ClusterFactory
+from tests.pulsar.distribution import Distribution
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import (
     DAG_ID,
@@ -15,12 +18,6 @@ from tests.pulsar.rebalancing import (
     rebalancer,
 )
 from tests.pulsar.throttling import await_host_samples, throttle
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.pulsar.conftest import ClusterFactory
-    from tests.pulsar.distribution import Distribution
 
 FORCE_THRESHOLD = 4
 """Half of the smallest gap that was seen, and above the noise between idle brokers."""

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.patience import awaited
 from tests.pulsar.admin import Admin, topics_in_bundles
+from tests.pulsar.conftest import ClusterFactory
 from tests.pulsar.load import Load
 
 from pulsar_rebalancer.command.__main__ import main
 from pulsar_rebalancer.reasons import Reason
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.pulsar.conftest import ClusterFactory
 
 NAMESPACE = "tests/inspect"
 

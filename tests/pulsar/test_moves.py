@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.patience import awaited
 from tests.pulsar import java
 from tests.pulsar.admin import Admin, topics_in_bundles
+from tests.pulsar.cluster import PulsarCluster
+from tests.pulsar.conftest import ClusterFactory
+from tests.pulsar.distribution import Distribution
 from tests.pulsar.load import Load
 
 import pulsar
@@ -19,16 +23,8 @@ from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.pulsar import AdminConnection, BundleAdmin, PulsarAdmin
 from pulsar_rebalancer.pulsar.bundle_calls import clients_in
 from pulsar_rebalancer.pulsar.transport import Transport
+from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome
 from pulsar_rebalancer.run.plan import Move
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from tests.pulsar.cluster import PulsarCluster
-    from tests.pulsar.conftest import ClusterFactory
-    from tests.pulsar.distribution import Distribution
-
-    from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome
 
 NAMESPACE, BUNDLES = "tests/moves", 32
 ROUNDS = 4

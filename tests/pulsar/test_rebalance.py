@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from itertools import groupby
+from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.pulsar.admin import Admin
+from tests.pulsar.cluster import PulsarCluster
+from tests.pulsar.conftest import ClusterFactory
 from tests.pulsar.costs import CpuWatch, fitted, settled_cpu
+from tests.pulsar.distribution import Distribution
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import DAG_ID, Run, assert_carried_out, load_broker_zero, rebalancer
 from tests.pulsar.simulated import Course, bundles_of, misses, predicted, scores_of
 from tests.pulsar.throttling import QUOTA_US, await_host_samples, throttle
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tests.pulsar.cluster import PulsarCluster
-    from tests.pulsar.conftest import ClusterFactory
-    from tests.pulsar.distribution import Distribution
-
-    from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
+from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
 
 BUNDLES = 16
 TRIED_RATE = 1000.0

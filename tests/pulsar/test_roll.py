@@ -13,26 +13,23 @@ import tests.airflow_home  # noqa: F401 - before anything of Airflow
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.integration.airflow_world import World, dags
 from tests.integration.conftest import _database, one_session  # noqa: F401 - fixtures
 from tests.patience import awaited
 from tests.pulsar.admin import Admin
+from tests.pulsar.cluster import PulsarCluster
+from tests.pulsar.conftest import ClusterFactory
+from tests.pulsar.distribution import Distribution
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import load_broker_zero
 from tests.pulsar.test_by_hand import connection, decided, owners
 
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.run.outcome import Outcome as Written
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.pulsar.cluster import PulsarCluster
-    from tests.pulsar.conftest import ClusterFactory
-    from tests.pulsar.distribution import Distribution
 
 BUNDLES = 6
 WAIT_MINUTES = 60

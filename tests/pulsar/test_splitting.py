@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.patience import awaited
 from tests.pulsar.admin import Admin, topics_in_bundles
+from tests.pulsar.cluster import PulsarCluster
+from tests.pulsar.conftest import ClusterFactory
+from tests.pulsar.distribution import Distribution
 from tests.pulsar.load import Load
 
 from pulsar_rebalancer.carry_out.split_executor import carry_out_splits
@@ -16,17 +20,8 @@ from pulsar_rebalancer.config.field_types import SplitAlgorithm
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.split_planning import Cut, where_to_cut
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
-from pulsar_rebalancer.run.plan import Split
+from pulsar_rebalancer.run.plan import Split, SplitOutcome
 from pulsar_rebalancer.run.tables import BUNDLES, table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.pulsar.cluster import PulsarCluster
-    from tests.pulsar.conftest import ClusterFactory
-    from tests.pulsar.distribution import Distribution
-
-    from pulsar_rebalancer.run.plan import SplitOutcome
 
 WHOLE = "0x00000000_0xffffffff"
 TOPICS, RATE, LIMIT = 4, 30.0, 40

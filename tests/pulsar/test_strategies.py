@@ -6,15 +6,21 @@ The product's parts are called one after the other, as the DAG's tasks call them
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from pyspark.sql import SparkSession
 from tests.patience import awaited
 from tests.pulsar.admin import Admin
+from tests.pulsar.cluster import PulsarCluster
+from tests.pulsar.conftest import ClusterFactory
+from tests.pulsar.distribution import Distribution
 from tests.pulsar.java import CLUSTER_NAME
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import load_broker_zero
@@ -26,23 +32,12 @@ from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
-from pulsar_rebalancer.run.plan import Summary, read_moves
+from pulsar_rebalancer.run.outcome import MoveOutcome
+from pulsar_rebalancer.run.plan import Move, Summary, read_moves
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.rebalance import decide
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
-    from tests.pulsar.cluster import PulsarCluster
-    from tests.pulsar.conftest import ClusterFactory
-    from tests.pulsar.distribution import Distribution
-
-    from pulsar_rebalancer.run.outcome import MoveOutcome
-    from pulsar_rebalancer.run.plan import Move
-    from pulsar_rebalancer.storage.path import StoragePath
 
 QUOTA_US = 40_000
 RATE = 3500.0

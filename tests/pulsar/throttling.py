@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tests.patience import awaited
-
-if TYPE_CHECKING:
-    from tests.pulsar.admin import Admin
-    from tests.pulsar.cluster import PulsarCluster
+from tests.pulsar.admin import Admin
+from tests.pulsar.cluster import PulsarCluster
 
 QUOTA_US = 40_000
 """Two fifths of a core per broker: what one client sends can be seen, and does not exhaust the broker."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.config.clusters_file import RunParams
@@ -27,9 +28,6 @@ from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.scoring import UNIT
 from pulsar_rebalancer_spark import rebalance
 from pulsar_rebalancer_spark.rebalance import decide
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SAMPLES, SATURATED, RESTARTED = 12, 8, 5
 """Number of samples, the first of those whose bottleneck is the network, and that before which a broker restarts."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.config.clusters_file import THRESHOLD_FIELDS, RunParams
@@ -19,9 +20,6 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.state import DecisionState, HitCount, StrategyState
 from pulsar_rebalancer_spark.rebalance import decide
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 PATIENT = {"low_threshold": 15, "high_threshold": 1000, "hit_count_low": 8}
 OWN = RunParams(hit_count_low=1)

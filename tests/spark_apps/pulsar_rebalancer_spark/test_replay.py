@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 from tests.include.pulsar_rebalancer.replay.recorded import FOUR, Run, minute, settings
 
 from pulsar_rebalancer.replay.closed_loop import replay
@@ -17,9 +17,6 @@ from pulsar_rebalancer.replay.variants import ANSWER, CURRENT, REPORT, REQUEST, 
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.replay import run
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 A, B = "a:8080", "b:8080"
 GRID = [{"strategy": "AvgShedder", "hit_count_high": [1, 3, 20]}, {"strategy": ["ThresholdShedder", "TransferShedder"]}]

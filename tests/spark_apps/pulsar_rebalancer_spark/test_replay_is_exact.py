@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.config.field_types import Strategy
@@ -30,9 +31,6 @@ from pulsar_rebalancer.state import DecisionState, MovesState, Unload
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.rebalance import decide
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 MINUTES, EACH = 6, 24
 BROKERIDS = [f"{letter}.pulsar:8080" for letter in "abcdef"]
