@@ -182,10 +182,10 @@ function balance(dag, pairing) {
     hint: "Mode, caps, pauses and validation still apply.",
     fields: pairing ? gapField : undefined,
     request: () =>
-      started(dag, (form) => ({
-        force: form.get("reason"),
-        ...(form.get("gap") ? { force_threshold: Number(form.get("gap")) } : {}),
-      })),
+      started(dag, (form) => {
+        const gap = form.get("gap") ? { force_threshold: Number(form.get("gap")) } : {};
+        return { force: form.get("reason"), ...gap };
+      }),
   };
 }
 
@@ -260,12 +260,6 @@ function subjectField(label, value) {
 }
 
 function gapField() {
-  const range = { type: "number", min: 0, max: 1000, step: "any" };
-  return make(
-    "label",
-    {},
-    "For gaps from ",
-    make("input", { name: "gap", ...range, placeholder: "the low threshold" }),
-    " points",
-  );
+  const gap = { name: "gap", type: "number", min: 0, max: 1000, step: "any", placeholder: "the low threshold" };
+  return make("label", {}, "For gaps from ", make("input", gap), " points");
 }

@@ -1,7 +1,7 @@
 // Manual actions: a form, the plan that its dry run shows in the same dialog, and the button that carries it out.
 
 import { dagPath, runPath } from "./address.js";
-import { attempt, choices, openDialog, sender, started } from "./dialog.js";
+import { choices, offer, openDialog, sender, started } from "./dialog.js";
 import { disabled, newerOf, notCarriedOut, planAgain } from "./disabled.js";
 import { folded, make } from "./dom.js";
 import { bundleFields, lines } from "./search.js";
@@ -162,31 +162,17 @@ export async function ended({ dialog, said }, base, dag, run) {
  * @type {(parts: Parts, shown: Overview, answer: RunAnswer, dag: string, page: Page) => void}
  */
 export function showPlan(parts, shown, answer, dag, page) {
-  const { dialog, form, said, result, go, buttons } = parts;
+  const { form, result, go } = parts;
   const view = shown.plan;
   const warning = make("p", { class: "warn", role: "status" });
   const documents = `${page.base}${dagPath(page.dag)}`;
   const drawn = plan(view, shortNames(shown), "The plan", shown.links.dag, documents);
-  result.replaceChildren(make("div", {}, drawn, warning));
+  const request = () => started(dag, (form) => ({ plan: answer.plan, reason: form.get("reason") }));
+  const carry = offer(parts, [drawn, warning], answer.text, { name: "Carry out", dag, request }, page);
   for (const part of result.querySelectorAll("[data-key^='ends '], [data-key^='about splits ']")) {
     part.setAttribute("open", "");
   }
-  said.replaceChildren(answer.text);
   if (!answer.plan) form.querySelector("[data-key='overrule']")?.setAttribute("open", "");
-  go.textContent = "Plan again";
-  go.classList.remove("go");
-  buttons.querySelector(".carry")?.remove();
-
-  const request = () => started(dag, (form) => ({ plan: answer.plan, reason: form.get("reason") }));
-  const sendOnce = sender(request, page.base);
-  const onclick = () =>
-    attempt(parts, carry, async () => {
-      const run = await sendOnce(new FormData(form));
-      dialog.close();
-      page.follow({ name: "Carry out", dag, run });
-    });
-  const carry = make("button", { type: "button", class: "go carry", onclick }, "Carry out");
-  buttons.append(carry);
   const look = () => {
     if (!carry.isConnected) return clearInterval(watching);
     const again = view && answer.plan ? planAgain(view, shown, page.present(), page.now()) : "";

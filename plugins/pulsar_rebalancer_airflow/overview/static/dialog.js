@@ -4,6 +4,7 @@ import { airflowRoot } from "./address.js";
 import { focusOn, make } from "./dom.js";
 import { ask, Refusal } from "./server.js";
 
+/** @import { Page } from "./acts.js" */
 /** @import { Child } from "./elements.d.ts" */
 /**
  * @typedef {{ dag: string, run: string, method: string, path: string, body: (form: FormData) => unknown }} Request
@@ -62,17 +63,8 @@ export function openDialog(given, submit) {
     event.preventDefault();
     await attempt(parts, go, () => submit(new FormData(form), parts));
   };
-  const form = make(
-    "form",
-    { onsubmit },
-    make("h2", {}, title),
-    hint && make("p", { class: "more" }, hint),
-    fields,
-    make("label", {}, "Reason", reason),
-    said,
-    result,
-    buttons,
-  );
+  const top = [make("h2", {}, title), hint && make("p", { class: "more" }, hint)];
+  const form = make("form", { onsubmit }, top, fields, make("label", {}, "Reason", reason), said, result, buttons);
   buttons.append(make("button", { type: "button", onclick: () => dialog.close() }, cancel), go);
   // Safari gives no focus to a button that is clicked.
   const opener = document.activeElement instanceof HTMLElement && document.activeElement.dataset.key;
@@ -125,6 +117,30 @@ export function mark(form, wrong) {
   });
   /** @type {HTMLElement | null} */ (form.querySelector("[aria-invalid]"))?.focus();
   return places.length > 0 && places.every(Boolean);
+}
+
+/**
+ * Show a plan in the dialog, with the button that carries it out; return that button.
+ * @type {(parts: Parts, drawn: Child, text: string, act: { name: string, label?: string, dag: string,
+ *   request: () => Request }, page: Page) => HTMLButtonElement}
+ */
+export function offer(parts, drawn, text, { name, label = name, dag, request }, { base, follow }) {
+  const { dialog, form, said, result, go, buttons } = parts;
+  result.replaceChildren(make("div", {}, drawn));
+  said.replaceChildren(text);
+  go.textContent = "Plan again";
+  go.classList.remove("go");
+  buttons.querySelector(".carry")?.remove();
+  const sendOnce = sender(request, base);
+  const onclick = () =>
+    attempt(parts, carry, async () => {
+      const run = await sendOnce(new FormData(form));
+      dialog.close();
+      follow({ name, dag, run });
+    });
+  const carry = make("button", { type: "button", class: "go carry", onclick }, label);
+  buttons.append(carry);
+  return carry;
 }
 
 /**

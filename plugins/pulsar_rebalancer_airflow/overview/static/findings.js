@@ -24,14 +24,8 @@ export function findings({ validated, findings, sampled_at: at, links }) {
 
 /** @param {ExplainedReason} finding */
 function entry({ effect, meaning, worst, action, reason, count }) {
-  return make(
-    "li",
-    { class: effect },
-    make("b", {}, effect),
-    ` ${meaning}`,
-    worst.length > 0 && make("span", { class: "worst" }, ` ${worst.join("; ")}`),
-    action && make("span", { class: "action" }, ` ${action}`),
-    " ",
-    make("code", {}, count > 1 ? `${reason} ×${count}` : reason),
-  );
+  const named = worst.length > 0 && make("span", { class: "worst" }, ` ${worst.join("; ")}`);
+  const help = action && make("span", { class: "action" }, ` ${action}`);
+  const code = make("code", {}, count > 1 ? `${reason} ×${count}` : reason);
+  return make("li", { class: effect }, make("b", {}, effect), ` ${meaning}`, named, help, " ", code);
 }

@@ -163,12 +163,8 @@ function stay({ folder, stay }, path, short) {
     names.lastChild?.replaceWith(shown);
   };
   names.addEventListener("toggle", show);
-  return folded(
-    `stay ${folder}`,
-    `Why ${several(all, "bundle")} stay${all === 1 ? "s" : ""}`,
-    make("ul", { class: "stay" }, reasons),
-    names,
-  );
+  const title = `Why ${several(all, "bundle")} stay${all === 1 ? "s" : ""}`;
+  return folded(`stay ${folder}`, title, make("ul", { class: "stay" }, reasons), names);
 }
 
 /** @type {(key: string, bundles: StayView[], all: number, short: Short) => HTMLElement} */
@@ -180,12 +176,8 @@ export function stayTable(key, bundles, all, short) {
     { title: "stays because", cell: ({ meaning, reason }) => [meaning, " ", make("code", {}, reason)], kind: "text" },
   ];
   const more = all - bundles.length;
-  return make(
-    "div",
-    {},
-    table(`staying ${key}`, "Bundles that stay", columns, bundles),
-    more > 0 && make("p", { class: "more" }, `and ${several(more, "bundle")} more`),
-  );
+  const drawn = table(`staying ${key}`, "Bundles that stay", columns, bundles);
+  return make("div", {}, drawn, more > 0 && make("p", { class: "more" }, `and ${several(more, "bundle")} more`));
 }
 
 /** @param {PlanView} view */

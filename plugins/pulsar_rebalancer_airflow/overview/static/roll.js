@@ -1,7 +1,7 @@
 // A rolling restart: its form, the dry run as a table with the button that starts it, and its progress.
 
 import { ended } from "./by_hand.js";
-import { attempt, choices, openDialog, sender, started } from "./dialog.js";
+import { choices, offer, openDialog, sender, started } from "./dialog.js";
 import { make, table } from "./dom.js";
 import { Refusal } from "./server.js";
 import { points, several, traffic } from "./texts.js";
@@ -44,7 +44,6 @@ function open({ brokers, acts: { roll: dag } }, page, given) {
 /** @type {(parts: Parts, answer: RunAnswer, dag: string, page: Page) => void} */
 function show(parts, { text, plan, restarts: shown }, dag, page) {
   if (!shown) return;
-  const { dialog, form, said, result, go, buttons } = parts;
   const { refused, waits, restarts, minutes, moves_twice: twice } = shown;
   /** @type {Column<RestartView>[]} */
   const columns = [
@@ -61,20 +60,10 @@ function show(parts, { text, plan, restarts: shown }, dag, page) {
   } move twice.`;
   const why = refused ? `It would be refused now: ${refused}.` : waits && `It would first wait for ${waits}.`;
   const order = table("restarts", "The order of the restarts", columns, restarts);
-  result.replaceChildren(make("p", {}, sum), make("p", { class: "warn" }, why), order);
-  said.replaceChildren(text);
-  go.textContent = "Plan again";
-  go.classList.remove("go");
-  buttons.querySelector(".carry")?.remove();
-  const sendOnce = sender(() => started(dag, () => ({ plan })), page.base);
-  const onclick = () =>
-    attempt(parts, start, async () => {
-      const run = await sendOnce(new FormData(form));
-      dialog.close();
-      page.follow({ name: "Restart", dag, run });
-    });
-  const start = make("button", { type: "button", class: "go carry", disabled: refused !== "", onclick }, "Start");
-  buttons.append(start);
+  const drawn = [make("p", {}, sum), make("p", { class: "warn" }, why), order];
+  const act = { name: "Restart", label: "Start", dag, request: () => started(dag, () => ({ plan })) };
+  const start = offer(parts, drawn, text, act, page);
+  start.disabled = refused !== "";
   start.focus();
 }
 
