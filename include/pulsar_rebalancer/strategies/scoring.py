@@ -153,6 +153,8 @@ def measure_of(bottleneck: str) -> Measure:
 
 def bottleneck_of(brokers: Iterable[BrokerSample], settings: Settings) -> str:
     """Return the resource with the highest total score of the brokers that it determines; network is one."""
+    if not any(getattr(settings, f"{name}_weight") for name in SCORED if name != "cpu"):
+        return "cpu"
     sums = dict.fromkeys(SCORED, 0.0)
     for broker in brokers:
         if broker.left_out is None:
