@@ -317,8 +317,8 @@ MOST_OUTCOMES = 50_000_000
 
 _LESS = "take a shorter period or fewer variants"
 
-_SECONDS_PER_BROKER, _SECONDS_PER_BUNDLE = 25e-6, 50e-9
-"""Computing time in seconds per sample and variant, for each broker and each bundle (see docs/performance.md)."""
+_SECONDS, _SECONDS_PER_BROKER, _SECONDS_PER_BUNDLE = 5e-4, 14e-6, 40e-9
+"""Computing time in seconds per sample and variant, and more for each broker and each bundle."""
 
 
 def refuse_many(request: ReplayRequest, variants: int) -> None:
@@ -335,7 +335,7 @@ def refuse_many(request: ReplayRequest, variants: int) -> None:
 def refuse_long(recording: Recording, variants: int) -> None:
     """Reject a replay that would take too long; raise SettingsError (`wrong_setting`)."""
     samples, names = len(recording.index.minutes), recording.roster
-    step = len(names.brokers) * _SECONDS_PER_BROKER + len(names.bundles) * _SECONDS_PER_BUNDLE
+    step = _SECONDS + len(names.brokers) * _SECONDS_PER_BROKER + len(names.bundles) * _SECONDS_PER_BUNDLE
     hours = samples * variants * step / 3600
     if hours > MOST_HOURS:
         raise SettingsError(
