@@ -174,6 +174,7 @@ class CarryOutApprovedOperator(HandOverOperator):
             if refusal := not_of_roll(store, answer.question.plan_id):
                 raise refusal
             self.trigger_run_id, self.conf = answer.carried_out_by, {"plan": answer.question.hash}
+            self.note = f"Approved {answer.because}"
         super().execute(context)
 
 

@@ -38,6 +38,7 @@ from pulsar_rebalancer.run.request import HandRequest, RunRequest, parse_form
 from pulsar_rebalancer.run.snapshot import Candidates, Snapshot, StateBefore
 from pulsar_rebalancer.storage.documents import ClusterStorage, time_of
 from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.texts import capitalized
 from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 from pulsar_rebalancer_airflow.notifications import emit_orders
 from pulsar_rebalancer_airflow.operators.bases import (
@@ -194,6 +195,7 @@ class CarryOutOperator(HandOverOperator):
                 emit_orders(context, self.entry.name, self.entry.settings)
                 return
             self.trigger_run_id, self.conf = handed.run_id, {"plan": form.plan}
+            self.note = capitalized(f"{request.action} by {by}: {request.reason}".removesuffix(": "))
             self.log.info("Plan %s is carried out by run %s of %s", entry.plan_id, handed.run_id, self.trigger_dag_id)
         super().execute(context)
 

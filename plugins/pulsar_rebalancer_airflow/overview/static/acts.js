@@ -138,7 +138,7 @@ function order(dag, { name: action, button: name, title, hint, until, subject, p
     ...{ dag, name, title, hint: action === "stop_roll" && stop || hint },
     fields: () => [subject && subjectField(subject, proposed), until && untilField()],
     request: () =>
-      started(dag, (form) => ({
+      started(dag, name, (form) => ({
         ...{ action, reason: form.get("reason") },
         ...(subject ? { subject: form.get("subject") } : {}),
         ...(until ? { until: endOf(form, now()) } : {}),
@@ -169,7 +169,7 @@ export function carryOut(view, run_of, now) {
     noRoll: true,
     off: again || notCarriedOut(plan, view),
     again: again !== "",
-    request: () => started(dag, (form) => ({ plan: plan.hash, reason: form.get("reason") })),
+    request: () => started(dag, "Carry out", (form) => ({ plan: plan.hash, reason: form.get("reason") })),
   }];
 }
 
@@ -182,7 +182,7 @@ function balance(dag, pairing) {
     hint: "Mode, caps, pauses and validation still apply.",
     fields: pairing ? gapField : undefined,
     request: () =>
-      started(dag, (form) => {
+      started(dag, "Balance now", (form) => {
         const gap = form.get("gap") ? { force_threshold: Number(form.get("gap")) } : {};
         return { force: form.get("reason"), ...gap };
       }),
@@ -192,6 +192,11 @@ function balance(dag, pairing) {
 /** @type {(dag: string, view: Overview) => Act | null} */
 function release(dag, { drains }) {
   if (!drains.length) return null;
+  const conf = (/** @type {FormData} */ form) => ({
+    action: "release",
+    broker: form.getAll("broker"),
+    reason: form.get("reason"),
+  });
   return {
     dag,
     name: "Release",
@@ -199,8 +204,7 @@ function release(dag, { drains }) {
     hint: "They take bundles again.",
     noRoll: true,
     fields: (given) => choices("Brokers", "broker", drains.map(({ broker }) => broker), String, given),
-    request: () =>
-      started(dag, (form) => ({ action: "release", broker: form.getAll("broker"), reason: form.get("reason") })),
+    request: () => started(dag, "Release", conf),
   };
 }
 

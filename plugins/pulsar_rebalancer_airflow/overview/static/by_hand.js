@@ -46,7 +46,7 @@ export function manual(view, page) {
   const all = actions(view, page).filter(({ name }) => name === UNDO ? view.moved : !view.of_one_run);
   return all.map((action) => {
     const request = () =>
-      started(dag, (form) => ({
+      started(dag, `Plan ${action.name.toLowerCase()}`, (form) => ({
         action: action.name.toLowerCase().split(" ")[0],
         ...action.conf(form),
         overrule: form.getAll("overrule"),
@@ -167,7 +167,7 @@ export function showPlan(parts, shown, answer, dag, page) {
   const warning = make("p", { class: "warn", role: "status" });
   const documents = `${page.base}${dagPath(page.dag)}`;
   const drawn = plan(view, shortNames(shown), "The plan", shown.links.dag, documents);
-  const request = () => started(dag, (form) => ({ plan: answer.plan, reason: form.get("reason") }));
+  const request = () => started(dag, "Carry out", (form) => ({ plan: answer.plan, reason: form.get("reason") }));
   const carry = offer(parts, [drawn, warning], answer.text, { name: "Carry out", dag, request }, page);
   for (const part of result.querySelectorAll("[data-key^='ends '], [data-key^='about splits ']")) {
     part.setAttribute("open", "");

@@ -19,13 +19,17 @@ import { ask, Refusal } from "./server.js";
 const MOST = 20;
 
 /**
- * Return the request that starts a run. It has one run id, so Airflow refuses to start the run twice.
- * @type {(dag: string, conf: (form: FormData) => object) => Request}
+ * Return the request that starts a run, named after its act. It has one run id, so Airflow refuses to start it twice.
+ * @type {(dag: string, act: string, conf: (form: FormData) => object) => Request}
  */
-export function started(dag, conf) {
+export function started(dag, act, conf) {
   // randomUUID() exists over HTTPS only.
-  const run = `page__${crypto.getRandomValues(new Uint32Array(2)).join("-")}`;
-  const body = (/** @type {FormData} */ form) => ({ dag_run_id: run, logical_date: null, conf: conf(form) });
+  const unique = crypto.getRandomValues(new Uint32Array(2)).join("-");
+  const run = `${act.toLowerCase().replaceAll(" ", "_")}__${unique}`;
+  const body = (/** @type {FormData} */ form) => {
+    const note = [act, form.get("reason")].filter(Boolean).join(": ");
+    return { dag_run_id: run, logical_date: null, note, conf: conf(form) };
+  };
   return { dag, run, path: "dagRuns", method: "POST", body };
 }
 

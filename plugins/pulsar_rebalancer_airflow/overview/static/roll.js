@@ -25,9 +25,11 @@ export function restart(view, page) {
 /** @type {(view: Overview, page: Page, given: string) => void} */
 function open({ brokers, acts: { roll: dag } }, page, given) {
   const names = brokers.map(({ name }) => name);
-  const known = brokers.map(({ name, score, bundles }) => `${name}: score ${points(score)}, ${bundles} bundles`);
+  const known = brokers.map(({ name, score, bundles }) =>
+    `${name}: score ${points(score)}, ${several(bundles, "bundle")}`
+  );
   const request = () =>
-    started(dag, (form) => {
+    started(dag, "Plan restart", (form) => {
       const ticked = form.getAll("broker"); // all of them: the leader goes last
       return { brokers: ticked.length === names.length ? [] : ticked, reason: form.get("reason") };
     });
@@ -61,7 +63,7 @@ function show(parts, { text, plan, restarts: shown }, dag, page) {
   const why = refused ? `It would be refused now: ${refused}.` : waits && `It would first wait for ${waits}.`;
   const order = table("restarts", "The order of the restarts", columns, restarts);
   const drawn = [make("p", {}, sum), make("p", { class: "warn" }, why), order];
-  const act = { name: "Restart", label: "Start", dag, request: () => started(dag, () => ({ plan })) };
+  const act = { name: "Restart", label: "Start", dag, request: () => started(dag, "Restart", () => ({ plan })) };
   const start = offer(parts, drawn, text, act, page);
   start.disabled = refused !== "";
   start.focus();

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, DagRunTriggerException
 from tests.airflow_context import MemoryState, context, store_of
 from tests.airflow_runs import CLUSTER
 from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
@@ -27,7 +27,7 @@ from pulsar_rebalancer.run.request import ByHand, DrainProgress, HandRequest
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.operators import CollectOperator
+from pulsar_rebalancer_airflow.operators import CarryOutApprovedOperator, CollectOperator
 
 PAUSE = {"until": "2999-01-01T00:00:00Z", "reason": "x"}
 BLACKOUT = {"start": "2020-01-01T00:00", "end": "2999-01-01T00:00"}
@@ -53,6 +53,15 @@ def test_an_approved_plan_is_handed_over_with_who_approved_it(storage, state, wa
     assert (found.plan.plan_id, found.by, found.reason, found.approved) == (waits.name, "bob", "it is quiet", True)
     assert store_of(state).handed_over("f" * 64, run_id) is None
     assert store_of(state).handed_over(identity, run_id[:-1]) is None
+
+
+@pytest.mark.usefixtures("waits")
+def test_the_run_of_an_approved_plan_is_noted_with_who_approved_it(storage, state):
+    answer(storage, state, "Approve", why="it is quiet")
+    given: Any = context(CLUSTER, state, user=None, run_id=question(state).run_id)
+    with pytest.raises(DagRunTriggerException) as handed_over:
+        CarryOutApprovedOperator(task_id="carry_out", entry=entry(), root=storage.root).execute(given)
+    assert handed_over.value.note == "Approved by ada: it is quiet"
 
 
 @pytest.mark.parametrize(

@@ -216,6 +216,16 @@ def test_releases_of_a_year_are_known():
     assert drains.without("c:1", now).released == {"a:1": now - 365 * day, "c:1": now}
 
 
+@pytest.mark.parametrize(("reason", "note"), [("new disks", "Unload by bob: new disks"), ("", "Unload by bob")])
+def test_the_run_that_carries_a_plan_out_is_noted_with_who_wanted_it(storage, state, reason, note):
+    identity = shown(storage, state, **UNLOAD, reason=reason)
+    entry = ClusterEntry(name=CLUSTER, given={}, settings=Settings.model_validate({"mode": "auto"}))
+    given: Any = context(CLUSTER, state, params={"plan": identity}, user="bob")
+    with pytest.raises(DagRunTriggerException) as handed_over:
+        CarryOutOperator(task_id="carry_out", entry=entry, root=storage.root).execute(given)
+    assert handed_over.value.note == note
+
+
 def carried_out(storage: ClusterStorage, run_id: str, reason: Reason) -> None:
     """Leave the folder of a run that carried a plan out, as its only wave does."""
     run = make_run(storage, airflow_run_id=run_id)

@@ -52,7 +52,7 @@ def session(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def asked(session: Session, kind: str, minutes: float, state: str = "queued", **given: Any) -> DagRun:
     """A run that somebody started so many minutes ago."""
     at = NOW - timedelta(minutes=minutes)
-    made: dict[str, Any] = {"run_id": f"page__{uuid4()}", "run_type": DagRunType.MANUAL, "triggering_user_name": "ada"}
+    made: dict[str, Any] = {"run_id": f"drain__{uuid4()}", "run_type": DagRunType.MANUAL, "triggering_user_name": "ada"}
     made |= {"start_date": None if state == "queued" else at} | given
     run = DagRun(f"pulsar_{kind}__east", state=DagRunState(state), queued_at=at, run_after=at, **made)
     run.end_date = at if state in ("success", "failed") else None

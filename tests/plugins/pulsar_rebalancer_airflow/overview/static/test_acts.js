@@ -75,9 +75,10 @@ for (
   test(`${button.name} starts a run of the control DAG`, () => {
     const { dag, run, method, path, body } = act("Stop", { control: "c", orders: [button] }).request();
     assert.deepEqual([dag, method, path], ["c", "POST", "dagRuns"]);
-    assert.match(run, /^page__\d+-\d+$/);
+    assert.match(run, /^stop__\d+-\d+$/);
     const conf = { action: button.name, reason: "a party", ...more };
-    assert.deepEqual(body(form(fields)), { dag_run_id: run, logical_date: null, conf });
+    const note = "Stop: a party";
+    assert.deepEqual(body(form(fields)), { dag_run_id: run, logical_date: null, note, conf });
   });
 }
 

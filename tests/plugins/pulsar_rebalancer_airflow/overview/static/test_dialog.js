@@ -17,7 +17,7 @@ async function sent(forms, statuses) {
     return status ? Promise.resolve(new Response("{}", { status })) : Promise.reject(new TypeError("network"));
   };
   let clock = 0;
-  const send = sender(() => started("d", (form) => ({ pause: form.get("minutes"), at: clock += 1 })), "/b");
+  const send = sender(() => started("d", "Pause", (form) => ({ pause: form.get("minutes"), at: clock += 1 })), "/b");
   try {
     for (const each of forms) outcomes.push(await send(each).catch(({ status }) => status));
   } finally {
