@@ -236,7 +236,6 @@ def wait(store: StateStore, found: UnderWay, longest_seconds: float) -> Stopped:
 
 
 def in_progress(storage: ClusterStorage, plan: str, now: datetime) -> bool:
-    """Return whether a plan's run is still in progress."""
     at, run = time_of(plan), storage.run(plan)
     return at is not None and run is not None and now - at <= LONGEST_RUN and not (run / "outcome.json").exists()
 

@@ -104,7 +104,6 @@ def judged(brokers: DataFrame, known: DataFrame, rules: DataFrame) -> DataFrame:
 
 
 def known_of(cluster: str, sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[dict[str, Cell]]:
-    """Return a cluster's rows of the table `KNOWN`."""
     scores, none = sample.counting.samples, HitCount()
     return [
         {"cluster": cluster, "broker": name, "counted_score": scores.get(name), **hits.get(name, none)._asdict()}
@@ -113,7 +112,6 @@ def known_of(cluster: str, sample: ClusterSample, hits: Mapping[str, HitCount]) 
 
 
 def rules_of(cluster: str, sample: ClusterSample, hot: float) -> dict[str, Cell]:
-    """Return a cluster's row of the table `RULES`."""
     counting = {name: getattr(sample.counting, name) for name in ("judges", "counts")}
     thresholds = {"hot_threshold": hot, "force_threshold": sample.force_threshold}
     return {"cluster": cluster} | {name: getattr(sample.settings, name) for name in _SETTINGS} | thresholds | counting

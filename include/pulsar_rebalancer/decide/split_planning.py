@@ -46,7 +46,6 @@ class SplitPlan(NamedTuple):
 
     @property
     def taken(self) -> list[str]:
-        """Return the names of the bundles to split."""
         return [row["bundle"] for row in self.rows if row["taken"]]
 
     @property

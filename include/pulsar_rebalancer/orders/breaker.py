@@ -116,7 +116,6 @@ def _why(rules: BreakerRules, seen: Round, worse: int, known_bad: int) -> str:
 
 
 def closed_at(control: Control) -> datetime | None:
-    """Return when a person last closed the breaker."""
     order = control.last("close_breaker")
     return order.at if order else None
 

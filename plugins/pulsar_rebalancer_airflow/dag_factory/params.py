@@ -186,7 +186,6 @@ _PAGES = {
 
 
 def page(kind: str, entry: ClusterEntry) -> str:
-    """Return a DAG's documentation in Markdown."""
     about, settings, document = _PAGES[kind]
     rows = "".join(f"| `{name}` | {getattr(entry.settings, name)} |\n" for name in settings)
     if "strategy" in settings:

@@ -51,7 +51,6 @@ def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, 
 
 
 def unreadable(entry: ClusterEntry, facts: AirflowContext, error: RebalancerError, now: datetime) -> Status:
-    """Return the strip for a cluster with unreadable files."""
     said = Said(State.UNREADABLE, " ".join(filter(None, [f"{error.message} ({error.reason}).", error.reason.action])))
     return _status(entry, facts, None, said, now)
 

@@ -42,7 +42,6 @@ LOWER_MARGIN = 0.5
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
-    """Make the shedding decisions for one run."""
     usage = {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}
     averages = _updated(sample, state.loads, usage)
     mean = _mean(averages)

@@ -174,7 +174,6 @@ def _pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision], lis
 def _pair(
     sample: ClusterSample, number: int, source: BrokerLoad, destination: BrokerLoad, imbalance: Imbalance
 ) -> tuple[Decision, PairTransfer]:
-    """Return the decision for one pair, and the pair's transfer."""
     gap = source.load - destination.load
     target = source.throughput * (gap / 2) / source.load if source.load > 0 else 0.0
     transfer = PairTransfer(sample, number, source, destination, target)

@@ -56,12 +56,10 @@ class TrafficDifference:
 
     @property
     def exceeded(self) -> bool:
-        """Return whether the busiest broker has to shed bundles."""
         return self.bound > 0 and self.value > self.bound
 
     @property
     def sentence(self) -> str:
-        """Return the comparison as a sentence."""
         by_rate = self.measure is Measure.RATE
         name, unit, of = ("message rate", " %", "above") if by_rate else ("throughput", "", "times")
         if self.bound <= 0:
