@@ -117,7 +117,6 @@ def parse_control_form(values: Mapping[str, object]) -> ControlRequest:
 
 
 def closings(settings: Settings, orders: OrdersInForce, now: datetime, run: JudgedRun = NO_RUN) -> list[Closed]:
-    """Return all reasons why nothing may be moved now."""
     at = Situation(settings, orders, now, run)
     return [closed for kind in ORDERS if (closed := kind.closes(at))]
 
