@@ -3,8 +3,11 @@
 import asyncio
 from typing import Any, cast
 
+import pytest
+
 from pulsar_rebalancer.carry_out.client_gap_meter import MoveClientGap
-from pulsar_rebalancer.carry_out.move_executor import AdaptivePace, MoveQueue
+from pulsar_rebalancer.carry_out.move_executor import AdaptivePace, MoveQueue, carry_out_moves
+from pulsar_rebalancer.pulsar import BundleAdmin
 from pulsar_rebalancer.run.plan import Move
 
 LIMIT = 5
@@ -129,3 +132,20 @@ def test_an_ended_move_wakes_all_workers_whose_moves_may_begin() -> None:
             return {await queue.next(), *await asyncio.gather(*waiting)}
 
     assert asyncio.run(begun()) == {1, 2, 3, 4}
+
+
+def test_a_wave_whose_counting_fails_leaves_no_counting_behind() -> None:
+    class Meter:
+        closed = False
+
+        async def finish(self, _: object) -> None:
+            raise RuntimeError("lost")
+
+        async def close(self) -> None:
+            self.closed = True
+
+    meter: Any = Meter()
+    limits: dict[str, Any] = {"concurrency": 1, "retries": 0, "timeout_seconds": 1, "on_outcome": print}
+    with pytest.raises(RuntimeError, match="lost"):
+        asyncio.run(carry_out_moves(cast("BundleAdmin", None), [], **limits, meter=meter))
+    assert meter.closed
