@@ -96,7 +96,7 @@ class Window(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     cron: str = Field("", description="cron expression of its start, five fields, local time")
-    minutes: float = Field(0, gt=0, le=60 * 24 * 366, description="length in minutes of the local clock")
+    minutes: float | None = Field(None, gt=0, le=60 * 24 * 366, description="length in minutes of the local clock")
     start: NaiveDatetime | None = Field(None, description="start, local time")
     end: NaiveDatetime | None = Field(None, description="end, local time")
     timezone: str = Field("UTC", description="time zone of the local times, such as Europe/Berlin")
@@ -130,7 +130,7 @@ class Window(BaseModel):
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
-        again, once = (bool(self.cron), self.minutes > 0), (self.start is not None, self.end is not None)
+        again, once = (bool(self.cron), self.minutes is not None), (self.start is not None, self.end is not None)
         if (all(again), any(again), all(once), any(once)) not in (
             (True, True, False, False),
             (False, False, True, True),
@@ -138,7 +138,7 @@ class Window(BaseModel):
             raise ValueError("give cron and minutes, or start and end")
         if self.once and self.once[0] >= self.once[1]:
             raise ValueError(f"end {self.end:%Y-%m-%d %H:%M} is not after start {self.start:%Y-%m-%d %H:%M}")
-        if self.cron:
+        if self.minutes is not None:
             begins = islice(croniter(self.cron, _JUDGED_FROM).all_next(datetime), _JUDGED)
             if any(later - earlier < timedelta(minutes=self.minutes) for earlier, later in pairwise(begins)):
                 raise ValueError(f"minutes {self.minutes:g} exceeds the time between two starts")

@@ -106,7 +106,7 @@ def _local_spans(window: Window, at: datetime) -> Iterator[tuple[datetime, datet
     if window.once:
         yield window.once
         return
-    length = timedelta(minutes=window.minutes)
+    length = timedelta(minutes=window.minutes or 0)
     for begin in croniter(window.cron, at - length - _LONGEST_SHIFT).all_next(datetime):
         yield begin, begin + length
 

@@ -118,6 +118,11 @@ def test_wrong_window_is_refused(window: dict[str, Any], named: str) -> None:
         validate({"blackouts": [window]}, where="clusters.yaml: east")
 
 
+def test_windows_can_be_read_again() -> None:
+    given = settings(blackouts=[NIGHT, {"start": "2026-12-24T18:00", "end": "2026-12-27T06:00"}])
+    assert Settings.model_validate(given.model_dump(mode="json")) == given
+
+
 def test_a_window_may_last_a_minute() -> None:
     given = settings(maintenance_windows=[{"cron": "0 22 * * *", "minutes": 1}])
     assert [shut(given, at(f"2026-07-01T22:0{minute}")) is None for minute in (0, 1)] == [True, False]
