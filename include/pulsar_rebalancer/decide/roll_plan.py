@@ -193,7 +193,7 @@ def seen(snapshot: Snapshot, roll: Roll, drained: Collection[str]) -> RollSample
         unwell=snapshot.unwell,
         drained=tuple(sorted(drained)),
         home=home,
-        never=_never(snapshot, roll.broker) if left == 0 else (),
+        never=_never(snapshot, roll.broker) if roll.phase is Phase.DRAINING and left == 0 else (),
         left=left,
         stay=stay,
         outcome=_outcome(snapshot) if left else "",

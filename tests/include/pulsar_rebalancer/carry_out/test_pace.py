@@ -80,20 +80,17 @@ def test_a_move_waits_while_one_of_its_brokers_is_busy() -> None:
     assert not pace.begins(onto_c)
 
 
-def test_the_last_move_releases_all_workers() -> None:
-    wave = moves(2)
+def test_a_queue_that_is_cleared_releases_the_workers_that_wait() -> None:
+    async def released() -> int | None:
+        queue = MoveQueue(moves(2), AdaptivePace(1, LIMIT))
+        assert await queue.next() == 0
+        waiting = asyncio.create_task(queue.next())
+        await asyncio.sleep(0)
+        await queue.clear()
+        async with asyncio.timeout(5):
+            return await waiting
 
-    async def work(queue: MoveQueue) -> None:
-        while (number := await queue.next()) is not None:
-            await asyncio.sleep(0)
-            await queue.ended(wave[number], cast("MoveClientGap", Returned(in_time=False)))
-
-    async def carry_out() -> None:
-        queue = MoveQueue(wave, AdaptivePace(1, LIMIT))
-        async with asyncio.timeout(60):
-            await asyncio.gather(*(work(queue) for _ in range(6)))
-
-    asyncio.run(carry_out())
+    assert asyncio.run(released()) is None
 
 
 def test_a_move_between_free_brokers_overtakes_those_that_wait_and_nothing_is_left_over() -> None:
