@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +24,7 @@ from pulsar_rebalancer.decide.sources.returns import wholes_of
 from pulsar_rebalancer.decide.sources.wanted import candidates_of, placed
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import is_of_brokers
-from pulsar_rebalancer.orders.roll_document import Phase, Roll, ShownRoll
+from pulsar_rebalancer.orders.roll_document import BrokerRestart, Phase, Roll, ShownRestarts, ShownRoll
 from pulsar_rebalancer.reasons import Reason, Trait, counted
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary, candidate_rows
@@ -79,21 +79,6 @@ _HOST_SAMPLES = 2
 """Number of host samples for which validation leaves out a broker that has just started."""
 
 
-class BrokerRestart(NamedTuple):
-    """The predicted turn of one broker.
-
-    Score is in percent, traffic in bytes/s; the bundles move away and back in `minutes`, without the restart
-    itself. `why_not` says why the broker could not restart now; empty if it could.
-    """
-
-    broker: str
-    score: float
-    traffic: float
-    bundles: int
-    minutes: float
-    why_not: str
-
-
 def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> ShownRoll:
     """Return the requested roll: the named brokers, or all of them by name, with the leader last.
 
@@ -128,9 +113,15 @@ def restarts(snapshot: Snapshot, order: Sequence[str]) -> list[BrokerRestart]:
         runs = 2 * _runs(bundles, settings) + REPORTS
         minutes = runs * settings.interval_seconds / 60 + _HOST_SAMPLES * settings.host_usage_interval_minutes
         broker, silent = known[name], name in snapshot.silent
-        load = 0.0 if silent else score(broker, settings)
-        why_not = why_not or ("" if broker.started_at else "it does not report its start time")
-        result.append(BrokerRestart(name, load, broker.traffic(Measure.THROUGHPUT), bundles, minutes, why_not))
+        turn = BrokerRestart(
+            broker=name,
+            score=0.0 if silent else score(broker, settings),
+            traffic=broker.traffic(Measure.THROUGHPUT),
+            bundles=bundles,
+            minutes=minutes,
+            why_not=why_not or ("" if broker.started_at else "it does not report its start time"),
+        )
+        result.append(turn)
     return result
 
 
@@ -145,36 +136,20 @@ def awaited(snapshot: Snapshot) -> str:
     return why_none((), snapshot.started, snapshot.unwell, ())
 
 
-def document(roll: ShownRoll, planned: Sequence[BrokerRestart], refused: str, waits: str) -> dict[str, Any]:
-    """Return a shown roll as a document: `plan` (the id for carrying it out), its turns, and their totals.
-
-    `refused` and `waits` say why it would be refused now, and what it would wait for; empty if nothing.
-    """
-    return {
-        "plan": roll.id,
-        "refused": refused,
-        "waits": waits,
-        "restarts": [turn._asdict() for turn in planned],
-        "minutes": sum(turn.minutes for turn in planned),
-        "moves_twice": sum(turn.bundles for turn in planned),
-    }
-
-
-def text(roll: ShownRoll, planned: Sequence[BrokerRestart], refused: str, waits: str, dag_id: str) -> str:
-    """Return a shown roll as human-readable text; for the arguments, see `document`."""
+def text(shown: ShownRestarts, reason: str, dag_id: str) -> str:
+    """Return a shown roll as human-readable text."""
     lines = [
         f"{number} {turn.broker}: score {turn.score:.1f} %, {turn.traffic / 1e6:.1f} MB/s, "
         f"{number_of(turn.bundles, 'bundle')}, about {turn.minutes:.0f} minutes and its restart"
         + (f"; not possible now: {turn.why_not}" if turn.why_not else "")
-        for number, turn in enumerate(planned, 1)
+        for number, turn in enumerate(shown.restarts, 1)
     ]
-    lines += [f"Now it would be refused: {refused}."] if refused else []
-    lines += [f"Before the first turn, it would wait for {waits}."] if waits else []
-    sums = document(roll, planned, refused, waits)
-    twice = f"{number_of(sums['moves_twice'], 'bundle')} move twice, away and back"
-    total = f"About {sums['minutes']:.0f} minutes and the restarts themselves; {twice}."
-    how = f"Nothing was done. To carry it out, trigger {dag_id} with plan {roll.id}"
-    return "\n".join([f"Rolling restart of {number_of(len(planned), 'broker')}: {roll.reason}", *lines, total, how])
+    lines += [f"Now it would be refused: {shown.refused}."] if shown.refused else []
+    lines += [f"Before the first turn, it would wait for {shown.waits}."] if shown.waits else []
+    twice = f"{number_of(shown.moves_twice, 'bundle')} move twice, away and back"
+    total = f"About {shown.minutes:.0f} minutes and the restarts themselves; {twice}."
+    how = f"Nothing was done. To carry it out, trigger {dag_id} with plan {shown.plan}"
+    return "\n".join([f"Rolling restart of {number_of(len(shown.restarts), 'broker')}: {reason}", *lines, total, how])
 
 
 def seen(snapshot: Snapshot, roll: Roll, drained: Collection[str]) -> RollSample:

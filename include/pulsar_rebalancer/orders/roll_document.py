@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, computed_field, model_validator
 
 from pulsar_rebalancer.config.clusters_file import PLAN_HASH
 from pulsar_rebalancer.config.field_types import Overrule
@@ -45,6 +45,47 @@ class ShownRoll(BaseModel):
     at: AwareDatetime
     by: str
     reason: str
+
+
+class BrokerRestart(BaseModel):
+    """The predicted turn of one broker.
+
+    Score is in percent, traffic in bytes/s; the bundles move away and back in `minutes`, without the restart
+    itself. `why_not` says why the broker could not restart now; empty if it could.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    broker: str
+    score: float
+    traffic: float
+    bundles: int
+    minutes: float
+    why_not: str
+
+
+class ShownRestarts(BaseModel):
+    """The dry run of a rolling restart, as the *roll* task returns it; `plan` is the id for carrying it out.
+
+    `refused` and `waits` say why it would be refused now, and what it would wait for; empty if nothing.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    plan: str
+    refused: str
+    waits: str
+    restarts: tuple[BrokerRestart, ...]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def minutes(self) -> float:
+        return sum(turn.minutes for turn in self.restarts)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def moves_twice(self) -> int:
+        return sum(turn.bundles for turn in self.restarts)
 
 
 class Roll(StateDocument):

@@ -18,7 +18,7 @@ from pulsar_rebalancer.errors import PlanError, SnapshotError, StateError
 from pulsar_rebalancer.orders.in_force import LASTING, closings
 from pulsar_rebalancer.orders.manual_plans import Drains, Question, waits_until
 from pulsar_rebalancer.orders.order import Closed, Control, Situation
-from pulsar_rebalancer.orders.roll_document import Phase, Roll, RollRequest, parse_roll_form
+from pulsar_rebalancer.orders.roll_document import Phase, Roll, RollRequest, ShownRestarts, parse_roll_form
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.snapshot import Snapshot, latest_sample
@@ -54,7 +54,7 @@ class RollOperator(BaseSensorOperator):
         """Take one step.
 
         Returns:
-            Whether the task is done, and its XCom: the shown roll (`roll_plan.document`), or the outcome by broker. The
+            Whether the task is done, and its XCom: the shown roll (`ShownRestarts`), or the outcome by broker. The
             XCom `elsewhere` says at the roll's end why bundles are not back, by broker.
 
         Raises:
@@ -101,8 +101,9 @@ class RollOperator(BaseSensorOperator):
         closed = (f"{why.reason} {why.detail}" for why in self._closed(store, now) if why.reason not in LASTING)
         waits = "; ".join(filter(None, [*closed, roll_plan.awaited(sample)]))
         store.put(roll.model_copy(update={"shown": shown}))
-        self.log.info("%s", roll_plan.text(shown, planned, refused, waits, context["dag_run"].dag_id))
-        return roll_plan.document(shown, planned, refused, waits)
+        answer = ShownRestarts(plan=shown.id, refused=refused, waits=waits, restarts=tuple(planned))
+        self.log.info("%s", roll_plan.text(answer, form.reason, context["dag_run"].dag_id))
+        return answer.model_dump(mode="json")
 
     def _begun(self, context: Context, store: StateStore, roll: Roll, plan: str) -> Roll:
         now, shown, settings, run_id = datetime.now(UTC), roll.shown, self.entry.settings, context["dag_run"].run_id

@@ -17,12 +17,13 @@ from sqlalchemy import select
 from pulsar_rebalancer.config.field_types import Action
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.names import CLUSTER_NAME
+from pulsar_rebalancer.orders.roll_document import ShownRestarts
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.variants import REPORT, REQUEST
 from pulsar_rebalancer.run.compacted_tables import RUNS, compacted_documents, table_file
 from pulsar_rebalancer.run.snapshot import belongs, lies_below
 from pulsar_rebalancer.show import words
-from pulsar_rebalancer.show.page.page_model import RunAnswer, ShownRestarts, State
+from pulsar_rebalancer.show.page.page_model import RunAnswer, State
 from pulsar_rebalancer.show.page.recent_runs import Run, read_run
 from pulsar_rebalancer.show.page.status import answered, of_run
 from pulsar_rebalancer.storage.documents import ClusterStorage, time_of
@@ -98,8 +99,7 @@ def _was_cancelled(session: Session, run: DagRun) -> bool:
 def _rolled(result: Any) -> RunAnswer:
     document = result if isinstance(result, dict) else {}
     if "restarts" in document:
-        shown = ShownRestarts.model_validate(document)
-        return RunAnswer(text=words.NOTHING_RESTARTED, plan=str(document["plan"]), restarts=shown)
+        return RunAnswer(text=words.NOTHING_RESTARTED, restarts=ShownRestarts.model_validate(document))
     return RunAnswer(text=words.rolled(len(document)))
 
 

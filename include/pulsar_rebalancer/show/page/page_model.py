@@ -11,6 +11,7 @@ from typing import Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer.orders.order import OrderButton
+from pulsar_rebalancer.orders.roll_document import ShownRestarts
 from pulsar_rebalancer.run.findings import ExplainedReason
 from pulsar_rebalancer.strategies.sample import Line
 
@@ -372,27 +373,6 @@ class RollView(View):
     stop: str = ""
 
 
-class RestartView(View):
-    """The predicted turn of one broker: score in percent, traffic in bytes/s, minutes without the restart itself."""
-
-    broker: str
-    score: float
-    traffic: float
-    bundles: int
-    minutes: float
-    why_not: str
-
-
-class ShownRestarts(View):
-    """The dry run of a rolling restart; `refused` and `waits` say why it would not begin, empty if it would."""
-
-    refused: str
-    waits: str
-    restarts: tuple[RestartView, ...]
-    minutes: float
-    moves_twice: int
-
-
 class MovedRun(View):
     """A run that moved bundles and can be undone; `folder` is the name of its folder."""
 
@@ -481,9 +461,7 @@ class Overview(View):
 
 
 class RunAnswer(View):
-    """The outcome of a run that the page started; `plan` is the shown plan's hash, empty without effect.
-
-    `restarts` is the dry run of a rolling restart.
+    """The outcome of a run that the page started; `plan` is a manual plan's hash, empty without effect.
 
     `state` is `waiting` (in the queue), `running`, `awaiting approval`, `done`, `refused`, `failed` or
     `cancelled`.

@@ -3,6 +3,8 @@ export interface Acts { control: string; orders: OrderButton[]; rebalance: strin
   roll: string; question: ShownQuestion | null; grace_minutes: number; rolls: boolean; closed: string;
   stays_closed: string; paused_dags: string[]; barred: string[]; }
 export interface Attention { text: string; since: string | null; acts: string[]; }
+export interface BrokerRestart { broker: string; score: number; traffic: number; bundles: number; minutes: number;
+  why_not: string; }
 export interface BrokerView { name: string; label: string; score: number | null; resources: Record<string, number>;
   deciding: string; lowest: number | null; highest: number | null; after: number | null; left_out: string; band: string;
   drained: string; average: number | null; average_throughput: number | null; msg_throughput: number; bundles: number; }
@@ -42,13 +44,11 @@ export interface PlanView { folder: string; run_id: string; hash: string; collec
   done: number; failed: number; client_gap: string; }
 export interface Point { at: string; range: number | null; }
 export type Reason = string;
-export interface RestartView { broker: string; score: number; traffic: number; bundles: number; minutes: number;
-  why_not: string; }
 export interface RollView { text: string; done: number; total: number; turns: TurnView[]; stop: string; }
 export interface RunAnswer { state: string; text: string; plan: string; restarts: ShownRestarts | null; }
 export interface ShownQuestion { dag: string; run: string; task: string; hash: string; until: string; }
-export interface ShownRestarts { refused: string; waits: string; restarts: RestartView[]; minutes: number;
-  moves_twice: number; }
+export interface ShownRestarts { plan: string; refused: string; waits: string; restarts: BrokerRestart[];
+  minutes: number; moves_twice: number; }
 export interface SplitView { bundle: string; topics: number; clients: number; why: string; outcome: string;
   meaning: string; ok: boolean | null; seconds: number; error: string; broker: string; positions: string[];
   shares: number[]; unload: boolean; }

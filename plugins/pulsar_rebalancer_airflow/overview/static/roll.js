@@ -8,7 +8,7 @@ import { points, several, traffic } from "./texts.js";
 
 /** @import { Page } from "./acts.js" */
 /** @import { Parts } from "./dialog.js" */
-/** @import { Overview, RestartView, RollView, RunAnswer, TurnView } from "./documents.d.ts" */
+/** @import { BrokerRestart, Overview, RollView, RunAnswer, TurnView } from "./documents.d.ts" */
 /** @import { Child, Column } from "./elements.d.ts" */
 
 /**
@@ -44,10 +44,10 @@ function open({ brokers, acts: { roll: dag } }, page, given) {
 }
 
 /** @type {(parts: Parts, answer: RunAnswer, dag: string, page: Page) => void} */
-function show(parts, { text, plan, restarts: shown }, dag, page) {
+function show(parts, { text, restarts: shown }, dag, page) {
   if (!shown) return;
-  const { refused, waits, restarts, minutes, moves_twice: twice } = shown;
-  /** @type {Column<RestartView>[]} */
+  const { plan, refused, waits, restarts, minutes, moves_twice: twice } = shown;
+  /** @type {Column<BrokerRestart>[]} */
   const columns = [
     { title: "order", cell: ({ broker }) => restarts.findIndex((each) => each.broker === broker) + 1 },
     { title: "broker", cell: ({ broker }) => broker },

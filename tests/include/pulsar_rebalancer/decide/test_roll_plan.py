@@ -13,7 +13,7 @@ from pulsar_rebalancer.decide.rolling import RollSample
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.orders.manual_plans import Drains
-from pulsar_rebalancer.orders.roll_document import Phase, Roll
+from pulsar_rebalancer.orders.roll_document import BrokerRestart, Phase, Roll, ShownRestarts
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.outcome import Outcome
@@ -50,9 +50,11 @@ def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path):
     planned = roll_plan.restarts(sample, roll.order)
 
     # Two runs that drain it and one that finds it empty, the same again for its return, two reports, two host samples.
-    assert planned == [roll_plan.BrokerRestart("a:1", 20.0, 20.0, 4, 10.0, "")]
-    assert roll_plan.document(roll, planned, "", "")["moves_twice"] == 4
-    told = roll_plan.text(roll, planned, "", "", "pulsar_roll__east")
+    turn = BrokerRestart(broker="a:1", score=20.0, traffic=20.0, bundles=4, minutes=10.0, why_not="")
+    assert planned == [turn]
+    shown = ShownRestarts(plan=roll.id, refused="", waits="", restarts=(turn, turn))
+    assert (shown.moves_twice, shown.minutes) == (8, 20.0)
+    told = roll_plan.text(shown.model_copy(update={"restarts": (turn,)}), roll.reason, "pulsar_roll__east")
     assert "4 bundles move twice" in told
     assert "1 a:1: score 20.0 %" in told
     assert "Now" not in told
@@ -109,7 +111,8 @@ def test_roll_plan_shows_what_brokers_would_wait_for(tmp_path):
     _, sample = snapshot(tmp_path)
     assert roll_plan.awaited(sample) == ""
     roll = roll_plan.shown(sample, ("a:1",), "ada", "patch")
-    told = roll_plan.text(roll, [], "draining: c:1", "b:1 to recover", "pulsar_roll__east").splitlines()
+    shown = ShownRestarts(plan=roll.id, refused="draining: c:1", waits="b:1 to recover", restarts=())
+    told = roll_plan.text(shown, roll.reason, "pulsar_roll__east").splitlines()
     assert "Now it would be refused: draining: c:1." in told
     assert "Before the first turn, it would wait for b:1 to recover." in told
 
