@@ -54,7 +54,6 @@ def make_run(
     before: StateBefore | None = None,
     **settings: Any,
 ) -> StoragePath:
-    """A run with its request, its validation and its plan, without a snapshot."""
     now = datetime.now(UTC) - age
     run = storage.new_run(now)
     effective = Settings.model_validate({"mode": "auto", "connection": "pulsar_test"} | settings)

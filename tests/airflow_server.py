@@ -21,7 +21,6 @@ USERS = {"ada": "admin", "bob": "user", "vera": "viewer"}
 
 
 def scheduler_is_alive() -> None:
-    """Let Airflow know a scheduler that is alive, today and tomorrow."""
     with create_session() as session:
         make: Any = Job
         job = make(job_type="SchedulerJob", state="running")
@@ -31,7 +30,6 @@ def scheduler_is_alive() -> None:
 
 @contextmanager
 def airflow_server() -> Iterator[str]:
-    """Serve until the end; yields its address."""
     passwords = HOME / "simple_auth_manager_passwords.json.generated"
     passwords.write_text(json.dumps({name: name for name in USERS}))
     users = ",".join(f"{name}:{role}" for name, role in USERS.items())

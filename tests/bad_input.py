@@ -59,7 +59,6 @@ class Row:
 
     @property
     def does(self) -> str:
-        """What the run does."""
         left_out = "leaves the bundle out" if self.bundle else "leaves the broker out"
         return {"quarantine": left_out, "warn": "warns"}.get(self.effect, self.ends)
 
@@ -69,7 +68,6 @@ def _fault(kind: str, who: str = ONE, **more: Any) -> tuple[tuple[str, str, dict
 
 
 def _no_report(served: str, faults: tuple[tuple[str, str, dict[str, Any]], ...], cause: str, **more: Any) -> Row:
-    """One broker gives no report that can be used."""
     return Row(served, faults, PROCEEDS, "report_missing", "quarantine", cause, f"error {cause}", **more)
 
 

@@ -61,7 +61,6 @@ class Browser:
             self.send(f"{domain}.enable")
 
     def send(self, method: str, **params: Any) -> Any:
-        """Send a command; returns its result. Events that come meanwhile are noted."""
         number = next(self._numbers)
         self._socket.send(json.dumps({"id": number, "method": method, "params": params}))
         while True:
@@ -83,11 +82,9 @@ class Browser:
             self.requests.append(params["request"]["url"])
 
     def open(self, url: str) -> None:
-        """Go to an address."""
         self.send("Page.navigate", url=url)
 
     def run(self, expression: str, world: int | None = None) -> Any:
-        """Return the value of an expression, in a `world` of its own if given; a promise is awaited."""
         where = {} if world is None else {"contextId": world}
         answer = self.send("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True, **where)
         if "exceptionDetails" in answer:
@@ -119,30 +116,24 @@ class Browser:
         raise AssertionError(f"{expression} did not come true; {self.problems}; the page says: {self.text()[:1500]}")
 
     def text(self, frame: str = "") -> str:
-        """Return what is to be read, on the page or in a frame of it."""
         document = f"document.querySelector({json.dumps(frame)}).contentDocument" if frame else "document"
         return str(self.run(f"{document}.body?.innerText ?? ''"))
 
     def press(self, key: str, code: int = 0) -> None:
-        """Press a key."""
         typed = {"key": key, "code": key, "windowsVirtualKeyCode": code}
         self.send("Input.dispatchKeyEvent", type="keyDown", text="\r" if key == "Enter" else "", **typed)
         self.send("Input.dispatchKeyEvent", type="keyUp", **typed)
 
     def write(self, text: str) -> None:
-        """Type a text into what has the focus."""
         self.send("Input.insertText", text=text)
 
     def size(self, width: int, height: int) -> None:
-        """Make the window so large."""
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def theme(self, name: str) -> None:
-        """Let the system be `light` or `dark`."""
         self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
 
     def picture(self, file: Path, *, whole: bool = True) -> None:
-        """Save what is seen as a PNG."""
         answer = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(base64.b64decode(answer["data"]))

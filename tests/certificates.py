@@ -1,5 +1,3 @@
-"""Certificates for brokers of tests."""
-
 import datetime as dt
 import ipaddress
 from pathlib import Path
@@ -38,7 +36,6 @@ class Authority:
         return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     def issue(self, host: str) -> tuple[Path, Path]:
-        """Certificate and key files for a host name or address."""
         try:
             alternative: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
         except ValueError:

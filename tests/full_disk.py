@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 @contextmanager
 def full_disk(room: int = 4096) -> Iterator[None]:
-    """No file of this process grows beyond so many bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
     try:

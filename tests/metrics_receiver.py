@@ -55,7 +55,6 @@ class Received:
     series: list[Series] = field(default_factory=list)
 
     def add(self, metric: Metric) -> None:
-        """Add the points of an OTLP metric."""
         name = metric.name.replace(".", "_") + UNITS.get(metric.unit, "")
         kind = metric.WhichOneof("data")
         for point in getattr(metric, str(kind)).data_points:
@@ -86,7 +85,6 @@ class Received:
             self.series.append(Series(name, labels, value))
 
     def of(self, name: str, **labels: str) -> list[float]:
-        """The values of a metric with these labels, in the order of their arrival."""
         return [each.value for each in self.series if each.name == name and labels.items() <= each.labels.items()]
 
     def exposed(self) -> str:
@@ -101,7 +99,6 @@ class Received:
 
 @contextmanager
 def receiving() -> Iterator[Received]:
-    """Receive until the end of the block."""
     received = Received(0)
     server = ThreadingHTTPServer(("127.0.0.1", free_port()), partial(_Http, received))
     received.port = server.server_port

@@ -1,5 +1,3 @@
-"""What the dashboard and the alert rules ask a monitoring system for."""
-
 import json
 import re
 from collections.abc import Iterator

@@ -32,7 +32,6 @@ class Own(BaseModel):
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
-    """Decide one run; all brokers but the outermost two are middle ones."""
     own = Own.model_validate(sample.settings.strategy_settings)
     found = sorted(sample.taking_part, key=lambda broker: score(broker, sample.settings))
     hot, cold = found[-1], found[0]

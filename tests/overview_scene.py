@@ -259,7 +259,6 @@ def uneven(brokers: int, *, hottest: float = 82.0, coldest: float = 14.0) -> dic
 
 
 def history(scene: Scene, until: datetime, runs: int) -> None:
-    """So many runs, an interval apart, the last of them at a time."""
     for back in reversed(range(runs)):
         scene.run(until - timedelta(seconds=back * scene.settings.interval_seconds))
 

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 
 
 def open_to_others(top: Path) -> list[str]:
-    """What lies below, the folder itself included, and has a right for group or others."""
     found = (path for path in (top, *top.rglob("*")) if not path.is_symlink())
     return [f"{path} {stat.S_IMODE(path.stat().st_mode):o}" for path in found if path.stat().st_mode & 0o077]
 

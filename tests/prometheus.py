@@ -27,7 +27,6 @@ class Prometheus:
     url: str
 
     def get(self, path: str, **parameters: Any) -> Any:
-        """The data of an answer of its API."""
         answer = httpx.get(f"{self.url}/api/v1/{path}", params=parameters, trust_env=False, timeout=PATIENCE).json()
         assert answer["status"] == "success", answer
         return answer["data"]
@@ -49,15 +48,7 @@ class Prometheus:
 
 @contextmanager
 def prometheus(folder: Path, target: int) -> Iterator[Prometheus]:
-    """Start a Prometheus, and end it.
-
-    Args:
-        folder: for its data.
-        target: port on loopback whose `/metrics` it scrapes.
-
-    Raises:
-        AssertionError: there is none on this machine.
-    """
+    """Start a Prometheus, and end it."""
     program = installed("prometheus", lambda: shutil.which("prometheus"))
     assert program, MISSING
     config = {

@@ -66,7 +66,6 @@ class TokenIssuer(RequestValidator):  # type: ignore[misc] # the base class is u
 
     @property
     def asked(self) -> int:
-        """How often it was asked for a token."""
         return self.server.paths.count(f"POST {TOKEN}")
 
     def credentials_file(self, name: str = "credentials.json", **changes: Any) -> Path:
@@ -117,17 +116,14 @@ class TokenIssuer(RequestValidator):  # type: ignore[misc] # the base class is u
         """Keep nothing: tokens are signed."""
 
     def unavailable(self) -> None:
-        """Answer every request for a token with 503 from now on."""
         self.server.on("POST", TOKEN, JSONResponse({"error": "temporarily_unavailable"}, 503))
 
     def available(self) -> None:
-        """Issue tokens again."""
         self.server.on("POST", TOKEN, self._answer)
 
 
 @contextmanager
 def token_issuer(folder: Path, **options: Any) -> Iterator[TokenIssuer]:
-    """An issuer on loopback."""
     authority = Authority(folder, "issuer")
     certificate, key = authority.issue("127.0.0.1")
     with brokers(1, ssl_certfile=str(certificate), ssl_keyfile=str(key)) as (server,):

@@ -21,8 +21,6 @@ class MissingVariableError(ValueError):
 
 
 class Mount(NamedTuple):
-    """A volume, or a folder of one, under a path of a service."""
-
     source: str
     target: str
     read_only: bool = False
@@ -30,7 +28,6 @@ class Mount(NamedTuple):
 
 
 def mounts(service: Mapping[str, Any]) -> Iterator[Mount]:
-    """What a service sees of volumes and folders."""
     for volume in service.get("volumes", ()):
         if isinstance(volume, str):
             source, target, *mode = volume.split(":")
@@ -46,7 +43,6 @@ def load(variables: Mapping[str, str]) -> dict[str, Any]:
 
 
 def raw() -> dict[str, Any]:
-    """The file with its variables unfilled."""
     document: dict[str, Any] = yaml.safe_load(COMPOSE.read_text())
     return document
 
@@ -61,7 +57,6 @@ def variables() -> dict[str, set[str]]:
 
 
 def read_env(path: Path) -> dict[str, str]:
-    """The variables of an env file."""
     lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
     pairs = (line.split("=", 1) for line in lines)
     return {name: value[1:-1] if value[:1] == value[-1:] == "'" else value for name, value in pairs}

@@ -8,7 +8,6 @@ from tests.deployment import compose
 
 @pytest.fixture(scope="session")
 def env_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The .env that deploy/make_env.sh makes."""
     folder = tmp_path_factory.mktemp("env")
     shutil.copy(compose.ENV_EXAMPLE, folder)
     subprocess.run([compose.SOURCE / "deploy" / "make_env.sh", folder], check=True)

@@ -1,5 +1,3 @@
-"""deploy/kubernetes as a cluster reads it."""
-
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
@@ -17,31 +15,26 @@ Document = dict[str, Any]
 
 
 def objects() -> dict[tuple[str, str], Document]:
-    """All objects of the manifests, by kind and name."""
     documents = chain.from_iterable(yaml.safe_load_all(file.read_text()) for file in FOLDER.glob("manifests/*.yaml"))
     return {(each["kind"], each["metadata"]["name"]): each for each in documents}
 
 
 def config_map(name: str) -> dict[str, str]:
-    """The data of a ConfigMap."""
     data: dict[str, str] = objects()["ConfigMap", name]["data"]
     return data
 
 
 def executor_template() -> Document:
-    """The template of Spark's executors."""
     template: Document = yaml.safe_load(config_map("spark")["executor.yaml"])
     return template
 
 
 def pods() -> dict[str, Document]:
-    """The specification of every pod, by the name of what makes it."""
     made = {name: each["spec"] for (kind, name), each in objects().items() if kind in ("Deployment", "Job")}
     return {name: each["template"]["spec"] for name, each in made.items()} | {"executor": executor_template()["spec"]}
 
 
 def containers(pod: Document) -> Iterator[Document]:
-    """All containers of a pod."""
     yield from pod.get("initContainers", ())
     yield from pod["containers"]
 

@@ -42,7 +42,6 @@ class Api(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Its address."""
         return f"http://127.0.0.1:{self.server_port}"
 
     def allows(self, resource: str, verb: str) -> bool:
@@ -51,11 +50,9 @@ class Api(ThreadingHTTPServer):
         return (resource, verb) in self._allowed
 
     def pods(self, name: str = "") -> list[Document]:
-        """All pods, or the one of this name."""
         return [pod for pod in self._pods.values() if name in ("", pod["metadata"]["name"])]
 
     def create(self, pod: Document) -> Document:
-        """Start a pod's container."""
         self.created.append(pod)
         name = pod["metadata"]["name"]
         (container,) = pod["spec"]["containers"]
@@ -73,7 +70,6 @@ class Api(ThreadingHTTPServer):
         return self._pods[name]
 
     def delete(self, name: str) -> None:
-        """End a pod, or all that were created."""
         for each, process in self._processes.items():
             if name in ("", each):
                 process.terminate()
@@ -139,7 +135,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _seen(pod: Document) -> Document:
-    """A pod as the API shows it: it runs, and is ready."""
     name = pod["metadata"]["name"]
     metadata = pod["metadata"] | {"uid": name, "namespace": NAMESPACE, "resourceVersion": "1"}
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}

@@ -63,7 +63,6 @@ class Native:
         self._lay_out()
 
     def port(self, service: str, port: str) -> int:
-        """The port that stands for a service's port."""
         return self._ports[service, port]
 
     def up(self, name: str) -> None:
@@ -110,7 +109,6 @@ class Native:
                 place.mkdir(parents=True, exist_ok=True)
 
     def _here(self, name: str, text: str) -> str:
-        """A text of the file, as it must be on this machine."""
         text = re.sub("^/tmp/", f"{_HOME}/tmp/", text).replace(_HOME, str(self._folder))
         for (service, port), ours in self._ports.items():
             host = f"(?:{service}|localhost)" if service == name else service

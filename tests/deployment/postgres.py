@@ -37,7 +37,6 @@ class Postgres:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its client programs need to reach the database."""
         return {
             "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}",
             "PGHOST": "127.0.0.1",
@@ -47,7 +46,6 @@ class Postgres:
         }
 
     def start(self, processes: Processes, log: Path) -> None:
-        """Make the cluster of databases and start the server; it does not answer at once."""
         password = self._folder / "password"
         password.write_text(self._given["POSTGRES_PASSWORD"])
         password.chmod(0o644)  # in a folder that is closed to others
@@ -62,17 +60,14 @@ class Postgres:
         processes.start("postgres", command, {"PATH": os.environ["PATH"]}, log)
 
     def create_database(self) -> None:
-        """Make the database; the server must answer."""
         subprocess.run(["createdb", self._given["POSTGRES_DB"]], env=self.environment, check=True)
 
     def ask(self, query: str) -> list[str]:
-        """The rows that a query gives, as text."""
         command = ["psql", "--no-psqlrc", "--tuples-only", "--no-align", self._given["POSTGRES_DB"], "--command", query]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=True)
         return done.stdout.split("\n")[:-1]
 
     def remove(self) -> None:
-        """Delete the data; the server must have ended."""
         shutil.rmtree(self._folder)
 
 

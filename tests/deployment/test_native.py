@@ -29,8 +29,6 @@ ASKED: dict[str, Any] = {"timeout": PATIENCE, "trust_env": False}
 
 
 class Deployed(LocalAirflow):
-    """The deployment's Airflow, asked as a user asks it."""
-
     def __init__(self, home: AirflowHome, processes: Processes, password: str) -> None:
         super().__init__(home, processes)
         self._given = password
@@ -86,7 +84,6 @@ class Deployment:
         return found
 
     def spark(self) -> dict[str, Any]:
-        """What the Spark master says of itself."""
         port = self.native.port("spark-master", "8080")
         found: dict[str, Any] = httpx.get(f"http://127.0.0.1:{port}/json/", **ASKED).json()
         return found

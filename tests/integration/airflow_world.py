@@ -44,13 +44,7 @@ Document = TypeVar("Document", bound=StateDocument)
 
 
 class World:
-    """One cluster and its DAGs.
-
-    Args:
-        name: of the cluster.
-        root: storage root.
-        served: the simulation behind it; None: real brokers.
-    """
+    """One cluster and its DAGs."""
 
     def __init__(self, name: str, root: Path, served: Running | None = None) -> None:
         self.name = name
@@ -61,7 +55,6 @@ class World:
 
     @property
     def served(self) -> Running:
-        """The simulation behind it."""
         if self._served is None:
             raise RuntimeError(f"cluster {self.name} is not simulated")
         return self._served
@@ -146,16 +139,13 @@ class World:
             return str(session.scalar(found.where(TaskInstance.run_id == run_id)))
 
     def document(self, model: type[Document]) -> Document:
-        """A stored document."""
         stored = self._document(model.KEY)
         return model() if stored is None else model.parse(stored, model.KEY)
 
     def decision(self) -> DecisionState:
-        """The stored decision state."""
         return self.document(DecisionState)
 
     def moves(self) -> MovesState:
-        """The stored unload history."""
         return self.document(MovesState)
 
     def lose_state(self) -> None:
@@ -191,14 +181,11 @@ class World:
             return list(rows)
 
     def score_range(self) -> float:
-        """Points between the hottest and the coldest broker, as it really is."""
         scores = self.served.cluster.true_scores().values()
         return max(scores) - min(scores)
 
 
 class Outcome:
-    """How a run ended."""
-
     def __init__(self, world: World, run: DagRun) -> None:
         self.run = run
         with create_session() as session:
@@ -209,11 +196,9 @@ class Outcome:
 
     @property
     def state(self) -> str:
-        """State of the run."""
         return str(self.run.state)
 
     def xcom(self, task: str, key: str = "return_value") -> Any:
-        """What a task left."""
         with create_session() as session:
             found = session.scalar(self._left(task, key))
             return XComModel.deserialize_value(found) if found else None
@@ -231,7 +216,6 @@ class Outcome:
 
     @property
     def folder(self) -> StoragePath:
-        """The run's folder."""
         return StoragePath(self.xcom("collect"))
 
 
@@ -278,13 +262,7 @@ def _resume_if_answered(ti: Any) -> None:
 
 @contextmanager
 def world(name: str, folder: Path, **settings: Any) -> Iterator[World]:
-    """A cluster with one hot and one empty broker, and its DAGs.
-
-    Args:
-        name: of the cluster.
-        folder: for the clusters file and the runs.
-        settings: of the clusters file.
-    """
+    """A cluster with one hot and one empty broker, and its DAGs."""
     # Brokers that look at themselves every second: each run sees what the last one did, and no report is old.
     timing = Timing(stats_period=1, host_check_period=1, report_max_interval=5)
     cluster = build(brokers=4, bundles=60, noise=QUIET, timing=timing, clock=RealClock())
@@ -297,14 +275,7 @@ def world(name: str, folder: Path, **settings: Any) -> Iterator[World]:
 
 @contextmanager
 def dags(name: str, folder: Path, connection: dict[str, Any], **settings: Any) -> Iterator[Path]:
-    """The DAGs of one cluster in the folder of this process's Airflow; the storage root.
-
-    Args:
-        name: of the cluster.
-        folder: for the clusters file and the runs.
-        connection: of the brokers.
-        settings: of the clusters file.
-    """
+    """The DAGs of one cluster in the folder of this process's Airflow; the storage root."""
     clusters = folder / "clusters.yaml"
     always = {"connection": f"pulsar_{name}", "host_usage_interval_minutes": 1 / 60}
     clusters.write_text(yaml.safe_dump({"clusters": {name: always | settings}}))

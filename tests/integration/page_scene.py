@@ -63,7 +63,6 @@ def prepare(made: World) -> None:
 
 
 def show(chromium: Browser, address: str) -> str:
-    """Open an address of the page alone; returns what is to be read."""
     chromium.problems.clear()
     chromium.requests.clear()
     chromium.open(address)
@@ -94,13 +93,11 @@ def send(chromium: Browser, act: Callable[[], object], done: str) -> None:
 
 
 def told(chromium: Browser, said: str) -> str:
-    """What became of the act that was asked for last."""
     text = "document.querySelector('.sent p').textContent"
     return str(chromium.until(f"{text}.includes({json.dumps(said)}) && {text}"))
 
 
 def changed_in_file(cluster: str, **given: object) -> None:
-    """Change settings of a cluster in the clusters file, as an operator does; None removes one."""
     clusters = Path(os.environ["AIRFLOW__PULSAR_REBALANCER__CLUSTERS_FILE"])
     document = yaml.safe_load(clusters.read_text())
     entry = document["clusters"][cluster]

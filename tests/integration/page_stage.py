@@ -79,7 +79,6 @@ class Stage:
     chromium: Browser
 
     def dag(self, kind: str = "rebalance") -> str:
-        """Id of a DAG of the cluster."""
         return f"pulsar_{kind}__{self.name}"
 
     @property
@@ -117,12 +116,10 @@ class Stage:
         return found
 
     def open(self) -> str:
-        """Open the cluster's page; returns what is to be read."""
         return show(self.chromium, f"{self.airflow.home.url}/pulsar_rebalancer/page/{self.dag()}")
 
     @contextmanager
     def another_user(self) -> Iterator[None]:
-        """Be signed in as somebody else meanwhile."""
         known = json.loads(self.airflow.home.passwords.read_text())[ANOTHER]
         login = {"username": ANOTHER, "password": known}
         token = httpx.post(f"{self.airflow.home.url}/auth/token", json=login, timeout=PATIENCE).json()["access_token"]
@@ -135,7 +132,6 @@ class Stage:
             self.chromium.send("Network.setCookies", cookies=own)
 
     def word(self) -> str:
-        """Open the cluster's page; returns its condition in one word."""
         self.open()
         return str(self.chromium.run("document.querySelector('h1 .word')?.textContent"))
 
@@ -180,7 +176,6 @@ class Stage:
         return self.plans_again()
 
     def plans_again(self) -> str:
-        """Have the plan of the open dialog made; returns what the dialog says then."""
         self.chromium.run("document.querySelector('dialog .carry')?.remove()")
         self.clicks("button[type=submit]", "document.querySelector('dialog .carry')")
         assert_accessible(self.chromium)
@@ -245,7 +240,6 @@ def stages(folder: Path, parts: Collection[Part]) -> Iterator[dict[str, Stage]]:
 
 
 def log_in(chromium: Browser, airflow: LocalAirflow) -> None:
-    """Log in by the form."""
     chromium.open(f"{airflow.home.url}/auth/login")
     for name, value in (("username", "admin"), ("password", airflow.password)):
         chromium.until(f"document.querySelector('input[name={name}]')")

@@ -48,7 +48,6 @@ FORCE: dict[str, Any] = {"force": "a broker was added", "force_threshold": 5, "m
 
 @pytest.fixture(scope="module")
 def metrics() -> Iterator[Received]:
-    """What the tasks send over StatsD."""
     with receiving() as received:
         statsd = {"ON": "True", "HOST": "127.0.0.1", "PORT": str(received.port), "INFLUXDB_ENABLED": "True"}
         with mock.patch.dict(os.environ, {f"AIRFLOW__METRICS__STATSD_{name}": value for name, value in statsd.items()}):
@@ -82,13 +81,11 @@ def ask_airflow(url: str, user: str | None, method: str, path: str, said: dict[s
 
 
 def answer(url: str, run_id: str, user: str | None, option: str, why: str = "") -> int:
-    """Answer a question over HTTP; the status."""
     path = f"pulsar_apply__wise/dagRuns/{run_id}/taskInstances/approve/-1/hitlDetails"
     return ask_airflow(url, user, "PATCH", path, {"chosen_options": [option], "params_input": {"reason": why}})
 
 
 def by_hand(wise: World, url: str, user: str, **conf: Any) -> Outcome:
-    """A run of the by-hand DAG that a user has started over HTTP."""
     said = {"logical_date": None, "conf": conf}
     assert ask_airflow(url, user, "POST", "pulsar_by_hand__wise/dagRuns", said) == 200
     (run_id,) = wise.queued("by_hand")

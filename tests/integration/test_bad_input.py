@@ -65,7 +65,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, one_session: None) -> Iter
 
 
 def by_score(cluster: World) -> list[str]:
-    """The brokers, the coldest first."""
     scores = cluster.served.cluster.true_scores()
     return sorted(scores, key=scores.__getitem__)
 

@@ -1,5 +1,3 @@
-"""What runs with parameters of their own leave of the hits: real Airflow tasks, real HTTP, real Spark."""
-
 import json
 import os
 from collections.abc import Iterator

@@ -107,7 +107,6 @@ class Home(AirflowHome):
 
 
 def refusal(airflow: LocalAirflow, field: str, value: Any) -> str:
-    """What the API says of a manual run with a wrong value."""
     with pytest.raises(EmbeddedError) as caught:
         airflow.trigger(DAG, {field: value})
     return str(caught.value)
@@ -128,12 +127,10 @@ class Ended:
     folder: StoragePath
 
     def at(self, moment: str) -> datetime:
-        """When it was queued, started or ended."""
         return datetime.fromisoformat(self.run[moment])
 
     @classmethod
     def of(cls, airflow: LocalAirflow, run_id: str, dag: str = DAG) -> Ended:
-        """Wait until a run has ended."""
         run = airflow.wait(dag, run_id)
         tasks: list[Any] = airflow.tasks(dag, run_id)
         tries = {task["task_id"]: task["try_number"] for task in tasks}
@@ -188,7 +185,6 @@ class Other:
         self.cluster.faults.clear()
 
     def ended(self, airflow: LocalAirflow) -> Stop:
-        """Wait for the end of the runs."""
         (run,) = [run["dag_run_id"] for run in airflow.runs(WEST)]
         ended, _ = Ended.of(airflow, run, WEST), airflow.wait(CONTROL, self._run)
         return Stop(self._unloads, self._meanwhile, ended, airflow.xcom(CONTROL, self._run, "control"))
@@ -240,13 +236,11 @@ def during(happened: Callable[[], Any], airflow: LocalAirflow, dag: str = DAG) -
 
 
 def connection(served: Running) -> dict[str, Any]:
-    """Airflow's connection to simulated brokers."""
     host = ",".join(url.removeprefix("http://") for url in served.urls)
     return {"conn_type": "pulsar_admin", "host": host, "password": served.token}
 
 
 def process_of(airflow: LocalAirflow, run_id: str, task_id: str) -> psutil.Process:
-    """The process that runs a task."""
     tasks: list[Any] = airflow.tasks(DAG, run_id)
     (pid,) = [task["pid"] for task in tasks if (task["task_id"], task["state"]) == (task_id, "running")]
     return psutil.Process(pid)

@@ -14,7 +14,6 @@ from sqlalchemy.orm import Session
 
 @pytest.fixture
 def session() -> Iterator[Session]:
-    """One whose changes are never committed."""
     with create_session() as opened:
         yield opened
         opened.rollback()

@@ -106,7 +106,6 @@ def by_dag(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def stored(*documents: StateDocument, damaged: str = "") -> Iterator[None]:
-    """What the state store holds instead of initial documents."""
     given: dict[str, Any] = {model.KEY: model().model_dump(mode="json") for model in DOCUMENTS}
     given |= {document.KEY: document.model_dump(mode="json") for document in documents} | {damaged: {}}
     with mock.patch.object(airflow_facts, "_stored", lambda _session, _asset, key: given.get(key)):

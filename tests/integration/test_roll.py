@@ -68,13 +68,11 @@ def state(east: World) -> Roll:
 
 
 def loaded(east: World, broker: str) -> set[str]:
-    """Bundles of a broker that have topics, and so can be moved."""
     stats = east.served.cluster.load_report(broker)["lastStats"]
     return {bundle for bundle in stats if stats[bundle]["topics"] and not bundle.startswith("pulsar/")}
 
 
 def averaged(east: World) -> set[str]:
-    """Bundles whose moving averages are stored."""
     means = (east.storage.state / east.decision().means).read_table(["bundle"])
     return set(map(str, means["bundle"].to_pylist()))
 

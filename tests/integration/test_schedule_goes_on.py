@@ -67,7 +67,6 @@ class Schedulers(Processes):
     """The processes of an Airflow, whose scheduler can be killed."""
 
     def kill_scheduler(self) -> None:
-        """Kill the scheduler with all tasks that it runs, and start another one."""
         process, log = self._started["airflow scheduler"]
         command, environment = process.args, psutil.Process(process.pid).environ()
         for member in _family({process.pid}):
@@ -86,17 +85,14 @@ class Cluster:
         self.processes = processes
 
     def roll(self) -> Roll:
-        """The rolling restart in Airflow's state store."""
         (asset,) = self.airflow.get("/assets", name_pattern=state_asset("east").name)["assets"]
         return Roll.parse(self.airflow.get(f"/assets/{asset['id']}/state-store/{Roll.KEY}")["value"], "it")
 
     def owners(self) -> dict[str, str]:
-        """The broker of each bundle."""
         brokers = self.simulated.true_scores()
         return {bundle: broker for broker in brokers for bundle in self.simulated.owned_bundles(broker)}
 
     def runs(self, run_type: str) -> list[Any]:
-        """Runs of one type, oldest first."""
         runs: list[Any] = self.airflow.runs(DAG)
         return [run for run in runs if run["run_type"] == run_type]
 

@@ -1,5 +1,3 @@
-"""A bundle that is too large: condition, plan, gate, split, bounds, and the means that its parts carry on with."""
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -40,7 +40,6 @@ with DAG("many_counters") as many:
 
 
 def stored() -> set[str]:
-    """Names of the assets that have state."""
     query = select(AssetModel.name).join(AssetStateStoreModel, AssetStateStoreModel.asset_id == AssetModel.id)
     with create_session() as session:
         return set(session.scalars(query))

@@ -1,5 +1,3 @@
-"""Daily upkeep and an order, run by Airflow."""
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 

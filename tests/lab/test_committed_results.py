@@ -1,5 +1,3 @@
-"""The documents and pictures are those of the committed results, and these are what the sources give."""
-
 from dataclasses import asdict
 
 import lab.experiments.__main__ as command

@@ -1,5 +1,3 @@
-"""Experiments from file to report, with custom shedders."""
-
 from dataclasses import dataclass
 
 from lab.experiments.__main__ import main
@@ -18,8 +16,6 @@ AVG, AVG_DEFAULT, _, THRESHOLD, UNIFORM, _, OVERLOAD, TRANSFER, GAIN, *BASELINES
 
 @dataclass(frozen=True)
 class Turn(ShedderState):
-    """State of its own: how often it was asked."""
-
     asked: int = 0
 
 

@@ -1,5 +1,3 @@
-"""Families of sustained load: their files, what strategies are given, committed results that the sources give."""
-
 from pathlib import Path
 
 import numpy as np

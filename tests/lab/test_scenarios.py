@@ -1,5 +1,3 @@
-"""Scenario files: the shipped ones are sound, and what is wrong with one is told with file and key."""
-
 from pathlib import Path
 
 import numpy as np

@@ -27,7 +27,6 @@ class Block(NamedTuple):
 
 
 def blocks() -> list[Block]:
-    """All fenced blocks."""
     return [
         Block(page.name, found["language"], found["body"])
         for page in PAGES
@@ -36,12 +35,10 @@ def blocks() -> list[Block]:
 
 
 def prose() -> str:
-    """All pages without their fenced blocks."""
     return "\n".join(_FENCE.sub("", page.read_text(encoding="utf-8")) for page in PAGES)
 
 
 def spans() -> set[str]:
-    """What stands between backticks in running text."""
     return set(_SPAN.findall(prose()))
 
 
@@ -52,12 +49,10 @@ def commands() -> set[str]:
 
 
 def commands_in_blocks(page: str) -> list[str]:
-    """The commands in the shell blocks of a page, in its order."""
     return [line for block in blocks() if (block.page, block.language) == (page, "sh") for line in _split(block.body)]
 
 
 def terminal() -> list[str]:
-    """The lines that `make run` is said to print."""
     return next(block.body.splitlines() for block in blocks() if (block.page, block.language) == ("runs.md", "text"))
 
 

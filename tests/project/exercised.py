@@ -190,7 +190,6 @@ def stored_connections() -> dict[str, str]:
 
 
 def connection(words: list[str]) -> None:
-    """The hook reads what was added, with everything that the text promises of it."""
     airflow(words)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AIRFLOW_CONN_ADDED", stored_connections()[words[3]])
@@ -202,7 +201,6 @@ def connection(words: list[str]) -> None:
 
 
 def archived(words: list[str]) -> None:
-    """It asks for the archive that workers are told of; what that is made of is tested beside it."""
     with pytest.MonkeyPatch.context() as patch:
         made = mock.Mock()
         patch.setattr(spark_archive, "make_archive", made)
@@ -212,7 +210,6 @@ def archived(words: list[str]) -> None:
 
 
 def observes_simulated(words: list[str]) -> None:
-    """The simulated cluster of the page, with its token."""
     assert words[0] == "PULSAR_TOKEN=$(cat simulation.token)"
     assert any("--port 18080 --token-file simulation.token" in command for command in commands())
     make(embedded)(words[1:])
@@ -247,7 +244,6 @@ def triggered(words: list[str]) -> None:
 
 
 def unpaused(words: list[str]) -> None:
-    """There is such a DAG, and its runs may start."""
     airflow(words)
     with create_session() as session:
         found = session.get(DagModel, words[-1])
@@ -256,7 +252,6 @@ def unpaused(words: list[str]) -> None:
 
 
 def deleted(words: list[str]) -> None:
-    """There is such a DAG, and Airflow forgets it."""
     airflow(words)
     with create_session() as session:
         assert session.get(DagModel, words[-1]) is None
@@ -289,7 +284,6 @@ def exported(words: list[str]) -> None:
 
 
 def wheel(words: list[str]) -> None:
-    """The wheel that `make wheel` builds, with extras that are there."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     name = f"{project['name'].replace('-', '_')}-{project['version']}-py3-none-any.whl"
     found = re.fullmatch(rf"dist/{re.escape(name)}\[([a-z,]+)\]", words[-1])

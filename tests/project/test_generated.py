@@ -1,5 +1,3 @@
-"""Tables and pictures of the documents, and the types of the page, are those that the code gives."""
-
 import xml.etree.ElementTree as ET
 
 from scripts import reference

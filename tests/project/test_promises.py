@@ -1,5 +1,3 @@
-"""Every promise of tests/PROMISES.md has a test that is there."""
-
 import ast
 import re
 from collections import Counter
@@ -14,7 +12,6 @@ ROW = re.compile(
 
 @cache
 def names(file: Path) -> set[str]:
-    """The functions of a file, and `Class::method`, without importing it."""
     tree = ast.parse(file.read_text(encoding="utf-8")) if file.is_file() else ast.Module([], [])
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     methods = {f"{each.name}::{node.name}" for each in classes for node in each.body if hasattr(node, "name")}

@@ -89,7 +89,6 @@ class Environment:
             return HeaderParser().parsestr(archive.read(name).decode())
 
     def changes(self, extras):
-        """What installing the wheel with extras, and all that they require, would change."""
         wanted = f"pulsar-rebalancer[{','.join(sorted(extras))}] @ {self.wheel.as_uri()}"
         found = ("--find-links", self.simulator.parent)
         command = (UV, "pip", "install", "--dry-run", "--offline", *found, "--python", self.python, wanted)
@@ -190,7 +189,6 @@ def environment(release, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(environment):
-    """What it answers."""
     folder = environment.folder
     clusters = folder / "clusters.yaml"
     clusters.write_text("clusters: {east: {mode: observe}}")

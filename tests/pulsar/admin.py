@@ -18,12 +18,7 @@ _RACE_SECONDS = 30
 
 
 class Admin:
-    """The admin REST API of a `PulsarCluster`, as its super-user.
-
-    Args:
-        cluster: a started cluster.
-        broker: number of the one that is asked where a call names none.
-    """
+    """The admin REST API of a `PulsarCluster`, as its super-user."""
 
     def __init__(self, cluster: PulsarCluster, broker: int = 0) -> None:
         self._broker = broker
@@ -59,7 +54,6 @@ class Admin:
         return answer
 
     def get(self, path: str, *, broker: int | None = None) -> Any:
-        """The JSON below ``/admin/v2`` of one broker."""
         return self.call("GET", f"/admin/v2/{path}", broker=broker).json()
 
     def create_namespace(self, namespace: str, bundles: int) -> list[str]:
@@ -71,7 +65,6 @@ class Admin:
         return self.ranges(namespace)
 
     def ranges(self, namespace: str) -> list[str]:
-        """The namespace's bundle ranges in order."""
         boundaries = self.get(f"namespaces/{namespace}/bundles")["boundaries"]
         return [f"{low}_{high}" for low, high in pairwise(boundaries)]
 
@@ -104,7 +97,6 @@ class Admin:
         return self._by_url[f"{answer.url.scheme}://{answer.url.netloc.decode()}"]
 
     def topics(self, bundle: str) -> set[str]:
-        """The bundle's topics as its owner says; non-persistent ones are there once a client has found it."""
         return set(self._positions(bundle).json()["topicHashPositions"])
 
     def _positions(self, bundle: str) -> httpx.Response:
@@ -144,7 +136,6 @@ class Admin:
             raise RuntimeError(f"{namespace}/{bundle_range} strayed five times, last to {owner}")
 
     def load_report(self, broker: int) -> dict[str, Any]:
-        """What the broker reports about itself (``LocalBrokerData``)."""
         report: dict[str, Any] = self.get("broker-stats/load-report", broker=broker)
         return report
 
@@ -160,19 +151,7 @@ class Admin:
 def topics_in_bundles(
     namespace: str, ranges: Sequence[str], per_bundle: int, domain: str = "non-persistent"
 ) -> dict[str, list[str]]:
-    """Names of topics that will fall into each bundle, known before any of them exists.
-
-    A topic belongs to the bundle whose range holds the CRC-32 of its full name (``NamespaceBundleFactory``).
-
-    Args:
-        namespace: ``tenant/namespace``.
-        ranges: bundle ranges in order, as `Admin.ranges` gives them.
-        per_bundle: how many topics to name for each.
-        domain: ``persistent`` or ``non-persistent``.
-
-    Returns:
-        Topic names (``persistent://…`` or ``non-persistent://…``) by range.
-    """
+    """Names of topics by the bundle that they will fall into: that with the CRC-32 of the full name in its range."""
     edges = [int(r.split("_")[1], 16) for r in ranges]
     found: dict[str, list[str]] = {r: [] for r in ranges}
     number = 0

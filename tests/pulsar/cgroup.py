@@ -20,17 +20,7 @@ class CgroupError(RuntimeError):
 
 
 class CpuGroup:
-    """One control group with a CPU quota, made by this object and removed by it.
-
-    Works with version 1 (controllers ``cpu`` and ``cpuacct``) and version 2 (controller ``cpu``).
-
-    Args:
-        name: folder name of the group; must not exist yet.
-        root: where control groups are mounted.
-
-    Raises:
-        CgroupError: when the controllers are not mounted or rights are missing.
-    """
+    """One control group with a CPU quota, made by this object and removed by it."""
 
     def __init__(self, name: str, root: Path = _ROOT) -> None:
         self._unified = (root / "cgroup.controllers").exists()
@@ -63,14 +53,7 @@ class CpuGroup:
         return ["/bin/sh", "-c", _JOIN, "sh", *(str(f / "cgroup.procs") for f in self._made), "--", *command]
 
     def set_quota(self, quota_us: int | None) -> None:
-        """Limit the group's CPU time.
-
-        Args:
-            quota_us: microseconds of CPU per 100,000 us (20,000 is 20 percent of one core), None for no limit.
-
-        Raises:
-            CgroupError: when the kernel refuses the value or rights are missing.
-        """
+        """Limit the group's CPU time, in microseconds per 100,000; None lifts the limit."""
         if self._unified:
             file, value = "cpu.max", f"{'max' if quota_us is None else quota_us} {PERIOD_US}"
         else:
@@ -82,7 +65,6 @@ class CpuGroup:
             raise CgroupError(f"cannot write {value!r} to {folder / file}: {error}") from error
 
     def cpu_seconds(self) -> float:
-        """CPU time that the group's processes have used so far, also those that have ended."""
         if self._unified:
             (folder,) = self._made
             counts = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
@@ -91,11 +73,7 @@ class CpuGroup:
         return int((folder / "cpuacct.usage").read_text()) / 1e9
 
     def remove(self) -> None:
-        """Remove the folders this object made; its processes must have ended.
-
-        Raises:
-            CgroupError: when a process is still inside after ten seconds.
-        """
+        """Remove the folders this object made; its processes must have ended."""
         deadline = time.monotonic() + 10
         while self._made:
             try:

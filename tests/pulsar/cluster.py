@@ -132,12 +132,10 @@ class PulsarCluster:
         return f"{scheme}://{hosts}"
 
     def web_url(self, broker: int) -> str:
-        """Base address of one broker's admin REST API."""
         host, ports = self._hosts[broker], self._ports[broker]
         return f"https://{host}:{ports.web_tls}" if self._certificates else f"http://{host}:{ports.web}"
 
     def pid(self, broker: int) -> int:
-        """Process id of a running broker."""
         return self._brokers[broker].pid
 
     def http(self, token: str | None = None) -> httpx.Client:
@@ -263,15 +261,7 @@ class PulsarCluster:
                 process.await_that(lists_all, "listing all brokers", _START_SECONDS)
 
     def start_broker(self, broker: int, distribution: Distribution | None = None) -> None:
-        """Start a broker that was stopped or killed again under its old id; its CPU quota is back once it is ready.
-
-        Args:
-            broker: its number.
-            distribution: the version that it runs from now on, if it changes.
-
-        Raises:
-            ProcessError: when it runs already, dies, or does not become ready.
-        """
+        """Start a broker that was stopped or killed again under its old id; its CPU quota is back once it is ready."""
         if broker in self._brokers:
             raise ProcessError(f"broker {broker} runs already (process {self.pid(broker)})")
         if distribution is not None:
@@ -284,24 +274,11 @@ class PulsarCluster:
         self._brokers.pop(broker).kill()
 
     def stop_broker(self, broker: int) -> None:
-        """SIGTERM, and wait until it has ended: it unloads its bundles first, as a service manager has it do.
-
-        Raises:
-            ProcessError: when it does not end in time.
-        """
+        """SIGTERM, and wait until it has ended: it unloads its bundles first, as a service manager has it do."""
         self._brokers.pop(broker).terminate(_START_SECONDS)
 
     def set_cpu_quota(self, broker: int, quota_us: int | None) -> None:
-        """Limit a running broker's CPU.
-
-        Args:
-            broker: its number.
-            quota_us: microseconds per 100,000 us; 20,000 makes the broker report a limit of 20 percent. None lifts it.
-
-        Raises:
-            CgroupError: when the kernel refuses it.
-            ValueError: when the cluster was made without control groups.
-        """
+        """Limit a running broker's CPU, in microseconds per 100,000; None lifts the limit."""
         if not self._with_groups:
             raise ValueError("CPU quotas need PulsarCluster(..., cgroups=True)")
         self._groups[broker].set_quota(quota_us)

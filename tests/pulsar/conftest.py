@@ -34,13 +34,11 @@ def pulsar_408() -> Distribution:
 
 @pytest.fixture(scope="module")
 def module_clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterFactory]:
-    """Starts clusters that live as long as the module's tests."""
     yield from _factory(tmp_path_factory)
 
 
 @pytest.fixture
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterFactory]:
-    """Starts clusters that live as long as the test."""
     yield from _factory(tmp_path_factory)
 
 

@@ -29,12 +29,7 @@ class Costs(NamedTuple):
 
 
 def fitted(rates: Sequence[float], cpu: Sequence[float]) -> Costs:
-    """Return the costs that fit best.
-
-    Args:
-        rates: messages a second of each broker: none on one, and two different rates on others.
-        cpu: of each broker, percent of one core.
-    """
+    """Return the costs that fit best; one broker has no messages, and others have two different rates."""
     rate = np.array(rates)
     equations = np.stack([np.ones(len(rate)), rate > 0, rate], axis=1)
     return Costs(*np.linalg.lstsq(equations, np.array(cpu), rcond=None)[0].tolist())
@@ -48,7 +43,6 @@ class CpuWatch:
         self._begun, self._used = time.monotonic(), self._seconds()
 
     def cpu(self) -> npt.NDArray[np.float64]:
-        """CPU of each broker since then, percent of one core."""
         return 100 * (self._seconds() - self._used) / (time.monotonic() - self._begun)
 
     def _seconds(self) -> npt.NDArray[np.float64]:

@@ -81,7 +81,6 @@ class Distribution:
 
     @property
     def class_path(self) -> str:
-        """Class path for ``java -cp``."""
         return f"{self.lib}/*"
 
 
@@ -92,11 +91,6 @@ def cache_root() -> Path:
 
 
 def require_command(name: str) -> str:
-    """Path of ``mvn`` or ``java``.
-
-    Raises:
-        DistributionError: when it is not on PATH, with how to install it.
-    """
     found = shutil.which(name)
     if found is None:
         raise DistributionError(f"'{name}' is not on PATH, real brokers cannot be run: {_NEEDED[name]}")
@@ -104,13 +98,7 @@ def require_command(name: str) -> str:
 
 
 def from_dependencies(version: str, cache: Path | None = None) -> Distribution:
-    """The runtime dependencies of ``pulsar-broker``: for versions without a server distribution in the registry.
-
-    ZooKeeper, the metadata set-up and the brokers all run from this one folder.
-
-    Raises:
-        DistributionError: when Maven or Java is missing, or Maven fails.
-    """
+    """The runtime dependencies of ``pulsar-broker``: for versions without a server distribution in the registry."""
 
     def fill(folder: Path) -> None:
         pom = folder / "pom.xml"
@@ -122,11 +110,7 @@ def from_dependencies(version: str, cache: Path | None = None) -> Distribution:
 
 
 def from_server_distribution(version: str, cache: Path | None = None) -> Distribution:
-    """Apache Pulsar's own server distribution (tar.gz), unpacked.
-
-    Raises:
-        DistributionError: when Maven or Java is missing, or Maven fails.
-    """
+    """Apache Pulsar's own server distribution (tar.gz), unpacked."""
 
     def fill(folder: Path) -> None:
         artifact = f"org.apache.pulsar:pulsar-server-distribution:{version}:tar.gz:bin"
@@ -144,11 +128,7 @@ def from_server_distribution(version: str, cache: Path | None = None) -> Distrib
 
 
 def from_jars(version: str, cache: Path | None = None) -> Distribution:
-    """The jars that ``jars-<version>.txt`` lists (``group:artifact:version[:classifier]``), and a Java for them.
-
-    Raises:
-        DistributionError: when Maven is missing, or Maven or uv fails.
-    """
+    """The jars that ``jars-<version>.txt`` lists (``group:artifact:version[:classifier]``), and a Java for them."""
 
     def fill(folder: Path) -> None:
         listed = (Path(__file__).parent / f"jars-{version}.txt").read_text().split()

@@ -93,26 +93,17 @@ _BROKER = {
 
 
 def java_command(distribution: Distribution, logging: Path, memory: tuple[str, ...], main: list[str]) -> list[str]:
-    """The distribution's Java with the common flags.
-
-    Args:
-        distribution: whose jars to run.
-        logging: Log4j file that `write_logging` made.
-        memory: flags such as ``-Xmx256m``.
-        main: main class and its arguments.
-    """
+    """The distribution's Java with the common flags."""
     opened = [flag for package in _OPENED for flag in ("--add-opens", f"{package}=ALL-UNNAMED")]
     log = f"-Dlog4j.configurationFile={logging}"
     return [distribution.java, *memory, *_FLAGS, log, *opened, "-cp", distribution.class_path, *main]
 
 
 def write_logging(path: Path) -> None:
-    """Log4j: one console appender, level info."""
     path.write_text(_LOGGING)
 
 
 def write_zookeeper(path: Path, data: Path, port: int) -> None:
-    """ZooKeeper, alone, on loopback; nothing is forced to disk."""
     settings = {
         "tickTime": "2000",
         "dataDir": str(data),
@@ -134,7 +125,6 @@ def write_broker(path: Path, *settings: Mapping[str, str]) -> None:
 
 
 def write_bookie(path: Path, data: Path, port: int, metadata_url: str) -> None:
-    """One bookie on loopback; nothing is forced to disk."""
     settings = {
         "bookiePort": str(port),
         "listeningInterface": "lo",
@@ -175,7 +165,6 @@ EXTENSIBLE = {"loadManagerClassName": "org.apache.pulsar.broker.loadbalance.exte
 
 
 def token_settings(key_file: Path, admin_token_file: Path, super_user: str) -> dict[str, str]:
-    """Broker settings for JSON web tokens: everybody needs one, only the super-user may administer."""
     package = "org.apache.pulsar"
     return {
         "authenticationEnabled": "true",

@@ -78,11 +78,7 @@ class Load:
         self._child: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Connect every producer and begin to send.
-
-        Raises:
-            LoadError: when a producer cannot connect.
-        """
+        """Connect every producer and begin to send."""
         with self._log.open("ab") as log:
             self._child = subprocess.Popen(
                 [sys.executable, str(_CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
@@ -96,14 +92,7 @@ class Load:
             raise LoadError(f"producers did not connect:\n{self._log.read_text(errors='replace')[-4000:]}")
 
     def change(self, rates: Mapping[str, float]) -> None:
-        """Send on at other rates.
-
-        Args:
-            rates: messages per second by topic; topics without one keep theirs.
-
-        Raises:
-            LoadError: when the load was never started or its process died.
-        """
+        """Send on at other rates."""
         self._write(dict(rates))
 
     def _write(self, line: Mapping[str, Any]) -> None:
@@ -116,11 +105,7 @@ class Load:
             raise self._died(self._child.wait()) from error
 
     def report(self) -> dict[str, TopicReport]:
-        """Stop sending, wait for outstanding acknowledgements, and return what happened by topic.
-
-        Raises:
-            LoadError: when the load was never started or its process died.
-        """
+        """Stop sending, wait for outstanding acknowledgements, and return what happened by topic."""
         if self._child is None:
             raise LoadError("the load was not started")
         output, _ = self._child.communicate()

@@ -33,12 +33,10 @@ class LoggedProcess:
 
     @property
     def pid(self) -> int:
-        """Process id."""
         return self._child.pid
 
     @property
     def running(self) -> bool:
-        """Whether the process lives."""
         return self._child.poll() is None
 
     def log_tail(self, lines: int = 20) -> str:
@@ -49,11 +47,7 @@ class LoggedProcess:
         return "\n".join([*errors[-10:], *tail])
 
     def await_that(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
-        """Poll until the condition holds while the process lives.
-
-        Raises:
-            ProcessError: when the process dies first or the time is over, with the tail of the log.
-        """
+        """Poll until the condition holds while the process lives."""
         deadline = time.monotonic() + seconds
         while not condition():
             if not self.running:
@@ -63,11 +57,7 @@ class LoggedProcess:
             time.sleep(0.1)
 
     def await_end(self, seconds: float) -> None:
-        """Wait for a process that ends by itself.
-
-        Raises:
-            ProcessError: when it fails or does not end in time.
-        """
+        """Wait for a process that ends by itself."""
         try:
             code = self._child.wait(seconds)
         except subprocess.TimeoutExpired as error:
@@ -77,11 +67,7 @@ class LoggedProcess:
             raise ProcessError(f"{self.name} failed with {code}:\n{self.log_tail()}")
 
     def terminate(self, seconds: float) -> None:
-        """SIGTERM, and wait until it has ended, whatever its exit code.
-
-        Raises:
-            ProcessError: when it does not end in time; it is killed then.
-        """
+        """SIGTERM, and wait until it has ended, whatever its exit code."""
         self._child.terminate()
         try:
             self._child.wait(seconds)
@@ -90,13 +76,11 @@ class LoggedProcess:
             raise ProcessError(f"{self.name} did not end within {seconds} s:\n{self.log_tail()}") from error
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone; nothing if it has ended already."""
         self._child.kill()
         self._child.wait()
 
 
 def port_answers(port: int) -> bool:
-    """Whether something listens on the loopback port."""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -88,7 +88,6 @@ class Topic:
 
 
 def connect(order: dict[str, Any]) -> dict[str, Topic]:
-    """Producers for every topic of the order."""
     quiet = logging.getLogger("pulsar-client")
     quiet.addHandler(logging.StreamHandler(sys.stderr))
     quiet.setLevel(logging.ERROR)
@@ -141,7 +140,6 @@ def send_until(stopped: Callable[[float], bool], topics: dict[str, Topic], tick:
 
 
 def main() -> None:
-    """Order in, report out."""
     order = json.loads(sys.stdin.readline())
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda _signal, _frame: stop.set())

@@ -42,13 +42,11 @@ class Run:
         return Outcome.read(self.folder)
 
     def table(self, name: str) -> list[dict[str, Any]]:
-        """Rows of an input table."""
         assert self.folder is not None, self.tasks
         return (self.folder / "input" / f"{name}.parquet").read_table().to_pylist()
 
     @property
     def cpu_usages(self) -> dict[str, float]:
-        """CPU by broker as its report said it, in percent of a core."""
         return {row["broker"]: row["cpu_usage"] for row in self.table("brokers")}
 
     @property
@@ -61,14 +59,7 @@ class Run:
 def rebalancer(
     cluster: PulsarCluster, folder: Path, settings: dict[str, Any], credentials: dict[str, str] | None = None
 ) -> Iterator[LocalAirflow]:
-    """Airflow standalone with the DAG of the cluster, started and logged in.
-
-    Args:
-        cluster: a started cluster.
-        folder: where all files go.
-        settings: the cluster's entry in the clusters file.
-        credentials: extra keys of the connection, instead of the super-user's token.
-    """
+    """Airflow standalone with the DAG of the cluster, started and logged in; `credentials` replace the super-user's token."""
     url = urlsplit(cluster.web_url(0))
     connection: dict[str, Any] = {"conn_type": "pulsar_admin", "schema": url.scheme, "host": url.hostname}
     connection |= {"port": url.port, "password": "" if credentials else cluster.admin_token or ""}

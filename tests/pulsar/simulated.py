@@ -55,21 +55,12 @@ def scores_of(run: Run) -> list[float]:
 
 
 def bundles_of(run: Run, namespace: str) -> list[int]:
-    """Bundles of a namespace on each broker, most first."""
     held = [row["broker"] for row in run.table("bundles") if row["bundle"].startswith(f"{namespace}/")]
     return sorted((held.count(row["broker"]) for row in run.table("brokers")), reverse=True)
 
 
 def predicted(costs: Costs, cpu_limit: float, rates: list[float], settings: dict[str, Any], minutes: int) -> Course:
-    """The course of three simulated brokers that begin with all bundles on the first.
-
-    Args:
-        costs: of every broker.
-        cpu_limit: of every broker, percent of one core.
-        rates: messages a second of each bundle.
-        settings: of the rebalancer.
-        minutes: how long it balances.
-    """
+    """The course of three simulated brokers that begin with all bundles on the first."""
     brokers = BrokerColumns(
         names=("a", "b", "c"),
         cpu_limit=np.full(3, cpu_limit),

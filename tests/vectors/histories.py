@@ -56,8 +56,6 @@ class Step:
 
 @dataclass(frozen=True)
 class History:
-    """One cluster through one strategy object."""
-
     name: str
     edge: str
     settings: Settings
@@ -80,7 +78,6 @@ class History:
 
 
 def read(strategy: str) -> list[History]:
-    """All histories of a strategy."""
     lines = (Path(__file__).parent / f"{strategy}.jsonl").read_text().splitlines()
     return [_history(json.loads(line)) for line in lines]
 

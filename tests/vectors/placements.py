@@ -49,15 +49,12 @@ class Step:
 
 @dataclass(frozen=True)
 class History:
-    """One cluster through one placement object."""
-
     name: str
     settings: Settings
     steps: list[Step]
 
 
 def read(placement: str) -> list[History]:
-    """All histories of a placement."""
     lines = (Path(__file__).parent / f"{placement}.jsonl").read_text().splitlines()
     return [_history(json.loads(line)) for line in lines]
 

@@ -42,19 +42,16 @@ def brokers_of(given: Iterable[Any]) -> list[BrokerSample]:
 
 
 def bundles_of(given: Iterable[Any]) -> Bundles:
-    """Rows of bundles as strategies see them."""
     return Bundles(pa.Table.from_pylist(list(given), schema=COLUMNS))
 
 
 def sample(
     brokers: Sequence[Any], bundles: Sequence[Any], settings: Settings | None = None, **more: Any
 ) -> ClusterSample:
-    """A sample of one cluster."""
     return ClusterSample(brokers_of(brokers), bundles_of(bundles), settings or Settings(), **more)
 
 
 def taken(result: SheddingResult) -> list[str]:
-    """Bundles taken, in order."""
     return [move.bundle for move in result.moves if move.taken]
 
 
@@ -65,7 +62,6 @@ def completed(result: SheddingResult) -> list[Decision]:
 
 
 def reasons(result: SheddingResult) -> dict[str, str]:
-    """Reason by source."""
     return {decision.source: decision.reason for decision in completed(result)}
 
 
@@ -78,7 +74,6 @@ class Finished(NamedTuple):
 
 
 def decided(given: ClusterSample, hits: Mapping[str, HitCount], policies: Policies | None = None) -> Finished:
-    """A run of AvgShedder as it ends: capped, with its counts."""
     state, force = StrategyState(ShedderState(hits=hits)), given.force_threshold
     tables = given.settings, given.brokers, given.bundles
     more: dict[str, Any] = {"force_threshold": force, "judge": given.judge, "brief": given.brief}

@@ -28,7 +28,6 @@ def rows(run_number: int, count: int) -> list[dict[str, Any]]:
 def stored_run(
     storage: ClusterStorage, at: datetime, *, number: int = 1, bundles: int = 3, ended: bool = True
 ) -> StoragePath:
-    """A run with all its tables and documents; the values follow from its number."""
     run = storage.new_run(at)
     made = rows(number, bundles)
     tables.write(

@@ -1,5 +1,3 @@
-"""Which samples count, and that a plan is committed once."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""What a release of another version wrote is refused, with a reason code."""
-
 from datetime import timedelta
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""What is stored comes back."""
-
 import pytest
 
 from pulsar_rebalancer.state import WHOLE_CLUSTER, HitCount, PlacementState, ShedderState, StrategyState

@@ -1,5 +1,3 @@
-"""Texts and documents from outside."""
-
 import json
 
 import pytest

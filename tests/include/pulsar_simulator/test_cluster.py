@@ -19,7 +19,6 @@ def hot_and_empty(cluster: Cluster) -> tuple[str, str]:
 
 
 def busy_bundles(cluster: Cluster, broker: str) -> list[str]:
-    """Bundles with traffic, the heaviest first."""
     stats = cluster.load_report(broker)["lastStats"]
     loaded = [bundle for bundle in stats if stats[bundle]["msgRateIn"] > 0]
     return sorted(loaded, key=lambda b: -stats[b]["msgRateIn"])

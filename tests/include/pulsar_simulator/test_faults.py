@@ -1,5 +1,3 @@
-"""Every fault as a client sees it, over real HTTP."""
-
 import httpx
 import pytest
 

@@ -1,5 +1,3 @@
-"""`python -m pulsar_simulator`, as a process of its own, and https."""
-
 import json
 import os
 import signal

@@ -13,7 +13,6 @@ def ids(served: Running) -> list[str]:
 
 
 def pick(cluster: Cluster, owner: str) -> tuple[str, str]:
-    """A busy bundle of a broker, and one of its topics."""
     index = cluster.membership.find(owner).index
     for i, bundle in enumerate(cluster.topology.bundles):
         if cluster.ownership.owner[i] == index and cluster.traffic.active[i]:

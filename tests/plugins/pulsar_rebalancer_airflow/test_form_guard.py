@@ -1,5 +1,3 @@
-"""A wrong form is refused before Airflow starts a run for it; all other requests reach Airflow as they are."""
-
 import json
 
 import pytest

@@ -1,5 +1,3 @@
-"""Where files lie, as Airflow's configuration says."""
-
 import pytest
 from airflow.sdk.configuration import conf
 

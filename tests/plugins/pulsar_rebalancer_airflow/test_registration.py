@@ -1,5 +1,3 @@
-"""How Airflow finds what is in the package: entry points for the plugin and the provider, nothing by folder."""
-
 import json
 import os
 import subprocess

@@ -14,7 +14,6 @@ SAFE = {"extra": '{"use_ssl": true}', "password": "secret"}
 
 @pytest.fixture
 def reached() -> Iterator[mock.Mock]:
-    """Every server accepts a connection."""
     with mock.patch("socket.create_connection") as connect:
         yield connect
 

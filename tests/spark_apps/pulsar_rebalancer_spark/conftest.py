@@ -1,5 +1,3 @@
-"""One small Spark session for all tests of the transforms."""
-
 import os
 import sys
 from collections.abc import Iterator

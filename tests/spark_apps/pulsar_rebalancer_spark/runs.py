@@ -105,7 +105,6 @@ def make(
     at: datetime = NOW,
     **settings: Any,
 ) -> StoragePath:
-    """A run's folder, ready to be decided."""
     run = ClusterStorage(str(root), cluster).new_run(at)
     write(run, content)
     RunRequest(
@@ -122,7 +121,6 @@ def make(
 
 
 def shuffle(run: StoragePath) -> None:
-    """The same rows in another order."""
     random = np.random.default_rng(1)
     for name in ("brokers", "bundles"):
         file = run / "input" / f"{name}.parquet"

@@ -34,7 +34,6 @@ class Judged(NamedTuple):
 
 
 def judge(spark, clusters: dict[str, Judged]) -> dict[str, list[JudgedPair]]:
-    """The pairs of all clusters, from one query."""
     brokers = [row | {"cluster": name} for name, of in clusters.items() for row in of.brokers]
     known = [row for name, of in clusters.items() for row in known_of(name, of.sample, of.hits)]
     rules = [rules_of(name, of.sample, of.hot) for name, of in clusters.items()]

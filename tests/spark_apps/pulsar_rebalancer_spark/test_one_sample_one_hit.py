@@ -50,11 +50,9 @@ class Cluster:
 
     @property
     def names(self) -> list[str]:
-        """The brokers that it lists."""
         return [str(name) for name in self.content["brokers"]["broker"].to_pylist()]
 
     def use(self, cpu: list[float]) -> None:
-        """Give the brokers this CPU usage, percent."""
         rows = self.content["brokers"].to_pylist()
         for row, usage in zip(rows, cpu, strict=True):
             row["cpu_usage"] = usage
@@ -66,7 +64,6 @@ class Cluster:
         self.state = DecisionState(seq=7, counted_at=self.now, strategy=Strategy.AVG, hits=hits)
 
     def lose(self, number: int) -> None:
-        """A broker is gone with its bundles."""
         gone = self.names[number]
         for table in ("brokers", "bundles"):
             rows = [row for row in self.content[table].to_pylist() if row["broker"] != gone]
@@ -81,12 +78,10 @@ class Cluster:
 
     @property
     def transfer_hits(self) -> int:
-        """Hits of TransferShedder."""
         return StrategyState.parse({}, self.state.strategy_state).shedder.cluster_hits
 
     @property
     def low_hits(self) -> list[int]:
-        """Low hits of each broker, by name."""
         return [self.state.hits.get(name, HitCount()).low for name in self.names]
 
 

@@ -1,5 +1,3 @@
-"""What a replay decides in a minute is what the application decides on the very same minute as a run."""
-
 from __future__ import annotations
 
 from datetime import timedelta

@@ -1,5 +1,3 @@
-"""The means on Spark are those of the specification, digit for digit."""
-
 from itertools import cycle
 from random import Random
 from typing import Any

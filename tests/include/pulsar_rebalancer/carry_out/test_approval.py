@@ -1,5 +1,3 @@
-"""Who may approve a plan, what people are asked, and what names from Pulsar are in a text of Markdown."""
-
 from datetime import UTC, datetime
 
 import pytest

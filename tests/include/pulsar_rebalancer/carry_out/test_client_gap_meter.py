@@ -53,7 +53,6 @@ class Brokers:
 
 @pytest.fixture(autouse=True)
 def half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients are awaited for half a second, and counted all the time."""
     monkeypatch.setattr(client_gap_meter, "WATCHED_S", 0.5)
     monkeypatch.setattr(client_gap_meter, "pauses", lambda _: repeat(0.01))
 

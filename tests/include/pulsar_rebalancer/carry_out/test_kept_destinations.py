@@ -1,5 +1,3 @@
-"""What the leader still remembers after an unload that failed behind it, and where a later unload then goes."""
-
 import pytest
 from tests.include.pulsar_rebalancer.carry_out.unloading_scene import ON_A, SHORT
 

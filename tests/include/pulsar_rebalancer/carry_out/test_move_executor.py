@@ -1,5 +1,3 @@
-"""Moves carried out over HTTP: bundles that are not moved, are refused, or are lost with their broker."""
-
 import pytest
 from tests.include.pulsar_rebalancer.carry_out.unloading_scene import IDLE, ON_A, SESSION
 

@@ -1,5 +1,3 @@
-"""What attempts at one wave make of a move together."""
-
 import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta

@@ -1,5 +1,3 @@
-"""How many bundles are under way at each broker, as their clients come back in time or late."""
-
 import asyncio
 from typing import Any, cast
 
@@ -14,8 +12,6 @@ LIMIT = 5
 
 
 class Returned:
-    """A measurement whose answer is known."""
-
     def __init__(self, in_time: bool | None) -> None:
         self._in_time = in_time
 
@@ -24,7 +20,6 @@ class Returned:
 
 
 def moves(count: int, source: str = "a:1", destination: str = "b:1") -> list[Move]:
-    """Moves from one broker to another."""
     given: dict[str, Any] = {"source": source, "destination": destination, "wave": 0, "traffic": 1, "measure": "m"}
     return [Move(bundle=f"acme/{source}/{destination}/{number}", **given) for number in range(count)]
 

@@ -1,5 +1,3 @@
-"""Splits carried out over HTTP: bounds read back, bundles that are not split, and second attempts."""
-
 import asyncio
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""The records of splits: before they begin, after they ended, and for how long they are kept."""
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

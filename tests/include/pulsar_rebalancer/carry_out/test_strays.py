@@ -1,5 +1,3 @@
-"""Moves carried out over HTTP: strays, lost answers, late owners, and how many bundles are under way."""
-
 import asyncio
 
 import pytest

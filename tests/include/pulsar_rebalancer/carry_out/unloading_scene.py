@@ -63,8 +63,6 @@ class Watched(BundleAdmin):
 
 
 class Scene:
-    """The served cluster, its brokers' ids, and how moves are carried out there."""
-
     def __init__(self, served):
         self.served = served
         self.cluster = served.cluster
@@ -88,8 +86,6 @@ class Scene:
     def run(
         self, *moves, prepare=None, concurrency=4, retries=2, timeout=LONG, on_outcome=None, affinity=True, **connection
     ):
-        """Carries the moves out; `prepare` is given the client before."""
-
         async def act():
             async with Transport(self.connection(**connection)) as transport:
                 self.admin = admin = Watched(transport)

@@ -1,5 +1,3 @@
-"""Collect over HTTP from simulated brokers: the tables of the sample, and what is refused."""
-
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime

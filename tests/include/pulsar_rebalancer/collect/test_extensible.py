@@ -44,13 +44,11 @@ NO_FIGURES = [group for group in METRICS if "jvm_start_time" in group["metrics"]
 
 
 def published(*, age_s=0.0, factor=1.0, **changes):
-    """Load data whose rates are those of the broker's bundles, times a factor."""
     rates = {name: factor * sum(stats[name] for stats in STATS.values()) for name in load_data.RATES}
     return PUBLISHED | rates | {"updatedAt": NOW_MS - age_s * 1000} | changes
 
 
 def metrics_from(host):
-    """Metrics of a broker with this advertised address."""
     labels = ({**group["dimensions"]} for group in METRICS)
     named = (each | {"broker": host} if "broker" in each else each for each in labels)
     return [group | {"dimensions": each} for group, each in zip(METRICS, named, strict=True)]

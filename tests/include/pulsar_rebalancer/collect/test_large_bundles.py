@@ -1,5 +1,3 @@
-"""Which bundles may have to be split."""
-
 import pytest
 
 from pulsar_rebalancer.collect.split_candidates import choose

@@ -1,5 +1,3 @@
-"""A real broker's report, and what becomes of every kind of damaged value."""
-
 import json
 import math
 from copy import deepcopy

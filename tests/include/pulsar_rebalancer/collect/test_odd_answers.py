@@ -1,5 +1,3 @@
-"""An odd value costs the broker or the namespace that it is about, never the cluster."""
-
 import asyncio
 import json
 from collections.abc import Iterator
@@ -52,8 +50,6 @@ def cluster(count: int = 3) -> Iterator[list[Broker]]:
 
 
 def sample(seed: Broker, where: Path, **given: Any) -> Collected:
-    """Collect, write the sample to disk and read it back."""
-
     async def go() -> Collected:
         entry = ClusterEntry(name="east", given=given, settings=validate(given, where="test"))
         async with connect(seed, read_timeout_s=20.0) as admin:

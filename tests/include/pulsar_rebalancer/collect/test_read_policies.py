@@ -1,5 +1,3 @@
-"""Policies are read the way Java reads them; what cannot be read is unknown, and nothing else."""
-
 import asyncio
 from collections import Counter
 

@@ -1,5 +1,3 @@
-"""Which bundles are asked about before a split, and what their owners say."""
-
 import asyncio
 import gc
 import weakref

@@ -29,8 +29,6 @@ def refused(code: str) -> dict[str, Any]:
 
 
 class Script(ThreadingHTTPServer):
-    """Gives these answers one after the other, the last of them for ever; notes the requests."""
-
     answers: list[Any]
     asked: list[tuple[str, str, Any]]
 

@@ -1,5 +1,3 @@
-"""`inspect` against simulated brokers over HTTP: what it prints, what it sends, and what it finds."""
-
 import asyncio
 import json
 import time

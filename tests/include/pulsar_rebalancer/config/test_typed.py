@@ -1,5 +1,3 @@
-"""What people type is refused where it enters if it could not be stored, or if nobody could see it."""
-
 import json
 from collections.abc import Callable
 from pathlib import Path

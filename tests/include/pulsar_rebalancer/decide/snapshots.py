@@ -31,13 +31,7 @@ def name(number: int, namespace: str = "t/n") -> str:
 
 
 class Snapshots:
-    """One cluster and its snapshots.
-
-    Args:
-        folder: the storage root.
-        owned: traffic in bytes/s by bundle, by broker; a broker's CPU in percent is its traffic.
-        settings: of the cluster.
-    """
+    """One cluster and its snapshots."""
 
     def __init__(self, folder: Path, owned: Mapping[str, Mapping[str, float]], **settings: Any) -> None:
         self.storage = ClusterStorage(str(folder), "east")

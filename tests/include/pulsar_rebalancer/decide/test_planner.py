@@ -1,5 +1,3 @@
-"""Which bundles are split: Pulsar's conditions and counts, refusals, caps, and where."""
-
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 

@@ -1,5 +1,3 @@
-"""What a rolling restart shows before it begins, and what runs say about one in force."""
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""The steps of a rolling restart, one after the other, and everything that holds or stops it."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""The bundles of a snapshot: which must stay, and what is read of them."""
-
 import pyarrow as pa
 import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs

@@ -1,5 +1,3 @@
-"""What follows from the documents of a run."""
-
 from datetime import timedelta
 
 import pytest

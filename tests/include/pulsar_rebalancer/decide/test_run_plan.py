@@ -1,5 +1,3 @@
-"""The files of a plan: its summary and state, and the plan of a run whose drained brokers are emptied first."""
-
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -221,7 +219,6 @@ MINUTES = timedelta(minutes=1)
 def filled(
     tmp_path: Path, *strategy: CandidateMove, unloaded: tuple[str, timedelta] | None = None, **given: Any
 ) -> tuple[Summary, dict[str, str], DecisionState]:
-    """The plan of a run in which broker c is new, and its state."""
     snapshots = Snapshots(tmp_path, given.pop("owned", LOADED), fill_new_brokers=given.pop("on", True))
     snapshots.started = {"c:1": given.pop("age", 5 * MINUTES)}
     snapshots.quarantined = given.pop("quarantined", [])
@@ -294,7 +291,6 @@ HOME = {name(0): "c:1", name(1): "c:1"}
 
 
 def roll(phase: Phase) -> dict[str, Any]:
-    """A rolling restart of broker c, to which two bundles of broker a belong."""
     document = Roll(id="f", by="eve", order=("c:1",), turn_at=NOW, phase=phase, home=tuple(HOME))
     return document.model_dump(mode="json")
 

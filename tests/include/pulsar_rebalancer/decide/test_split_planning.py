@@ -1,5 +1,3 @@
-"""Where the summary says that a split would help."""
-
 import pytest
 
 from pulsar_rebalancer.decide.split_planning import helpful

@@ -1,5 +1,3 @@
-"""Why a bundle stays: one order of rules, the same for every source, and what no strategy may return."""
-
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any

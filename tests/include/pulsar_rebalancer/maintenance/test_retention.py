@@ -1,5 +1,3 @@
-"""What daily upkeep compacts and deletes, and when."""
-
 from pathlib import Path
 
 import pyarrow.fs as pafs

@@ -1,5 +1,3 @@
-"""What daily upkeep never touches: runs under way, links, and what others wrote."""
-
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Daily upkeep over files of a given age."""
-
 import os
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path

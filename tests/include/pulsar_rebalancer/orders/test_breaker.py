@@ -1,5 +1,3 @@
-"""When the circuit breaker opens, and when it closes."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

@@ -1,5 +1,3 @@
-"""Maintenance windows and blackouts: local time, through both changes of the clock."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

@@ -1,5 +1,3 @@
-"""What is excluded since a plan was made."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""What lets nothing be moved, whose word holds, and how it is told."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

@@ -1,5 +1,3 @@
-"""What is in force, and by whom, in one sentence: nothing of it is missing."""
-
 from __future__ import annotations
 
 from dataclasses import replace

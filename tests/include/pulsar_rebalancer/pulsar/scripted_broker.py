@@ -152,17 +152,14 @@ def closed_port() -> str:
 
 
 def refused(status: int, reason: str) -> Response:
-    """An error as brokers word it."""
     return JSONResponse({"reason": reason}, status)
 
 
 def connect(*seeds: Broker | str, **options: Any) -> PulsarAdmin:
-    """A client of these brokers, by default with the token."""
     urls = tuple(seed if isinstance(seed, str) else seed.url for seed in seeds)
     options.setdefault("token", SecretStr(TOKEN))
     return PulsarAdmin(AdminConnection(seeds=urls, **options))
 
 
 def whole(_broker: str, report: dict[str, Any]) -> dict[str, Any]:
-    """Keep all of a load report."""
     return report

@@ -1,5 +1,3 @@
-"""Calls about bundles and topics: where they are, and who owns them."""
-
 from typing import Any
 from zlib import crc32
 
@@ -28,7 +26,6 @@ UNOWNED = refused(412, f"Failed to find ownership for ServiceUnit:{BUNDLE}")
 
 
 def owned_by(owner: Broker, *cluster: Broker) -> None:
-    """The bundle has this owner, and the brokers know it."""
     for broker in cluster:
         broker.redirect("GET", POSITIONS, f"{owner.url}{POSITIONS}?authoritative=false")
     owner.on("GET", POSITIONS, {"namespace": "acme/shop", "bundle": RANGE, "topicHashPositions": {}})

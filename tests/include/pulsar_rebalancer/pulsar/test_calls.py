@@ -1,5 +1,3 @@
-"""What each call of the admin client asks, and what it makes of the answers."""
-
 from collections.abc import Coroutine
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""What a connection refuses, and where it says that a broker is reached."""
-
 from typing import Any
 
 import pytest

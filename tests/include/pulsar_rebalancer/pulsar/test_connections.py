@@ -1,5 +1,3 @@
-"""Connections to brokers: what breaks them, which are used again, and how many there are."""
-
 import asyncio
 import contextlib
 import socket

@@ -1,5 +1,3 @@
-"""The admin client on the wire: redirects, address maps and seeds."""
-
 import pytest
 from starlette.responses import Response
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import (

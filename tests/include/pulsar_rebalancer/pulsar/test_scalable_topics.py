@@ -1,5 +1,3 @@
-"""Searching for the segments of scalable topics that lie in a bundle, if brokers answer oddly."""
-
 import pytest
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import BUNDLE, brokers, connect
 

@@ -1,5 +1,3 @@
-"""The admin client on the wire: TLS, and a token that shows nowhere."""
-
 import json
 import logging
 import traceback

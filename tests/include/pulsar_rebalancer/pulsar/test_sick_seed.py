@@ -30,18 +30,15 @@ class Scene:
         self.bundle = self.cluster.owned_bundles(self.well)[0]
 
     def connect(self, *, both: bool = True) -> PulsarAdmin:
-        """Return a client whose first host is the sick broker."""
         seeds = tuple(self._urls[1 : 3 if both else 2])
         token = SecretStr(self._token)
         return PulsarAdmin(AdminConnection(seeds=seeds, token=token, read_timeout_s=1.0, unload_timeout_s=1.0))
 
     def fall_ill(self, broker: str | None) -> None:
-        """Make one broker, or all, accept connections and be of no use."""
         self.cluster.faults.add(self.kind, broker, path="", times=_MANY)
 
     @property
     def asked(self) -> int:
-        """Return how many requests the sick broker got."""
         (fault,) = self.cluster.faults.all()
         return _MANY - (fault.times or 0)
 

@@ -1,5 +1,3 @@
-"""Tokens that change while requests are made: from an issuer, from a file."""
-
 import asyncio
 import json
 import os
@@ -47,7 +45,6 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The time that tokens live by."""
     found = SimpleNamespace(now=1000.0)
     found.monotonic = lambda: found.now
     monkeypatch.setattr(tokens, "time", found)

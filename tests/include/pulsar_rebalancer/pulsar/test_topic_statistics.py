@@ -1,5 +1,3 @@
-"""Clients in what brokers say about their topics."""
-
 import json
 from pathlib import Path
 from typing import Any

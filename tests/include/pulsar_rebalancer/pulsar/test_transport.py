@@ -1,5 +1,3 @@
-"""The admin client on the wire: refusals, spoiled answers and limits."""
-
 import asyncio
 import tracemalloc
 from collections.abc import AsyncIterator

@@ -1,5 +1,3 @@
-"""Counts of reasons are told in words; a code that has none stands beside its meaning."""
-
 from pulsar_rebalancer.reasons import Reason, counted
 
 

@@ -98,7 +98,6 @@ def minute(number: float) -> datetime:
 
 
 def recorded(folder: Path, runs: Mapping[float, Run], **values: Any) -> Recording:
-    """Return the recording of runs, by the minute after the start."""
     storage = ClusterStorage(str(folder), CLUSTER)
     for at, run in runs.items():
         run.write(storage, minute(at))

@@ -1,5 +1,3 @@
-"""What the recording itself did, next to the replayed current settings, and how far the two agree."""
-
 from __future__ import annotations
 
 import re

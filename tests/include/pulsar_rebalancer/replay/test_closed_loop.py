@@ -61,7 +61,6 @@ def there_and_back(sample: ClusterSample, state: ShedderState) -> SheddingResult
 
 
 def fails_later(sample: ClusterSample, state: ShedderState) -> SheddingResult:
-    """Raise an error at the third sample."""
     if state.cluster_hits == 2:
         raise ZeroDivisionError("no load\n\x1b[31m\u202e at all")
     hits = {WHOLE_CLUSTER: HitCount(low=state.cluster_hits + 1)}
@@ -205,7 +204,6 @@ seen: list[dict[str, float]] = []
 
 
 def means_seen(sample: ClusterSample, state: ShedderState) -> SheddingResult:
-    """Move nothing, and note the means of all bundles."""
     names = [broker.broker for broker in sample.brokers]
     seen.append({bundle.bundle: bundle.msg_rate for name in names for bundle in sample.bundles.of(name)})
     return nothing(sample, state)

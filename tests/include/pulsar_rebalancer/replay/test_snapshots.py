@@ -1,5 +1,3 @@
-"""From runs and compacted tables to a recording: what is odd is handled or told, what is missing is counted."""
-
 from __future__ import annotations
 
 from datetime import timedelta

@@ -1,5 +1,3 @@
-"""A grid of settings becomes variants, or is refused by the name of what is wrong in it."""
-
 from __future__ import annotations
 
 from pathlib import Path

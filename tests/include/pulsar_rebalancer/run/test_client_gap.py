@@ -1,5 +1,3 @@
-"""What moves cost their clients, as values and in words."""
-
 from pulsar_rebalancer.run.outcome import ClientGap, ClientGapSummary
 
 NOBODY, UNKNOWN = ClientGap(clients_before=0, topics=0), ClientGap(owner_seconds=0.1, unknown="b:1 did not answer")

@@ -1,5 +1,3 @@
-"""A table of the stored state that cannot be used counts as none, and a warning names it."""
-
 from collections.abc import Callable
 from pathlib import Path
 

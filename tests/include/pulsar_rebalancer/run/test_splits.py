@@ -1,5 +1,3 @@
-"""The table of splits: part of the plan's identity, read in the order in which it is carried out."""
-
 import pyarrow as pa
 import pytest
 

@@ -1,5 +1,3 @@
-"""The state that a run starts from is read whole or not at all."""
-
 import pytest
 
 from pulsar_rebalancer.errors import SnapshotError

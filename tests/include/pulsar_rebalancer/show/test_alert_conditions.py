@@ -1,5 +1,3 @@
-"""What the end of a run says about each condition."""
-
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any

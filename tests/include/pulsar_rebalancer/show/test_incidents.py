@@ -1,5 +1,3 @@
-"""Sequences of runs and the messages that people get."""
-
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 

@@ -1,5 +1,3 @@
-"""What is measured of a run."""
-
 import re
 from datetime import timedelta
 from pathlib import Path

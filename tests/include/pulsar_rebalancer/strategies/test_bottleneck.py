@@ -1,5 +1,3 @@
-"""Which resource is the bottleneck, and when another takes its place."""
-
 from typing import Any
 
 import pytest
@@ -13,7 +11,6 @@ CPU, MEMORY, NETWORK = "cpu", "direct_memory", "bandwidth_out"
 
 
 def used(name: str, cpu: float = 0, memory: float = 0, inward: float = 0, outward: float = 0, **more: Any) -> Any:
-    """A broker with these percentages."""
     usage = {MEMORY: memory, "bandwidth_in": inward, NETWORK: outward}
     rows = {
         f"{resource}_{part}": value

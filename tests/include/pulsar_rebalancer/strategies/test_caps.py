@@ -1,5 +1,3 @@
-"""The two ways of a swap wait together or go together."""
-
 import pytest
 
 from pulsar_rebalancer.config.settings import Settings

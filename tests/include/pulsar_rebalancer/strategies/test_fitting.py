@@ -1,5 +1,3 @@
-"""Settings fit their strategy, or are refused."""
-
 import pytest
 
 from pulsar_rebalancer.config.clusters_file import parse_params

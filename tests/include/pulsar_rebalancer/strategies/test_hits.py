@@ -1,5 +1,3 @@
-"""Which values may not give another hit, and which counts are kept."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""What is learned from one sample, worked out by hand, and when nothing is."""
-
 from math import inf
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""What Airflow's API answers on a busy machine, and what that comes to."""
-
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 

@@ -1,5 +1,3 @@
-"""The arguments of `make run`, and that no two runs share a folder."""
-
 import os
 import signal
 import sys

@@ -1,5 +1,3 @@
-"""When a cluster is balanced, and what the line of a run says."""
-
 from datetime import UTC, datetime
 from unittest import mock
 

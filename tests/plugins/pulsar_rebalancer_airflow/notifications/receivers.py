@@ -28,8 +28,6 @@ def connect(monkeypatch: pytest.MonkeyPatch, *urls: str) -> None:
 
 @dataclass
 class Webhook:
-    """What a webhook took; it refuses messages of certain titles."""
-
     port: int
     refused: set[str] = field(default_factory=set)
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -68,8 +66,6 @@ def webhook() -> Iterator[Webhook]:
 
 @dataclass
 class MailServer:
-    """What a mail server got: log-ins and messages."""
-
     port: int
     logins: list[str] = field(default_factory=list)
     mails: list[EmailMessage] = field(default_factory=list)
@@ -126,6 +122,5 @@ def _serving(server: socketserver.BaseServer) -> Iterator[None]:
 
 @contextmanager
 def silent() -> Iterator[int]:
-    """The port of a server that accepts connections and never says a word."""
     with socket.create_server(("127.0.0.1", 0), backlog=16) as server:
         yield server.getsockname()[1]

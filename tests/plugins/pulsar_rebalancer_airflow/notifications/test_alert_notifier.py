@@ -1,5 +1,3 @@
-"""A message from a callback of somebody's own DAG."""
-
 from pulsar_rebalancer_airflow.notifications import AlertNotifier
 
 

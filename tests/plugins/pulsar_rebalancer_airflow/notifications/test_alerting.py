@@ -1,5 +1,3 @@
-"""Runs in which report tells people, by a real webhook."""
-
 import json
 import logging
 from datetime import UTC, datetime, timedelta

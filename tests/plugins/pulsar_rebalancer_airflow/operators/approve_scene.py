@@ -58,7 +58,6 @@ def gate(storage, state, run, record=True, runs=None, run_id="manual__1", **pres
 
 
 def begun(state: MemoryState, runs: dict[str, str] | None = None) -> list[str]:
-    """The runs of the apply DAG that are begun while these are what they are."""
     given: Any = context(CLUSTER, state)
     given["ti"].runs = runs or {}
     return QuestionsOperator(task_id="questions", cluster=CLUSTER).execute(given)

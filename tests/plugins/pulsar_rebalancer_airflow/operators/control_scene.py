@@ -1,5 +1,3 @@
-"""A run of the control DAG, its tasks one after the other."""
-
 from typing import Any
 
 from tests.airflow_context import context
@@ -10,7 +8,6 @@ from pulsar_rebalancer_airflow.operators import ControlOperator, OrderOperator
 
 
 def control(storage, state, settings, params, *, runs=None, cleared=0, timeout_seconds=30):
-    """What the *control* task says."""
     entry = ClusterEntry(name=CLUSTER, given={}, settings=settings)
     given: Any = context(CLUSTER, state, params=params, cleared=cleared)
     given["ti"].runs = runs or {}

@@ -35,7 +35,6 @@ BLACKOUT = {"start": "2020-01-01T00:00", "end": "2999-01-01T00:00"}
 
 @pytest.fixture
 def waits(storage: ClusterStorage, state: MemoryState) -> StoragePath:
-    """A plan that people are asked about."""
     run = plan(storage, state)
     gate(storage, state, run)
     return run
@@ -104,7 +103,6 @@ def test_an_approval_is_of_the_plan_that_was_asked_about(storage, state):
 
 
 def approved_plan(storage: ClusterStorage, state: MemoryState, run_id: str, identity: str) -> StoragePath:
-    """An approved plan as a run has made it again."""
     run = plan(storage, state, airflow_run_id=run_id)
     by_hand = ByHand(by="ada", request=HandRequest(plan=identity), carries_out=identity)
     Summary.read(run).model_copy(update={"by_hand": by_hand}).write(run)

@@ -1,5 +1,3 @@
-"""Who ordered what a run does."""
-
 import pytest
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER

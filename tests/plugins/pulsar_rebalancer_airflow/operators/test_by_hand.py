@@ -1,5 +1,3 @@
-"""What a plan made by hand needs to be carried out, and what is refused with its reason."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -37,7 +35,6 @@ TOMORROW = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 def shown(storage: ClusterStorage, state: MemoryState, age: timedelta = timedelta(0), **form: Any) -> str:
-    """The hash of a plan that was shown."""
     run = make_run(storage, [move_row(len(state.documents), "a:1", "b:1")], age=age)
     request = parse_form(form)
     summary = Summary.read(run).model_copy(update={"by_hand": ByHand(by="ada", request=request)})
@@ -227,7 +224,6 @@ def test_the_run_that_carries_a_plan_out_is_noted_with_who_wanted_it(storage, st
 
 
 def carried_out(storage: ClusterStorage, run_id: str, reason: Reason) -> None:
-    """Leave the folder of a run that carried a plan out, as its only wave does."""
     run = make_run(storage, airflow_run_id=run_id)
     moves = [MoveOutcome(bundle=bundle(1), source="a:1", destination="b:1", reason=reason)]
     write_outcomes(wave_file(run, 0), {move.bundle: move for move in moves})

@@ -1,5 +1,3 @@
-"""What a person orders from outside a run, and what runs make of it."""
-
 from datetime import datetime
 from threading import Event, Thread
 from typing import Any

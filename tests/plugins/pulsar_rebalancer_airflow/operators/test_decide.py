@@ -45,7 +45,6 @@ def root(storage: ClusterStorage) -> str:
 
 
 def decide(run: str = "", seen: Context | None = None) -> str:
-    """Decides a run of its own, or the one given; its address."""
     root = os.environ[STORAGE_VARIABLE]
     run = run or make_run(ClusterStorage(root, CLUSTER)).uri
     operator = DecideOperator(task_id="decide", cluster=CLUSTER, root=root, run=run, conn_id="spark_test")

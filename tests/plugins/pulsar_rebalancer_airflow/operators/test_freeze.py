@@ -1,5 +1,3 @@
-"""A namespace that is frozen until a time: from the form to the decision and the wave."""
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""Mode `approve`: which plan people are asked about, and that one question is open at a time."""
-
 from datetime import timedelta
 
 import pytest

@@ -1,5 +1,3 @@
-"""What a person may ask a replay for, and what is refused before anything is started."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest import mock

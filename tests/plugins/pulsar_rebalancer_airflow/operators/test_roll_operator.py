@@ -1,5 +1,3 @@
-"""What a rolling restart needs to begin, what is refused with its reason, and what people and other DAGs are told."""
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -51,7 +49,6 @@ class Desk:
             return str(given["ti"].pushed["failure"])
 
     def plan(self, **form: Any) -> str:
-        """The id of a roll that was shown."""
         return str(self.act(user="ada", reason="patch", **form)["plan"])
 
     @property

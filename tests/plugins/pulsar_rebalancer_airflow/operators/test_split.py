@@ -1,5 +1,3 @@
-"""The splits of a plan carried out before its moves, or left alone."""
-
 from collections import Counter
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta

@@ -1,5 +1,3 @@
-"""What ends a wave between two bundles: no further one is begun, and a run that is cleared goes on."""
-
 import json
 import re
 from contextlib import nullcontext

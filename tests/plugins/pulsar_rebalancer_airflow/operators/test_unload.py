@@ -1,5 +1,3 @@
-"""A wave that is carried out, or refused before its first unload."""
-
 from datetime import UTC, datetime, timedelta
 
 import httpx

@@ -1,5 +1,3 @@
-"""A wave whose earlier attempt did not end, or not well."""
-
 import json
 import os
 import signal

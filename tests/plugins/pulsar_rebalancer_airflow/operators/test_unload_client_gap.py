@@ -1,5 +1,3 @@
-"""What a wave's moves cost their clients is measured, and measuring disturbs no wave."""
-
 import time
 from collections import Counter
 from dataclasses import replace

@@ -24,7 +24,6 @@ def watch(state: MemoryState, settings: Settings = SETTINGS) -> float:
 
 
 def ran(state: MemoryState, seconds_ago: float) -> None:
-    """What report leaves."""
     store_of(state).put(AlertsState(run_at=datetime.now(UTC) - timedelta(seconds=seconds_ago)))
 
 

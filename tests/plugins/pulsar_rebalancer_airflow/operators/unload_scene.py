@@ -20,7 +20,6 @@ Moves = list[dict[str, Any]]
 
 
 def unload(run: str, state: Any, wave: int = 0, **present: Any) -> dict[str, int]:
-    """Run the task of a wave; `present` is what the clusters file says by now."""
     settings = {"mode": "auto", "connection": "pulsar_test"} | present
     operator = UnloadWaveOperator(task_id="unload", cluster=CLUSTER, settings=settings, run=run, wave=wave)
     return operator.execute(context(CLUSTER, state))
@@ -53,7 +52,6 @@ class UnloadScene:
         return rows[:count]
 
     def run(self, moves: Moves, **given: Any) -> StoragePath:
-        """A run with these moves whose plan is recorded."""
         run = make_run(self.storage, moves, **given)
         document = (run / "plan" / "state.json").read_json()
         self.state.set(DecisionState.KEY, document | {"plan_hash": Summary.read(run).hash})
@@ -64,7 +62,6 @@ class UnloadScene:
         return unload(run.uri, self.state, wave, **present)
 
     def third(self, move: dict[str, Any]) -> str:
-        """A broker that is neither source nor destination."""
         return next(b for b in self.cluster.active_brokers() if b not in (move["source"], move["destination"]))
 
     def place_on_a_third(self, move: dict[str, Any]) -> None:
@@ -73,7 +70,6 @@ class UnloadScene:
         assert self.cluster.lookup(topology.topics(topology.index(move["bundle"]))[0]) == third
 
     def all_on(self, moves: Moves, where: str) -> bool:
-        """Whether every bundle is on its `source`, or its `destination`."""
         return all(self.cluster.owner(move["bundle"]) == move[where] for move in moves)
 
     def before_unloads(self, act: Callable[[str], Any]) -> None:

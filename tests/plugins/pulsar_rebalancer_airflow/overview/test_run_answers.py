@@ -1,5 +1,3 @@
-"""The outcome of what the page asked Airflow for, from Airflow's own tables and the files of runs."""
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,7 +31,6 @@ from pulsar_rebalancer_airflow.state_store import state_asset
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    """Airflow's tables, empty."""
     import_all_models()
     made = create_engine("sqlite://")
     Base.metadata.create_all(made)
@@ -50,7 +47,6 @@ def session(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def asked(session: Session, kind: str, minutes: float, state: str = "queued", **given: Any) -> DagRun:
-    """A run that somebody started so many minutes ago."""
     at = NOW - timedelta(minutes=minutes)
     made: dict[str, Any] = {"run_id": f"drain__{uuid4()}", "run_type": DagRunType.MANUAL, "triggering_user_name": "ada"}
     made |= {"start_date": None if state == "queued" else at} | given
@@ -62,7 +58,6 @@ def asked(session: Session, kind: str, minutes: float, state: str = "queued", **
 
 
 def task(session: Session, run: DagRun, name: str, **given: Any) -> Any:
-    """A task of a run; returns its id."""
     number = uuid4()
     row = {"id": number, "dag_id": run.dag_id, "run_id": run.run_id, "task_id": name, "pool": "default_pool"}
     session.execute(insert(TaskInstance).values(row | {"try_number": 1} | given))
@@ -70,7 +65,6 @@ def task(session: Session, run: DagRun, name: str, **given: Any) -> Any:
 
 
 def left(session: Session, run: DagRun, name: str, key: str, value: Any) -> None:
-    """What a task of a run left."""
     of_run = {"dag_id": run.dag_id, "run_id": run.run_id, "dag_run_id": run.id}
     session.execute(insert(XComModel).values(of_run | {"task_id": name, "key": key, "map_index": -1, "value": value}))
 
@@ -83,7 +77,6 @@ def answered(session: Session, run: DagRun) -> tuple[str, str]:
 
 
 def balanced(session: Session, scene: Scene, at: datetime, verdict: Reason | None = None, force: str = "") -> DagRun:
-    """A run that a person started and that has ended, with its files."""
     folder = scene.run(at, verdict=verdict, params=RunParams(force=force))
     run_id = RunRequest.read(folder).airflow_run_id
     run = asked(session, "rebalance", 1, "success", run_id=run_id)
@@ -131,7 +124,6 @@ def test_a_plan_without_moves_is_done_unless_a_roll_held_them(session, tmp_path,
 
 
 def stored(session: Session, *documents: StateDocument) -> None:
-    """Put documents into the cluster's state."""
     asset = session.merge(AssetModel(id=1, name=state_asset("east").name, uri=state_asset("east").uri))
     session.flush()
     for document in documents:

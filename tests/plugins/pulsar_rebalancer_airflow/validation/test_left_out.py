@@ -1,5 +1,3 @@
-"""How many brokers may be left out, and what leaves one out beside its own values."""
-
 import math
 
 import pytest
@@ -75,7 +73,6 @@ def many(reason_columns, count=4, **settings):
 
 
 def few(brokers=3, **settings):
-    """The first so many brokers with their bundles."""
     sample = Sample()
     del sample.brokers[brokers:], sample.bundles[2 * brokers :]
     sample.settings = settings

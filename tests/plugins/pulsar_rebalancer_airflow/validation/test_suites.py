@@ -1,5 +1,3 @@
-"""Each problem of a sample gives exactly its finding; a healthy sample gives none."""
-
 import math
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Suites and tables that cannot be judged, and where results lie."""
-
 import json
 import math
 import shutil
@@ -12,7 +10,6 @@ from pulsar_rebalancer_airflow.suites import validate
 
 
 def with_suites(tmp_path, name, change):
-    """A copy of the suites with one of them changed."""
     folder = tmp_path / "suites"
     shutil.copytree(suites_folder(), folder)
     path = folder / f"{name}.json"

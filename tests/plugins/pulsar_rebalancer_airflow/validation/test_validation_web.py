@@ -1,5 +1,3 @@
-"""What the web server gives to whom: Airflow's own users and rights, and no other file than the run's page."""
-
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path

@@ -76,7 +76,6 @@ class Sample:
         self.settings: dict[str, Any] = {}
 
     def write(self, folder: Path) -> StoragePath:
-        """The run's folder with this sample as its input."""
         run = StoragePath(str(folder / "run"))
         rows = {"cluster": self.cluster, "brokers": self.brokers, "bundles": self.bundles}
         tables.write(run, {name: tables.table(rows[name], schema) for name, schema in tables.INPUT.items()})

@@ -1,5 +1,3 @@
-"""An approved plan is carried out as a whole or not; what serves a drain, with what is overruled for it."""
-
 from datetime import timedelta
 from typing import Any
 
@@ -33,7 +31,6 @@ def strategy(bundle: str) -> CandidateMove:
 
 
 def decided(snapshots: Snapshots, drains: Drains) -> Summary:
-    """The plan of a run that serves drains, as it waits for approval."""
     run = snapshots.take(drains=drains.model_dump(mode="json"))
     read = RunInput.read(run.uri)
     fired: Any = {"destination": "c:1", "source_score": 15.0, "destination_score": 10.0, "gap": 5.0, "fired": True}

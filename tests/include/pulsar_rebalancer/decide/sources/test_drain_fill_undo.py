@@ -1,5 +1,3 @@
-"""Brokers that are drained or filled, and runs that are undone: which bundles that means, and what is refused."""
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Any

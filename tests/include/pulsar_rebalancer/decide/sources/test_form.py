@@ -1,5 +1,3 @@
-"""What may be typed into the form, and what is refused with the name of the field."""
-
 from typing import Any
 
 import pytest

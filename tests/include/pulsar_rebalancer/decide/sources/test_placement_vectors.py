@@ -30,7 +30,6 @@ PLACEMENTS = {
 
 
 def asked(number):
-    """One bundle of a namespace of its own for every ask."""
     return f"asked/n{number:04}/0x00000000_0xffffffff"
 
 

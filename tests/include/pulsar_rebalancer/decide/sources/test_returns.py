@@ -1,5 +1,3 @@
-"""Bundles go back to the broker that had them before, those with the most traffic first, if they still fit."""
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Any

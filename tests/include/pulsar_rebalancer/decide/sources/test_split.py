@@ -1,5 +1,3 @@
-"""A bundle that a person splits: which one is meant, where it is cut, and what is refused in the dry run."""
-
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""What samples that do not count, forced runs and gaps make of what a strategy keeps."""
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any

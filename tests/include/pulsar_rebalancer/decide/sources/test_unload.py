@@ -1,5 +1,3 @@
-"""Bundles that a person names: which are meant, which may go, where to, and what the plan says of it."""
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Any

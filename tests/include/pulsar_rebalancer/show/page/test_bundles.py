@@ -1,5 +1,3 @@
-"""What a search for bundles answers: where each is, and why it moves or stays."""
-
 from datetime import timedelta
 from pathlib import Path
 from zlib import crc32

@@ -1,5 +1,3 @@
-"""Which run moved bundles last, and when the cluster changed last."""
-
 from datetime import timedelta
 
 from tests.include.pulsar_rebalancer.show.page.test_status import scene

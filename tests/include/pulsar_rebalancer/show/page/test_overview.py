@@ -1,5 +1,3 @@
-"""What the page draws: brokers, pairs, the plan, the last run that moved something, and how large that is."""
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""One word and one sentence for whatever a cluster may be in."""
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""The last hour as the page draws it: what each run measured, and what happened."""
-
 from datetime import timedelta
 
 from tests.include.pulsar_rebalancer.show.page.test_status import scene

@@ -1,5 +1,3 @@
-"""Moves get destinations that policies allow, each in sight of those before it."""
-
 import pytest
 from tests.vectors.rows import sample
 

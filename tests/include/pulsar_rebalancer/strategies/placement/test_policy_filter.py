@@ -1,5 +1,3 @@
-"""The rules of Pulsar's placement pipeline, one by one and over a cluster."""
-
 from collections import Counter
 from random import Random
 

@@ -1,5 +1,3 @@
-"""AvgShedder against Pulsar's own answers, its upstream test cases, and the rules that are ours."""
-
 from collections import Counter
 from dataclasses import replace
 

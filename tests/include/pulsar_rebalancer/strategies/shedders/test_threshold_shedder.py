@@ -1,5 +1,3 @@
-"""ThresholdShedder against Pulsar's own answers, its upstream test cases, and the rules that are ours."""
-
 import pytest
 from tests.vectors import histories
 from tests.vectors.rows import MIB, broker, bundle, check, completed, reasons, sample

@@ -1,5 +1,3 @@
-"""TransferShedder against its upstream test cases, and the rules that are ours."""
-
 import pytest
 from tests.include.pulsar_rebalancer.strategies.shedders.transfer_shedder_results import hits, moved
 from tests.vectors.rows import broker, bundle, check, reasons, sample
@@ -18,7 +16,6 @@ SIZES = {"b1": (1, 2), "b2": (1, 3), "b3": (2, 4), "b4": (2, 6), "b5": (2, 7)}
 
 
 def cluster(loads, sizes, settings=UPSTREAM, reason=None, averages=None, **more):
-    """What `listed` lists, as a sample."""
     brokers, bundles = listed(loads, sizes, reason, averages)
     return sample(brokers, bundles, settings, **more)
 

@@ -1,5 +1,3 @@
-"""TransferShedder against the answers of Pulsar's own class to recorded histories."""
-
 import pytest
 from tests.include.pulsar_rebalancer.strategies.shedders.transfer_shedder_results import hits, moved
 from tests.vectors import histories

@@ -1,5 +1,3 @@
-"""UniformLoadShedder against Pulsar's own answers and its upstream test cases."""
-
 import pytest
 from tests.vectors import histories
 from tests.vectors.rows import check

@@ -1,5 +1,3 @@
-"""What TransferShedder decided, in the words of the vectors."""
-
 from pulsar_rebalancer.state import WHOLE_CLUSTER, HitCount
 
 
