@@ -59,7 +59,7 @@ class Run:
 def rebalancer(
     cluster: PulsarCluster, folder: Path, settings: dict[str, Any], credentials: dict[str, str] | None = None
 ) -> Iterator[LocalAirflow]:
-    """Airflow standalone with the DAG of the cluster, started and logged in; `credentials` replace the super-user's token."""
+    """Airflow standalone with the DAG of the cluster, logged in; `credentials` replace the super-user's token."""
     url = urlsplit(cluster.web_url(0))
     connection: dict[str, Any] = {"conn_type": "pulsar_admin", "schema": url.scheme, "host": url.hostname}
     connection |= {"port": url.port, "password": "" if credentials else cluster.admin_token or ""}
