@@ -14,9 +14,11 @@ from airflow.utils.session import create_session
 from sqlalchemy import update
 from tests.airflow_home import HOME
 from tests.integration.airflow_world import Outcome, World, world
+from tests.patience import awaited
 
 from pulsar_rebalancer.decide.sources import filling
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
+from pulsar_simulator.cluster import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("one_session")]
 
@@ -70,6 +72,11 @@ def state(east: World) -> Roll:
 def loaded(east: World, broker: str) -> set[str]:
     stats = east.served.cluster.load_report(broker)["lastStats"]
     return {bundle for bundle in stats if stats[bundle]["topics"] and not bundle.startswith("pulsar/")}
+
+
+def place(cluster: Cluster, bundle: str, broker: str | None) -> None:
+    cluster.unload(bundle, broker)
+    cluster.lookup(cluster.topology.topics(cluster.topology.index(bundle))[0])
 
 
 def averaged(east: World) -> set[str]:
@@ -136,7 +143,15 @@ def test_three_brokers_one_after_the_other(east: World, monkeypatch: pytest.Monk
     pause_in_airflow("pulsar_restart__roll", paused=True)
     roll = east.go_on(roll, last="roll")
     assert state(east).waits == "DAG pulsar_restart__roll, which is paused in Airflow"
+    # The cluster places a bundle on it, which no run has seen yet.
+    astray, owner = min(bundles[first]), cluster.owner(min(bundles[first]))
+    place(cluster, astray, first)
+    awaited(lambda: loaded(east, first))
     pause_in_airflow("pulsar_restart__roll", paused=False)
+    roll = east.go_on(roll, last="roll")
+    assert (state(east).waits, east.queued("restart")) == ("1 bundle to leave it", [])
+    place(cluster, astray, owner)
+    awaited(lambda: not loaded(east, first))
     east.run("control", action="pause", until="2999-01-01T00:00:00Z", reason="wait")
     roll = east.go_on(roll, last="roll")
     assert state(east).waits.startswith("permission: paused ")

@@ -176,6 +176,14 @@ def seen(snapshot: Snapshot, roll: Roll, drained: Collection[str]) -> RollSample
     )
 
 
+def answered(state: RollSample, storage: ClusterStorage, roll: Roll, owned: Collection[str]) -> RollSample:
+    """Add the `owned` bundles, as the drained broker itself says, that others owned when it was found empty."""
+    found_empty = storage.run(roll.sample)
+    before = Snapshot(found_empty).owners(owned) if found_empty else {}
+    arrived = sum(roll.broker not in owners for owners in before.values())
+    return state._replace(left=max(arrived, state.left or 0)) if arrived else state
+
+
 def _never(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
     rows = candidate_rows(snapshot.folder)
     return tuple(row["bundle"] for row in rows if row["source"] == broker and row["reason"] in NEVER)

@@ -123,6 +123,17 @@ class PulsarAdmin:
     async def version(self, broker: str) -> str:
         return (await self._transport.get("/admin/v2/brokers/version", broker=broker, follow=False)).text()
 
+    async def bundles_on(self, broker: str) -> set[str]:
+        """Return a broker's bundles; under the modular load manager, those of its statistics (see `owned_bundles`)."""
+        try:
+            report = await self.load_report(broker) or {}
+        except AdminError as error:
+            if error.reason is not Reason.NO_LOAD_REPORT:
+                raise
+            return await self.owned_bundles(broker)
+        stats = report.get("lastStats")
+        return set(stats) if isinstance(stats, dict) else set()
+
     async def owned_bundles(self, broker: str) -> set[str]:
         """Return the owned bundles; for the extensible load manager only (see `BundleAdmin.owns`)."""
         url_path = path("admin", "v2", "brokers", await self.cluster_name(), broker, "ownedNamespaces")

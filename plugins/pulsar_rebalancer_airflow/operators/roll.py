@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
@@ -14,15 +15,17 @@ from pulsar_rebalancer.carry_out.gate import refuse_alone
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.decide import roll_plan
 from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, unsafe
-from pulsar_rebalancer.errors import PlanError, SnapshotError, StateError
+from pulsar_rebalancer.errors import AdminError, PlanError, SnapshotError, StateError
 from pulsar_rebalancer.orders.in_force import LASTING, closings
 from pulsar_rebalancer.orders.manual_plans import Drains, Question, waits_until
 from pulsar_rebalancer.orders.order import Closed, Control, Situation
 from pulsar_rebalancer.orders.roll_document import Phase, Roll, RollRequest, ShownRestarts, parse_roll_form
+from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.snapshot import Snapshot, latest_sample
 from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 from pulsar_rebalancer_airflow.notifications import emit_orders, tell_of_roll
 from pulsar_rebalancer_airflow.operators.bases import refuse_while_plan_waits, requester
 from pulsar_rebalancer_airflow.options import APPLY_DAG, REBALANCE_DAG, final_unless_passing
@@ -204,9 +207,25 @@ class RollOperator(BaseSensorOperator):
     def _seen(self, store: StateStore, roll: Roll) -> tuple[RollSample | None, str]:
         try:
             drained = store.get(Drains).brokers
-            return roll_plan.seen(self._sample(), roll, drained), ""
+            seen = roll_plan.seen(self._sample(), roll, drained)
         except (SnapshotError, StateError) as error:
             return None, f"a usable sample: {error.message}"
+        started = seen.started.get(roll.broker)
+        to_restart = roll.phase is Phase.RESTARTING and started is not None and started == roll.started
+        return (self._asked(roll, seen) if to_restart else seen), ""
+
+    def _asked(self, roll: Roll, seen: RollSample) -> RollSample:
+        try:
+            return roll_plan.answered(seen, self.storage, roll, asyncio.run(self._owned(roll)))
+        except AdminError as error:
+            return seen._replace(unwell={**seen.unwell, roll.broker: error.reason})
+
+    async def _owned(self, roll: Roll) -> set[str]:
+        settings = self.entry.settings
+        connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
+        async with PulsarAdmin(connection) as admin:
+            admin.know(roll.listed)
+            return await admin.bundles_on(roll.broker)
 
     def _hindrance(self, context: Context) -> str:
         dag_id = self.entry.settings.roll_restart_dag

@@ -75,6 +75,20 @@ async def test_load_reports_come_from_each_broker_itself() -> None:
     assert [e.reason for e in errors if isinstance(e, AdminError)] == ["no_load_report", "bad_answer", "unreachable"]
 
 
+async def test_a_broker_is_asked_for_its_bundles_in_the_way_of_its_load_manager() -> None:
+    unsupported = refused(500, "Message: null\n\nStacktrace:\n\njava.lang.UnsupportedOperationException: null")
+    with brokers(2) as (modular, extensible):
+        modular.on("GET", REPORT, {"lastStats": {"t/n/0x00000000_0xffffffff": {}}})
+        extensible.on("GET", REPORT, unsupported)
+        extensible.on(
+            "GET", f"/admin/v2/brokers/e2e/{extensible.id}/ownedNamespaces", {"t/m/0x00000000_0xffffffff": {}}
+        )
+        async with connect(modular) as admin:
+            assert await admin.bundles_on(modular.id) == {"t/n/0x00000000_0xffffffff"}
+            assert await admin.bundles_on(extensible.id) == {"t/m/0x00000000_0xffffffff"}
+        assert modular.paths == [f"GET {REPORT}", "GET /admin/v2/clusters"]
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -11,9 +11,11 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.control_scene import cont
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains, Question
 from pulsar_rebalancer.orders.order import Control, GivenOrder
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer_airflow import notifications
 from pulsar_rebalancer_airflow.operators import RollOperator, roll
 
@@ -33,6 +35,7 @@ class Desk:
         self.dag: Any = None
         self.paused = False
         self.pushed: dict[str, Any] = {}
+        self.owns: set[str] | AdminError = set()
 
     def act(self, run: str = "", user: str = "bob", attempt: int = 1, **form: Any) -> Any:
         """What the task returns after one step, or the reason code."""
@@ -43,10 +46,16 @@ class Desk:
         if self.dag is not None:
             given["ti"].get_dag = self.dag
         task = RollOperator(task_id="roll", entry=entry, root=self.snapshots.storage.root)
+        object.__setattr__(task, "_owned", self._answer)
         try:
             return task.poke(given).xcom_value
         except AirflowFailException:
             return str(given["ti"].pushed["failure"])
+
+    async def _answer(self, _: Roll) -> set[str]:
+        if isinstance(self.owns, AdminError):
+            raise self.owns
+        return self.owns
 
     def plan(self, **form: Any) -> str:
         return str(self.act(user="ada", reason="patch", **form)["plan"])
@@ -201,6 +210,37 @@ def test_the_users_own_dag_restarts_no_broker_while_one_is_not_listed(tmp_path, 
     desk.snapshots.take(after=datetime.now(UTC) - NOW)
     desk.act("run")
     assert len(triggered) == 1
+
+
+(OF_B,) = OWNED["b"]
+UNREACHABLE = AdminError(Reason.UNREACHABLE, "no connection")
+
+
+@pytest.mark.parametrize(
+    ("owns", "waits"),
+    [({OF_B}, "1 bundle to leave it"), (UNREACHABLE, "a:1 to recover: unreachable")],
+    ids=["owns another's bundle", "is down"],
+)
+def test_the_users_own_dag_restarts_no_broker_that_does_not_itself_say_it_is_empty(tmp_path, monkeypatch, owns, waits):
+    desk, triggered = Desk(tmp_path, roll_restart_dag="restart_broker"), []
+    monkeypatch.setattr(roll, "_trigger", lambda *given: triggered.append(given))
+    desk.act("run", plan=desk.plan(brokers=["a:1"]))
+    desk.owns = owns
+    desk.empties("run")
+    assert (desk.roll.waits, desk.roll.may_restart, triggered) == (waits, False, [])
+
+    desk.owns = set(OWNED["a"])  # those that never leave
+    desk.empties("run")
+    assert len(triggered) == 1
+
+
+@pytest.mark.parametrize(("owns", "may"), [({OF_B}, False), (UNREACHABLE, True)], ids=["owns a bundle", "restarts"])
+def test_a_person_restarts_no_broker_that_has_got_a_bundle_since_the_sample(tmp_path, owns, may):
+    desk = Desk(tmp_path)
+    desk.act("run", plan=desk.plan(brokers=["a:1"]))
+    desk.owns = owns
+    desk.empties("run")
+    assert desk.roll.may_restart is may
 
 
 @pytest.fixture
