@@ -67,7 +67,6 @@ class AdminApi:
             (f"{brokers}/{{cluster}}/{{broker}}/ownedNamespaces", self._owned),
             (f"{stats}/load-report", self._load_report),
             (f"{stats}/topics", self._topic_stats),
-            ("/admin/v2/clusters", self._clusters),
             ("/admin/v2/clusters/{cluster}/namespaceIsolationPolicies", self._isolation),
             ("/admin/v2/clusters/{cluster}/failureDomains", self._failure_domains),
             ("/admin/v2/tenants", self._tenants),
@@ -153,9 +152,6 @@ class AdminApi:
         return Response(status_code=200)
 
     # clusters and policies
-
-    def _clusters(self, request: Request) -> Response:
-        return JSONResponse([self._cluster.spec.name])
 
     def _isolation(self, request: Request) -> Response:
         self._check_cluster(request)

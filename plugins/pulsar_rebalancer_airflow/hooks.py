@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
@@ -37,8 +36,8 @@ class PulsarAdminHook(BaseHook):
         super().__init__()
         self.pulsar_admin_conn_id = pulsar_admin_conn_id
 
-    def get_connection_settings(self, pulsar_cluster: str = "") -> AdminConnection:
-        """Return the validated connection; if `pulsar_cluster` is empty, the brokers are queried for its name.
+    def get_connection_settings(self) -> AdminConnection:
+        """Return the validated connection.
 
         Raises:
             SettingsError: `wrong_setting` or `contradiction`, with the names of the connection and the field.
@@ -46,13 +45,13 @@ class PulsarAdminHook(BaseHook):
         """
         connection = self.get_connection(self.pulsar_admin_conn_id)
         try:
-            return replace(_settings(connection), cluster=pulsar_cluster)
+            return _settings(connection)
         except SettingsError as error:
             raise SettingsError(error.reason, f"connection {self.pulsar_admin_conn_id}: {error.message}") from None
 
-    def get_writing_settings(self, pulsar_cluster: str = "") -> AdminConnection:
+    def get_writing_settings(self) -> AdminConnection:
         """Return the connection for a task that changes the cluster. Raises AdminError `read_only`."""
-        connection = self.get_connection_settings(pulsar_cluster)
+        connection = self.get_connection_settings()
         if connection.read_only:
             name = self.pulsar_admin_conn_id
             raise AdminError(Reason.READ_ONLY, f"connection {name} is read-only; nothing was changed")

@@ -99,7 +99,7 @@ def _too_old(now: datetime, until: datetime) -> Verdict | None:
 
 
 def _other_cluster(planned: Settings, present: Settings) -> Verdict | None:
-    if (planned.connection, planned.pulsar_cluster) == (present.connection, present.pulsar_cluster):
+    if planned.connection == present.connection:
         return None
     return Verdict(Reason.SETTINGS_CHANGED, f"from {planned.connection} to {present.connection}")
 

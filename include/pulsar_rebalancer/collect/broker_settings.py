@@ -32,10 +32,9 @@ class Isolation:
     policies: tuple[IsolationPolicy, ...]
 
 
-async def read_isolation(admin: PulsarAdmin, cluster: str) -> Isolation | AdminError:
-    """Return the isolation policies, or the error. Brokers are asked for the cluster's name if it is empty."""
+async def read_isolation(admin: PulsarAdmin) -> Isolation | AdminError:
     try:
-        cluster = cluster or await admin.cluster_name()
+        cluster = await admin.cluster_name()
         return Isolation(cluster, parse_isolation(await admin.isolation_policies(cluster)))
     except AdminError as error:
         return error

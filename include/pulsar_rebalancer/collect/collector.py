@@ -169,7 +169,7 @@ async def collect(
             state_folder=earlier.folder,
             keep=earlier.keeps_load_data,
         ),
-        read_isolation(admin, settings.pulsar_cluster),
+        read_isolation(admin),
     )
     reports = UsableReports.of(answers, brokers, runtimes)
     reported = reports.bundles()

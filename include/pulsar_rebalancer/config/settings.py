@@ -98,7 +98,6 @@ class Settings(PulsarSettings):
     spark_connection: str = Field(
         "spark_default", min_length=1, description="Airflow connection of type spark or spark_connect"
     )
-    pulsar_cluster: str = Field("", description="the cluster's name inside Pulsar; empty to query the brokers for it")
     excluded_brokers: Brokers = Field((), description="brokers (host:port) that neither give nor take bundles")
     max_bundles_per_run: int | None = Field(None, ge=1, description="maximum bundles moved per run")
     max_bundles_per_broker: int | None = Field(

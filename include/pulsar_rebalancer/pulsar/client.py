@@ -32,7 +32,7 @@ class PulsarAdmin:
         self._transport = Transport(connection)
         self.tokens = self._transport.tokens
         self.bundles = BundleAdmin(self._transport)
-        self._cluster = connection.cluster
+        self._cluster = ""
 
     async def __aenter__(self) -> Self:
         return self
@@ -66,19 +66,14 @@ class PulsarAdmin:
         return leader_id
 
     async def cluster_name(self) -> str:
-        """Return the cluster's name, from the connection if set there, else from the brokers."""
         if not self._cluster:
-            local = [name for name in (await self._transport.get("/admin/v2/clusters")).strings() if name != "global"]
             # Geo-replicated instances list every cluster; only the configuration says which one this is.
-            self._cluster = local[0] if len(local) == 1 else await self._configured_cluster()
+            answer = await self._transport.get("/admin/v2/brokers/configuration/runtime")
+            name = answer.mapping().get("clusterName")
+            if not isinstance(name, str) or not name:
+                raise answer.bad("the answer names no cluster")
+            self._cluster = name
         return self._cluster
-
-    async def _configured_cluster(self) -> str:
-        answer = await self._transport.get("/admin/v2/brokers/configuration/runtime")
-        name = answer.mapping().get("clusterName")
-        if not isinstance(name, str) or not name:
-            raise answer.bad("the answer names no cluster; set the connection's cluster")
-        return name
 
     # brokers
 

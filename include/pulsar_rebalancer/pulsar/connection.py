@@ -107,7 +107,6 @@ class AdminConnection:
             which a token issuer may always use. Host names are always verified.
         client_cert_file: PEM file with a client certificate (AuthenticationProviderTls).
         client_key_file: PEM file with the certificate's key; None if the certificate file contains it.
-        cluster: the cluster's name in Pulsar; empty to query the brokers for it.
         connect_timeout_s: maximum seconds to establish a connection.
         read_timeout_s: maximum seconds to receive a complete response once connected.
         unload_timeout_s: maximum seconds for an unload; brokers themselves give up after 60 s
@@ -132,7 +131,6 @@ class AdminConnection:
     ca_file: Path | None = None
     client_cert_file: Path | None = None
     client_key_file: Path | None = None
-    cluster: str = ""
     connect_timeout_s: float = 5.0
     read_timeout_s: float = 30.0
     unload_timeout_s: float = 70.0

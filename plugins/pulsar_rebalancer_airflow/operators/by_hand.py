@@ -138,7 +138,7 @@ class PlanByHandOperator(BaseOperator):
     async def _read_topics(self, run: StoragePath, request: HandRequest) -> Candidates:
         sample = PlanningSample.read(Snapshot(run), request.overruled)
         bundle, settings = target_of_split(sample, request.bundles[0]), sample.snapshot.settings
-        connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
+        connection = PulsarAdminHook(settings.connection).get_connection_settings()
         async with PulsarAdmin(connection) as admin:
             return Candidates(bundles=(await read_candidate(admin, bundle.bundle, bundle.broker),))
 

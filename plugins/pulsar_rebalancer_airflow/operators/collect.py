@@ -118,7 +118,7 @@ class CollectOperator(ClusterOperator):
 
     async def _collect(self, trigger: Trigger, earlier: Earlier) -> Collected:
         settings = self.entry.settings
-        connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
+        connection = PulsarAdminHook(settings.connection).get_connection_settings()
         async with PulsarAdmin(connection) as admin:
             return await collect(admin, self.entry, trigger, earlier)
 

@@ -222,7 +222,7 @@ class RollOperator(BaseSensorOperator):
 
     async def _owned(self, roll: Roll) -> set[str]:
         settings = self.entry.settings
-        connection = PulsarAdminHook(settings.connection).get_connection_settings(settings.pulsar_cluster)
+        connection = PulsarAdminHook(settings.connection).get_connection_settings()
         async with PulsarAdmin(connection) as admin:
             admin.know(roll.listed)
             return await admin.bundles_on(roll.broker)

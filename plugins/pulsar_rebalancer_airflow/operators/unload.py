@@ -69,7 +69,7 @@ class PlanPartOperator(RunOperator):
 
     def _connection(self) -> AdminConnection:
         """Return the cluster's connection. Raises AdminError `read_only`."""
-        return PulsarAdminHook(self.present.connection).get_writing_settings(self.present.pulsar_cluster)
+        return PulsarAdminHook(self.present.connection).get_writing_settings()
 
     def _work(self, connection: AdminConnection, work: Callable[[PulsarAdmin], Awaitable[None]]) -> None:
         async def go() -> None:

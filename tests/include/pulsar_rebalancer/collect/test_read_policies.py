@@ -154,7 +154,7 @@ def read(calls, namespaces=("vip/x", "acme/a", "acme/b"), brokers=BROKERS, **giv
     bundles = [f"{name}/{WHOLE}" for name in namespaces]
 
     async def both() -> Policies:
-        isolation = await read_isolation(calls, "")
+        isolation = await read_isolation(calls)
         return await read_policies(calls, isolation, brokers=list(brokers), bundles=bundles, **given)
 
     return asyncio.run(both())

@@ -102,7 +102,7 @@ def brokers(count: int, *, host: str = "127.0.0.1", **uvicorn_options: Any) -> I
         found.append(broker)
     for broker in found:
         broker.on("GET", "/admin/v2/brokers", [b.id for b in found])
-        broker.on("GET", "/admin/v2/clusters", ["e2e", "global"])
+        broker.on("GET", "/admin/v2/brokers/configuration/runtime", {"clusterName": "e2e"})
     try:
         yield found
     finally:

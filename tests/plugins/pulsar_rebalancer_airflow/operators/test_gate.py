@@ -62,7 +62,6 @@ def test_closes_with_a_reason(storage, state, given, reason):
         ({"mode": "observe"}, "observe"),
         ({"pause": {"until": TOMORROW, "reason": "stop"}}, "paused"),
         ({"connection": "pulsar_other"}, "settings_changed"),
-        ({"pulsar_cluster": "other"}, "settings_changed"),
     ],
 )
 def test_closes_when_the_clusters_file_says_so_by_now(storage, state, now, reason):
