@@ -33,7 +33,6 @@ SETTINGS = {
     "max_plan_age_seconds": 3600,
     "min_unload_message": 0,
     "min_unload_throughput": 0,
-    "unload_retries": 0,
     "move_timeout_seconds": 1,
     "grace_period_minutes": 0,
 }

@@ -16,14 +16,12 @@ from tests.airflow_home import HOME
 from tests.integration.airflow_world import Outcome, World, world
 from tests.patience import awaited
 
+from pulsar_rebalancer.carry_out.bundle_move import RETRIES
 from pulsar_rebalancer.decide.sources import filling
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_simulator.cluster import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("one_session")]
-
-RETRIES = 2
-"""Further unloads of a bundle that goes astray, in one run."""
 
 RESTARTS = '''
 """A user's own DAG, which restarts the broker that it is triggered with, and fails where a file says so."""
@@ -54,7 +52,7 @@ def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     patient = {"interval_seconds": 5, "state_max_gap": 1000, "max_plan_age_seconds": 3600}
     # The strategy waits: whatever moves belongs to the roll.
     waiting = {"hit_count_low": 1000, "hit_count_high": 1000, "overloaded_threshold": 100}
-    given = {"mode": "auto", "roll_restart_dag": "pulsar_restart__roll", "unload_retries": RETRIES} | patient | waiting
+    given = {"mode": "auto", "roll_restart_dag": "pulsar_restart__roll"} | patient | waiting
     with world("roll", tmp_path_factory.mktemp("roll"), **given) as made:
         file = HOME / "dags" / "restart.py"
         file.write_text(RESTARTS.replace("TOKEN", made.served.token).replace("URLS", str(list(made.served.urls))))

@@ -251,7 +251,7 @@ async def carried_out(cluster: PulsarCluster, moves: list[Move]) -> list[MoveOut
     """Carry moves out once more, as a retry of their wave does."""
     async with PulsarAdmin(connection(cluster)) as client:
         return await carry_out_moves(
-            client.bundles, moves, concurrency=2, retries=2, timeout_seconds=30, on_outcome=lambda _: None
+            client.bundles, moves, concurrency=2, timeout_seconds=30, on_outcome=lambda _: None
         )
 
 
@@ -303,9 +303,7 @@ def test_a_wave_outlasts_two_tokens(
 
     async def go() -> list[MoveOutcome]:
         async with PulsarAdmin(by_issuer(cluster, issuing)) as client:
-            return await carry_out_moves(
-                client.bundles, moves, concurrency=1, retries=0, timeout_seconds=30, on_outcome=outlive
-            )
+            return await carry_out_moves(client.bundles, moves, concurrency=1, timeout_seconds=30, on_outcome=outlive)
 
     ends = asyncio.run(go())
     assert [(end.reason, end.attempts) for end in ends] == [("moved", 1)] * len(moves), ends

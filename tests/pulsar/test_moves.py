@@ -100,7 +100,7 @@ def carried_out(
     async def act() -> list[MoveOutcome]:
         connection = AdminConnection(seeds=(cluster.web_url(seed),))
         async with Transport(connection) as transport, PulsarAdmin(connection) as measuring:
-            options: dict[str, Any] = {"concurrency": concurrency, "retries": 2, "timeout_seconds": TIMEOUT}
+            options: dict[str, Any] = {"concurrency": concurrency, "timeout_seconds": TIMEOUT}
             if gaps is not None:
                 options["meter"] = ClientGapMeter(measuring, moves, gaps.__setitem__)
             return await carry_out_moves(Watched(transport, after_unload), moves, on_outcome=on_outcome, **options)

@@ -88,7 +88,7 @@ class World:
             moves, outcomes = read_moves(run), []
             for _, wave in groupby(moves, key=lambda move: move.wave):
                 outcomes += await carry_out_moves(
-                    admin.bundles, list(wave), concurrency=4, retries=2, timeout_seconds=30, on_outcome=lambda _: None
+                    admin.bundles, list(wave), concurrency=4, timeout_seconds=30, on_outcome=lambda _: None
                 )
         return summary, moves, outcomes
 

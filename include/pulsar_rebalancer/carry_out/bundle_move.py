@@ -46,12 +46,16 @@ class _Result:
     again: bool = False
 
 
+# Further unloads of a bundle that landed elsewhere. A client's lookup can win the race with the planned destination, but
+# hardly ever three times, and every unload interrupts the bundle's clients.
+RETRIES = 2
+
+
 @dataclass(eq=False)
 class BundleMove:
     """Moves one bundle.
 
     Attributes:
-        retries: maximum number of additional unloads if the bundle is not placed on its destination.
         timeout_s: limit in seconds for each phase: until an unload reaches a broker, and until the bundle has an owner.
         unloaded: True if an earlier attempt might have unloaded the bundle.
         skip_reason: returns the reason to call off the move; None if it can go ahead.
@@ -60,7 +64,6 @@ class BundleMove:
 
     admin: BundleAdmin
     move: Move
-    retries: int
     timeout_s: float
     unloaded: bool
     skip_reason: Callable[[Move], Reason | None]
@@ -111,7 +114,7 @@ class BundleMove:
         await self.begin(self.move)
         while True:
             end = await self._attempt(topics)
-            if not end.again or self._attempts > self.retries:
+            if not end.again or self._attempts > RETRIES:
                 return end
             _log.warning("%s: %s (owner %s), trying again", self.move.bundle, end.reason, end.owner or "none")
             early = await self._check_destination(Reason.MOVED)

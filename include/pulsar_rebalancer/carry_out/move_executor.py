@@ -106,7 +106,6 @@ async def carry_out_moves(
     moves: Sequence[Move],
     *,
     concurrency: int,
-    retries: int,
     timeout_seconds: float,
     on_outcome: Callable[[MoveOutcome], None],
     unloaded: Container[str] = (),
@@ -124,7 +123,6 @@ async def carry_out_moves(
 
     Args:
         moves: the moves of one wave; no hash range appears twice.
-        retries: maximum number of additional unloads of a bundle that is not placed on its destination.
         timeout_seconds: limit for each phase: until the unload reaches a broker, and until the bundle has an owner.
         on_outcome: called as soon as an outcome is known. If it raises an error, no further move starts.
         unloaded: bundles that an earlier attempt might have unloaded; only these move from a third broker.
@@ -140,13 +138,13 @@ async def carry_out_moves(
     async def carry_out(move: Move) -> tuple[MoveOutcome, MoveClientGap | None]:
         before = move.bundle in unloaded
         if meter is None:
-            return await BundleMove(admin, move, retries, timeout_seconds, before, skip_reason, begin).outcome(), None
+            return await BundleMove(admin, move, timeout_seconds, before, skip_reason, begin).outcome(), None
         client_gap = meter.of(move, again=before)
 
         async def count_and_begin(move: Move) -> None:
             await client_gap.before(begin(move))
 
-        moved = BundleMove(admin, move, retries, timeout_seconds, before, skip_reason, count_and_begin)
+        moved = BundleMove(admin, move, timeout_seconds, before, skip_reason, count_and_begin)
         return client_gap.ended(await moved.outcome()), client_gap
 
     async def work() -> None:

@@ -145,7 +145,6 @@ class Settings(PulsarSettings):
     max_client_gap_seconds: float = Field(
         0.5, gt=0, le=15, description="seconds within which clients must reconnect; only if unload_concurrency is auto"
     )
-    unload_retries: int = Field(2, ge=0, le=10, description="retries for a bundle that landed on another broker")
     move_timeout_seconds: float = Field(
         30, gt=0, description="time-out in seconds: first for the unload request, then for the new owner"
     )

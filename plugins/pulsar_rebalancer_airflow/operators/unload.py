@@ -233,7 +233,6 @@ class UnloadWaveOperator(PlanPartOperator):
                 admin.bundles,
                 moves,
                 concurrency=min(limits, default=MOST_MOVES),
-                retries=settings.unload_retries,
                 timeout_seconds=settings.move_timeout_seconds,
                 on_outcome=ended,
                 stop_reason=holds.reason,

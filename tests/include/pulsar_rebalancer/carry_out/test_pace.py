@@ -137,7 +137,7 @@ def test_a_wave_whose_counting_fails_leaves_no_counting_behind() -> None:
             self.closed = True
 
     meter: Any = Meter()
-    limits: dict[str, Any] = {"concurrency": 1, "retries": 0, "timeout_seconds": 1, "on_outcome": print}
+    limits: dict[str, Any] = {"concurrency": 1, "timeout_seconds": 1, "on_outcome": print}
     with pytest.raises(RuntimeError, match="lost"):
         asyncio.run(carry_out_moves(cast("BundleAdmin", None), [], **limits, meter=meter))
     assert meter.closed

@@ -186,7 +186,7 @@ def test_a_cancelled_run_ends_at_once_and_tells_nothing_of_what_is_under_way(sce
             admin = Watched(transport)
             admin.after_unload = unloaded.set
             moves = [scene.move(number) for number in range(4)]
-            options = {"concurrency": 1, "retries": 0, "timeout_seconds": LONG, "on_outcome": scene.told.append}
+            options = {"concurrency": 1, "timeout_seconds": LONG, "on_outcome": scene.told.append}
             task = asyncio.create_task(carry_out_moves(admin, moves, **options))
             await unloaded.wait()
             task.cancel()

@@ -8,8 +8,10 @@ import asyncio
 import contextlib
 
 import numpy as np
+import pytest
 from pydantic import SecretStr
 
+from pulsar_rebalancer.carry_out import bundle_move
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.pulsar import AdminConnection, BundleAdmin
 from pulsar_rebalancer.pulsar.transport import Transport
@@ -95,13 +97,14 @@ class Scene:
                     admin,
                     moves,
                     concurrency=concurrency,
-                    retries=retries,
                     timeout_seconds=timeout,
                     on_outcome=on_outcome or self.told.append,
                     affinity=affinity,
                 )
 
-        outcomes = asyncio.run(act())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(bundle_move, "RETRIES", retries)
+            outcomes = asyncio.run(act())
         assert {outcome.reason for outcome in outcomes} <= set(Reason)
         return outcomes
 

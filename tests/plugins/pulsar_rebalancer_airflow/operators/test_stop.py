@@ -161,7 +161,6 @@ def test_a_run_whose_moves_fail_is_stopped_by_the_breaker_that_its_report_opens(
     run = scene.run(
         [move | {"wave": int(number > 5)} for number, move in enumerate(moves)],
         unload_concurrency=concurrency,
-        unload_retries=0,
         move_timeout_seconds=1,
     )
 
@@ -205,7 +204,7 @@ def test_a_breaker_that_a_person_closes_during_the_run_counts_later_failures_onl
     rules = {"failed_moves": 2, "minutes": 60}
     scene.cluster.faults.add("error_500", path="/unload")
     waves = [move | {"wave": int(number > 1)} for number, move in enumerate(moves)]
-    run = scene.run(waves, unload_retries=0, move_timeout_seconds=1)
+    run = scene.run(waves, move_timeout_seconds=1)
     with pytest.raises(UnfinishedError):
         scene.unload(run, 0, breaker=rules)
     with pytest.raises(AirflowSkipException, match="2 stopped by the circuit breaker"):

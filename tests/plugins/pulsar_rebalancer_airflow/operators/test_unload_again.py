@@ -52,7 +52,7 @@ def test_a_wave_that_was_begun_in_time_is_resumed_later(scene, minutes, resumed)
 def test_a_range_that_a_bundle_of_another_wave_still_needs_is_left_alone(scene, version, left):
     """Airflow starts the next wave while a wave waits for its retry; an old leader knows one destination per range."""
     first, other, further = waves_by_range(scene)
-    run = scene.run([first, other, further], move_timeout_seconds=1, unload_retries=0)
+    run = scene.run([first, other, further], move_timeout_seconds=1)
     (run / "input" / "brokers.parquet").write_table(
         table([{"cluster": CLUSTER, "broker": first["source"], "version": version}], BROKERS)
     )
