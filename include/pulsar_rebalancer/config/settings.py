@@ -111,13 +111,6 @@ class Settings(PulsarSettings):
     )
     excluded_bundles: Patterns = Field((), description="bundles never moved; * matches any text, ? any character")
     max_quarantined_brokers: int = Field(2, ge=0, description="maximum brokers left out before the run is blocked")
-    max_quarantined_traffic: float = Field(
-        0.25,
-        ge=0,
-        le=1,
-        description="a broker is left out if more than this share (0 to 1) of its traffic is on bundles that "
-        "validation left out",
-    )
     pause: Pause | None = Field(None, description="nothing is moved until its end")
     maintenance_windows: tuple[Window, ...] = Field((), description="bundles are moved only within these windows")
     blackouts: tuple[Window, ...] = Field((), description="nothing is moved within these windows")

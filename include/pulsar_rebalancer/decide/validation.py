@@ -60,7 +60,7 @@ def concluded(
     found = one_quarantine_each(findings)
     # Two brokers may briefly report a bundle that moved.
     shares = shares_of(unexpectedly_left_out(found, moved), tables)
-    found = one_quarantine_each([*found, *traffic_in_doubt(shares, settings)])
+    found = one_quarantine_each([*found, *traffic_in_doubt(shares)])
     brokers = tables["brokers"].select(["broker", "host_samples", "cpu_limit"]).to_pylist()
     samples = {row["broker"]: math.nan if row["host_samples"] is None else row["host_samples"] for row in brokers}
     found += unmatched_exclusions(samples, tables["bundles"]["bundle"], settings)

@@ -128,8 +128,8 @@ class Reason(StrEnum):
         "The score depends on a resource that has no limit, or is used at more than twice its limit.",
         "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
     TRAFFIC_IN_DOUBT = ("traffic_in_doubt", QUARANTINE, Trait.NONE,
-        "Bundles left out exceed max_quarantined_traffic of the broker's traffic.",
-        "See why they were left out, or raise the limit.")
+        "Bundles left out carry more than a quarter of the broker's traffic.",
+        "See why they were left out.")
     WRONG_BROKER = ("wrong_broker", QUARANTINE, Trait.NONE,
         "The address returned another broker's load report.",
         "Map each broker to its own address, not to a proxy.")

@@ -115,20 +115,24 @@ def unexpectedly_left_out(findings: Iterable[Finding], moved: Collection[str]) -
     )
 
 
-def traffic_in_doubt(shares: Mapping[str, float], settings: Settings) -> list[Finding]:
+# Left-out bundles load their broker, but are not moved: if they carry more than this share of its traffic, the others
+# would have to make up for too much.
+MOST_IN_DOUBT = 0.25
+
+
+def traffic_in_doubt(shares: Mapping[str, float]) -> list[Finding]:
     """Return a finding for each broker with too much traffic in left-out bundles, the largest share first.
 
     `shares` is the share of a broker's traffic in those bundles, 0 to 1.
     """
-    allowed = settings.max_quarantined_traffic
     return [
         Finding(
             reason=Reason.TRAFFIC_IN_DOUBT,
             subject=broker,
-            detail=f"{share:.0%} of its traffic left out, {allowed:.0%} allowed",
+            detail=f"{share:.0%} of its traffic left out, {MOST_IN_DOUBT:.0%} allowed",
         )
         for broker, share in sorted(shares.items(), key=lambda item: (-item[1], item[0]))
-        if share > allowed
+        if share > MOST_IN_DOUBT
     ]
 
 

@@ -104,7 +104,7 @@ def all_spoiled(column, value, brokers=3, **settings):
         ),
         (many({"cpu_usage": None}), {"too_many_quarantined": "4 left out, 2 allowed; left out: 4 with a wrong value"}),
         (
-            all_spoiled("bundles.msg_rate_in", -1.0, max_quarantined_brokers=2, max_quarantined_traffic=0),
+            all_spoiled("bundles.msg_rate_in", -1.0, max_quarantined_brokers=2),
             {
                 "too_many_quarantined": "3 left out, 2 allowed; left out: 3 with doubtful traffic",
                 "too_few_brokers": "0 of 3; left out: 3 with doubtful traffic",

@@ -170,7 +170,6 @@ def bundle_findings(tmp_path_factory):
     """Findings by bundle of one sample in which every case above is a bundle, among healthy ones."""
     sample = Sample()
     sample.bundles += [sample.bundles[0] | {"bundle": BUNDLE.format(i)} | case[0] for i, case in enumerate(BUNDLES)]
-    sample.settings = {"max_quarantined_traffic": 1}
     return [f for f in findings_of(sample, tmp_path_factory.mktemp("bundles")) if f.subject != FIRST]
 
 
@@ -185,10 +184,10 @@ def test_a_problem_of_a_bundle(bundle_findings, case):
 
 def test_a_bundle_with_two_owners_is_named_once_with_both(tmp_path):
     sample = Sample()
-    sample.bundles[0]["owners"] = 2
+    sample.bundles[0] |= {"owners": 2} | dict.fromkeys(TRAFFIC, 100.0)
     sample.bundles.append({**sample.bundles[0], "broker": SECOND})
-    sample.brokers[1] |= dict.fromkeys(TRAFFIC, 3000.0)
-    sample.settings = {"max_quarantined_traffic": 0.5}
+    sample.brokers[0] |= dict.fromkeys(TRAFFIC, 1100.0)
+    sample.brokers[1] |= dict.fromkeys(TRAFFIC, 2100.0)
     expected = Finding(
         reason="two_owners", subject=sample.bundles[0]["bundle"], detail=f"broker {FIRST}, broker {SECOND}"
     )
