@@ -159,7 +159,6 @@ class Settings(PulsarSettings):
         "approval)",
     )
     max_splits_per_run: int = Field(1, ge=1, description="maximum bundles split per run")
-    max_splits_per_namespace: int = Field(1, ge=1, description="maximum bundles of one namespace split per run")
     compact_after_days: int = Field(
         1, ge=0, le=3650, description="days after which a day's runs become one table per kind; 0: never"
     )

@@ -159,7 +159,6 @@ class _Walk:
         self._context = context
         self._settings = context.settings
         self._candidates = candidates
-        self._of_namespace: Counter[str] = Counter()
         self._of_broker: Counter[str] = Counter()
         self._bundles_more: Counter[str] = Counter()
         self.rows: list[Row] = []
@@ -171,10 +170,9 @@ class _Walk:
             return
         result = self._refused(bundle) or self._cut(bundle)
         cut = result if isinstance(result, Cut) else None
-        reason = result if isinstance(result, Reason) else self._held_back(bundle, condition, result)
+        reason = result if isinstance(result, Reason) else self._held_back(condition, result)
         if cut is not None and reason is Reason.TO_BE_SPLIT:
             namespace = namespace_of(bundle.bundle)
-            self._of_namespace[namespace] += 1
             self._of_broker[bundle.broker] += 1
             self._bundles_more[namespace] += len(cut.positions)
             self.hits.pop(bundle.bundle, None)
@@ -225,7 +223,7 @@ class _Walk:
             single=self._context.extensible,
         )
 
-    def _held_back(self, bundle: LoadedBundle, condition: SplitCondition, cut: Cut) -> Reason:
+    def _held_back(self, condition: SplitCondition, cut: Cut) -> Reason:
         settings = self._settings
         if cut.uneven and condition.name in ("msg_rate", "bandwidth"):
             return Reason.UNEVEN_SPLIT
@@ -233,8 +231,7 @@ class _Walk:
             return Reason.BUILTIN_SPLITTING_ON
         if settings.split_mode is not Mode.AUTO:
             return Reason.SPLIT_OBSERVED
-        over_run = self._of_namespace.total() >= settings.max_splits_per_run
-        if over_run or self._of_namespace[namespace_of(bundle.bundle)] >= settings.max_splits_per_namespace:
+        if self._of_broker.total() >= settings.max_splits_per_run:
             return Reason.CAP_SPLITS
         return Reason.TO_BE_SPLIT
 

@@ -324,7 +324,7 @@ class Reason(StrEnum):
         "The namespace has, or would exceed, max_namespace_bundles bundles.",
         "Raise loadBalancerNamespaceMaximumBundles to allow more.")
     CAP_SPLITS = ("cap_splits", VERDICT, Trait.NONE,
-        "A cap on splits was reached: per run, namespace, or broker.",
+        "A cap on splits was reached: per run or broker.",
         "A later run takes it.")
     # splits, as carried out
     SPLIT = ("split", VERDICT, Trait.SPLIT_AS_PLANNED | Trait.SETTLED,

@@ -113,10 +113,10 @@ def test_a_bundle_that_validation_left_out_is_not_named_again():
 
 def test_caps_leave_the_less_loaded_for_later():
     bundles = [loaded(name, msg_rate=31000.0 + n) for n, name in enumerate(NAMES)]
-    found = planned(bundles, settings={"max_splits_per_run": 3, "max_splits_per_namespace": 2})
+    found = planned(bundles, settings={"max_splits_per_run": 2})
     assert [row["bundle"] for row in found.rows] == NAMES[::-1]
     assert [row["reason"] for row in found.rows] == ["to_be_split"] * 2 + ["cap_splits"] * 2
-    of_run = planned(bundles, settings={"max_splits_per_run": 1, "max_splits_per_namespace": 2})
+    of_run = planned(bundles, settings={"max_splits_per_run": 1})
     assert of_run.taken == [NAMES[3]]
 
 
@@ -147,7 +147,7 @@ def test_the_extensible_load_manager_waits_for_hits_and_splits_so_many_per_broke
     limits = dict.fromkeys(
         ("max_bundle_topics", "max_bundle_sessions", "max_bundle_msg_rate", "max_bundle_bandwidth"), 100
     )
-    caps = {"max_splits_per_broker": 1, "max_splits_per_run": 9, "max_splits_per_namespace": 9}
+    caps = {"max_splits_per_broker": 1, "max_splits_per_run": 9}
     taken, hits, counted = list[list[str]](), dict[str, int](), []
     for _ in range(5):
         found = planned(bundles, settings=limits | caps, extensible=True, hits=hits)

@@ -71,7 +71,7 @@ def test_splits_and_says_so_in_the_store_before_and_after(scene):
 
 def test_a_stop_begins_no_further_split_and_a_cleared_run_goes_on(scene):
     planned = [row(scene, rank) for rank in range(2)]
-    caps: dict[str, Any] = {"max_splits_per_run": 2, "max_splits_per_namespace": 2}
+    caps: dict[str, Any] = {"max_splits_per_run": 2}
     run = scene.run([], splits=planned, **ACTS | caps)
     real, store = scene.cluster.split_at, store_of(scene.state)
 
@@ -114,7 +114,7 @@ def kill(scene: UnloadScene, run: StoragePath, made: int, **caps: Any) -> None:
 @pytest.mark.parametrize("made", [0, 1, 2])
 def test_after_a_kill_a_bundle_that_is_whole_goes_through_all_checks_again(scene, made):
     planned = [row(scene, rank) for rank in range(2)]
-    caps: dict[str, Any] = {"max_splits_per_run": 2, "max_splits_per_namespace": 2}
+    caps: dict[str, Any] = {"max_splits_per_run": 2}
     run = scene.run([], splits=planned, **ACTS | caps)
     kill(scene, run, made, **caps)
     assert [is_split(scene, each) for each in planned] == [number < made for number in range(2)]
