@@ -46,8 +46,8 @@ class _Result:
     again: bool = False
 
 
-# Further unloads of a bundle that landed elsewhere. A client's lookup can win the race with the planned destination, but
-# hardly ever three times, and every unload interrupts the bundle's clients.
+# Further unloads of a bundle that landed elsewhere. A client's lookup can win the race with the planned destination,
+# but hardly ever three times, and every unload interrupts the bundle's clients.
 RETRIES = 2
 
 

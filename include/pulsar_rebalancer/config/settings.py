@@ -159,9 +159,6 @@ class Settings(PulsarSettings):
         "approval)",
     )
     max_splits_per_run: int = Field(1, ge=1, description="maximum bundles split per run")
-    compact_after_days: int = Field(
-        1, ge=0, le=3650, description="days after which a day's runs become one table per kind; 0: never"
-    )
     retention_days: int = Field(
         14, ge=0, le=3650, description="maximum days that run folders and exports of the state are kept; 0: forever"
     )
@@ -192,13 +189,6 @@ class Settings(PulsarSettings):
         if value is Mode.APPROVE:
             raise ValueError("off, observe or auto; in mode approve splits wait with the moves of their plan")
         return value
-
-    @model_validator(mode="after")
-    def _pairs_of_fields(self) -> Self:
-        for name in ("retention_days", "history_days"):
-            if 0 < getattr(self, name) < self.compact_after_days:
-                raise ValueError(f"compact_after_days {self.compact_after_days} is above {name} {getattr(self, name)}")
-        return self
 
 
 _IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]{0,200}:[A-Za-z_]\w{0,100}", re.ASCII)

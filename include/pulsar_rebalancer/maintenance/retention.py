@@ -214,7 +214,8 @@ class _Upkeep:
             for name in day.foreign:
                 self._leave(day.folder / name, _NOT_OURS)
             runs = [run for run in day.runs if self._may_go(run)]
-            left = self._compact(day, runs) if self._compacts(day.date) else runs
+            unwanted = expired(day.date, self.now, self.settings.history_days)
+            left = runs if unwanted else self._compact(day, runs)
             if expired(day.date, self.now, self.settings.retention_days):
                 self._remove_runs("remove runs", day, left)
             if not self.report.dry_run:
@@ -228,11 +229,6 @@ class _Upkeep:
             self._leave(run.folder, "it has no outcome yet")
             return False
         return True
-
-    def _compacts(self, day: date) -> bool:
-        settings = self.settings
-        due = 0 < settings.compact_after_days <= (self.now.date() - day).days
-        return due and not expired(day, self.now, settings.history_days)
 
     def _compact(self, day: Day, runs: Sequence[RunFolder]) -> list[RunFolder]:
         try:

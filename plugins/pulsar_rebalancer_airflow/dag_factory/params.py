@@ -163,7 +163,7 @@ _PAGES = {
     ),
     "maintenance": (
         "Compacts and deletes old files once a day. A manual run only reports the changes, unless *Dry run* is off.",
-        ("compact_after_days", "retention_days", "history_days"),
+        ("retention_days", "history_days"),
         "docs/operations.md",
     ),
     "roll": (

@@ -181,9 +181,8 @@ router = APIRouter()
     dependencies=FOR_READERS_OF_LOGS,
 )
 def validation_result(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
-    kept = "they are kept for history_days, or for retention_days on days that are not compacted"
     page = stored_page(storage_root(), dag_id, run_id, folder)
-    return served(page, f"This DAG run has no such validation result; {kept}.")
+    return served(page, "This DAG run has no such validation result; they are kept for history_days.")
 
 
 @router.get(

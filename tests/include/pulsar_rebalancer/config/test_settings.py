@@ -133,12 +133,6 @@ def test_later_sources_win_and_each_origin_is_kept():
     assert resolved.origins["hit_count_high"] is Origin.PARAMS
 
 
-def test_contradicting_settings_of_the_file_are_refused():
-    with pytest.raises(SettingsError, match="compact_after_days") as refused:
-        resolve({"compact_after_days": 2, "retention_days": 1}, {})
-    assert refused.value.reason == "contradiction"
-
-
 def test_a_strategy_can_be_an_import_path():
     assert validate({"strategy": "my_package.shedders:shed"}, where="x").strategy == "my_package.shedders:shed"
 

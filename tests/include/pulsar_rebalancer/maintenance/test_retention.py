@@ -61,7 +61,7 @@ def test_without_compaction_runs_go_by_age(storage):
     old = stored_run(storage, at(15, 23))
     kept = stored_run(storage, at(14, 0))
 
-    report = upkeep(storage, compact_after_days=0)
+    report = upkeep(storage, history_days=1)
 
     assert not old.exists()
     assert kept.exists()

@@ -66,7 +66,7 @@ def test_links_are_not_followed(storage, elsewhere):
     (Path(run.uri) / "unload" / "wave-01.json").symlink_to(elsewhere / "outcome.json")
     (Path(run.uri) / "extra").symlink_to(elsewhere)
 
-    report = upkeep(storage, compact_after_days=0)
+    report = upkeep(storage, history_days=1)
 
     assert {name.rpartition("/")[2] for name in report.left} == {
         elsewhere.name,
@@ -91,7 +91,7 @@ def test_retention_follows_no_link(storage, elsewhere, monkeypatch):
     monkeypatch.setattr(retention, "remove", swap)
 
     with pytest.raises(SnapshotError, match="outside"):
-        upkeep(storage, compact_after_days=0)
+        upkeep(storage, history_days=1)
 
 
 FOREIGN = (
@@ -115,7 +115,7 @@ def test_foreign_files_stay(storage):
         aged(StoragePath(f"{storage.base.uri}/{file}"), 100, SECRET.encode())
     stored_run(storage, at(40))
 
-    report = upkeep(storage, compact_after_days=0)
+    report = upkeep(storage, history_days=1)
 
     assert all_files(storage) == dict.fromkeys(FOREIGN, SECRET.encode())
     assert report.left["runs/README"] == "not the rebalancer's"
