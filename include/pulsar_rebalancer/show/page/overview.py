@@ -38,7 +38,7 @@ from pulsar_rebalancer.show.page.status import Said, now_of, of_run
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import profile_shown
-from pulsar_rebalancer.texts import number_of
+from pulsar_rebalancer.texts import capitalized, number_of
 
 _ENDED_ROLL = timedelta(days=1)
 """Time for which the page shows a rolling restart that has ended."""
@@ -183,7 +183,7 @@ def _roll(roll: Roll, now: datetime) -> RollView | None:
         return None
     counts = {"done": len(roll.done), "total": len(roll.order)}
     stop = f"{roll.broker} {words.STOPPED_IN[roll.phase]}" if roll.active else ""
-    return RollView(text=roll.progress, turns=tuple(_turns(roll)), stop=stop, **counts)
+    return RollView(text=f"{capitalized(roll.progress)}.", turns=tuple(_turns(roll)), stop=stop, **counts)
 
 
 def _turns(roll: Roll) -> Iterator[TurnView]:

@@ -1,26 +1,19 @@
 // The acts that the user may do. Each starts a DAG run, or answers the question of one, through Airflow's own API and
 // with the user's session.
 
+import { dagPath } from "./address.js";
 import { manual } from "./by_hand.js";
-import { choices, openDialog, sender, started } from "./dialog.js";
+import { choices, open, select, started } from "./dialog.js";
 import { disabled, notCarriedOut, own, pausedText, planAgain } from "./disabled.js";
 import { make } from "./dom.js";
 import { amounts, predicted, splitList } from "./plan.js";
 import { restart } from "./roll.js";
+import { ask, Refusal } from "./server.js";
 import { moment } from "./texts.js";
 
-/** @import { OrderButton, Overview, PlanView, ShownQuestion } from "./documents.d.ts" */
+/** @import { Act, Page } from "./dialog.js" */
+/** @import { BundlesFound, OrderButton, Overview, PlanView, ShownQuestion } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
-/** @import { Request } from "./dialog.js" */
-/** @import { Sent } from "./sent.js" */
-/**
- * @typedef {{ name: string, title: string, hint?: string, fields?: (given: string) => Child }} Words
- * @typedef {Words & { dag: string, moves?: boolean, waits?: boolean, noRoll?: boolean, optional?: boolean,
- *   off?: string, again?: boolean, request: () => Request }} Act - `moves`, `waits`, `noRoll`, `off`:
- *   as in `disabled`; `optional`: the reason may be empty; `again`: it has no button, as its plan has to be made again
- * @typedef {{ base: string, dag: string, now: () => number, present: () => Overview | undefined,
- *   follow: (sent: Sent) => void }} Page - `now`: by the server's clock, milliseconds
- */
 
 /** The buttons, in their order, with the orders of the group at ORDERS; others are next to what they help against. */
 const ORDERS = "";
@@ -29,7 +22,10 @@ const GROUPS = {
   Brokers: ["Drain", "Fill", "Release", "Restart", ORDERS],
   Bundles: ["Unload", "Split", ORDERS, "Undo run"],
 };
+/** @type {Record<string, string>} - by minutes */
 const LENGTHS = { 15: "15 minutes", 60: "an hour", 240: "four hours", 1440: "a day", 10080: "a week" };
+const TEXT = { maxlength: 500, autocomplete: "off" };
+const GAP = { name: "gap", type: "number", min: 0, max: 1000, step: "any", placeholder: "the low threshold" };
 
 /**
  * Return all acts that the user may do, why some are disabled, and a function that draws the buttons of those named.
@@ -37,25 +33,20 @@ const LENGTHS = { 15: "15 minutes", 60: "an hour", 240: "four hours", 1440: "a d
  * @param {Page} page
  */
 export function known(view, page) {
-  const simple = view.of_one_run ? carryOut(view, page.dag, page.now()) : offered(view, page.now);
-  const all = [
-    ...simple.map((act) => ({ ...act, open: (given = "") => open(act, page, given) })),
-    ...manual(view, page),
-    ...restart(view, page),
-  ];
+  const simple = view.of_one_run ? carryOut(view, page.dag, page.now()) : offered(view, page);
+  const all = [...simple, ...manual(view, page), ...restart(view, page)];
   const reasons = [...new Set([...view.acts.paused_dags.map(pausedText), ...all.map((act) => disabled(act, view))])];
-  const button = (/** @type {(typeof all)[number]} */ act, given = "") => {
+  const button = (/** @type {Act} */ act, given = "") => {
     const [label, why] = [`${act.name}…`, disabled(act, view)];
     const off = why && { disabled: true, title: why, "aria-describedby": `off-${reasons.indexOf(why)}` };
     const key = {
       "data-key": `act ${label}${given && ` ${given}`}`,
       "aria-label": given && `${label} ${given}` || null,
     };
-    return make("button", { type: "button", ...key, onclick: () => act.open(given), ...off }, label);
+    return make("button", { type: "button", ...key, onclick: () => open(act, page, given), ...off }, label);
   };
-  const shown = all.filter((act) => !("again" in act && act.again));
   const buttons = (/** @type {string[]} */ names, given = "") =>
-    names.flatMap((name) => shown.filter((act) => act.name === name).map((act) => button(act, given)));
+    names.flatMap((name) => all.filter((act) => act.name === name && !act.again).map((act) => button(act, given)));
   return { reasons, buttons };
 }
 
@@ -98,77 +89,72 @@ export function neededFor(view, now) {
   return [view.acts, pairing, attention, plans, moved, names, plan && planAgain(plan, view, view, now)];
 }
 
-/** @type {(act: Act, page: Page, given: string) => void} */
-function open(act, { base, follow }, given) {
-  const sendOnce = sender(act.request, base);
-  openDialog({ ...act, fields: act.fields?.(given) }, async (form, { dialog }) => {
-    const run = await sendOnce(form);
-    dialog.close();
-    follow({ name: act.name, dag: act.dag, run });
-  });
-}
-
 /**
  * Return the acts that the user may do, in the order of their buttons.
- * @param {Overview} view
- * @param {() => number} now
- * @returns {Act[]}
+ * @type {(view: Overview, page: Page) => Act[]}
  */
-export function offered(view, now) {
+export function offered(view, page) {
   const { control, rebalance, by_hand, question, orders } = view.acts;
   const acts = [
     question && inQuestion(view) && answer("Approve", "Carry out this plan", view, question),
     question && answer("Reject", "Reject this plan", view, question),
-    ...orders.map((button) => order(control, button, now, view.roll?.stop)),
+    ...orders.map((button) => order(control, button, page, view.roll?.stop)),
     rebalance && balance(rebalance, view.status.pairing),
-    by_hand && release(by_hand, view),
+    by_hand && view.drains.length > 0 && release(by_hand, view.drains.map(({ broker }) => broker)),
   ];
   return acts.filter((act) => !!act);
 }
 
 /**
- * @param {string} dag
- * @param {OrderButton} button
- * @param {() => number} now
- * @param {string} [stop] - what stopping a rolling restart does to the broker at hand
- * @returns {Act}
+ * Return the act of an order; `stop` says what stopping a rolling restart does to the broker at hand.
+ * @type {(dag: string, button: OrderButton, page: Page, stop?: string) => Act}
  */
-function order(dag, { name: action, button: name, title, hint, until, subject, proposed }, now, stop) {
+function order(dag, { name: action, button: name, title, hint, until, subject, proposed }, page, stop) {
   return {
     ...{ dag, name, title, hint: action === "stop_roll" && stop || hint },
-    fields: () => [subject && subjectField(subject, proposed), until && untilField()],
+    fields: () => [
+      subject && make("label", {}, `Give ${subject} `, make("input", { name: "subject", ...TEXT, value: proposed })),
+      until && select("For", "minutes", Object.keys(LENGTHS), (minutes) => LENGTHS[minutes] ?? "", "60"),
+      until && make("label", {}, "Or until ", make("input", { name: "until", type: "datetime-local" })),
+    ],
+    check: action === "freeze" ? hasBundles(page) : undefined,
     request: () =>
       started(dag, name, (form) => ({
         ...{ action, reason: form.get("reason") },
         ...(subject ? { subject: form.get("subject") } : {}),
-        ...(until ? { until: endOf(form, now()) } : {}),
+        ...(until ? { until: endOf(form, page.now()) } : {}),
       })),
   };
 }
 
 /**
+ * Return a check that refuses a namespace without bundles, but only once: it may be about to be created.
+ * @type {(page: Page) => (form: FormData) => Promise<void>}
+ */
+function hasBundles({ base, dag }) {
+  let known = "";
+  return async (form) => {
+    const start = `${form.get("subject")}/`;
+    /** @type {BundlesFound | null} - an order must not depend on the files of runs */
+    const found = await ask(`${base}${dagPath(dag)}/bundles?part=${encodeURIComponent(start)}`).catch(() => null);
+    if (start === known || !found || found.bundles.some(({ bundle }) => bundle.startsWith(start))) return;
+    known = start;
+    throw new Refusal(422, "", { subject: "No bundle has this namespace. To freeze it anyway, press Freeze again." });
+  };
+}
+
+/**
  * Return the act that carries out the plan of the dry run on the page, for people who did not make it.
- * @param {Overview} view
- * @param {string} run_of - DAG of the run on the page
- * @param {number} now
- * @returns {Act[]}
+ * @type {(view: Overview, run_of: string, now: number) => Act[]} - `run_of`: DAG of the run on the page
  */
 export function carryOut(view, run_of, now) {
   const { plan, acts: { by_hand: dag } } = view;
   if (!plan || !dag || run_of !== dag) return [];
   const again = planAgain(plan, view, view, now);
   return [{
-    dag,
-    name: "Carry out",
-    title: "Carry out this plan",
-    hint: amounts(plan),
-    fields: () => splitList(plan),
-    optional: true,
-    moves: true,
-    waits: plan.marks_drains,
-    noRoll: true,
-    off: again || notCarriedOut(plan, view),
-    again: again !== "",
+    ...{ dag, name: "Carry out", title: "Carry out this plan", hint: amounts(plan), fields: () => splitList(plan) },
+    ...{ optional: true, moves: true, waits: plan.marks_drains, noRoll: true },
+    ...{ off: again || notCarriedOut(plan, view), again: again !== "" },
     request: () => started(dag, "Carry out", (form) => ({ plan: plan.hash, reason: form.get("reason") })),
   }];
 }
@@ -180,7 +166,7 @@ function balance(dag, pairing) {
     name: "Balance now",
     title: "Balance now, without waiting for hits",
     hint: "Mode, caps, pauses and validation still apply.",
-    fields: pairing ? gapField : undefined,
+    fields: pairing ? () => make("label", {}, "For gaps from ", make("input", GAP), " points") : undefined,
     request: () =>
       started(dag, "Balance now", (form) => {
         const gap = form.get("gap") ? { force_threshold: Number(form.get("gap")) } : {};
@@ -189,22 +175,15 @@ function balance(dag, pairing) {
   };
 }
 
-/** @type {(dag: string, view: Overview) => Act | null} */
-function release(dag, { drains }) {
-  if (!drains.length) return null;
-  const conf = (/** @type {FormData} */ form) => ({
-    action: "release",
-    broker: form.getAll("broker"),
-    reason: form.get("reason"),
-  });
+/** @type {(dag: string, names: string[]) => Act} */
+function release(dag, names) {
   return {
-    dag,
-    name: "Release",
-    title: "Release drained brokers",
-    hint: "They take bundles again.",
-    noRoll: true,
-    fields: (given) => choices("Brokers", "broker", drains.map(({ broker }) => broker), String, given),
-    request: () => started(dag, "Release", conf),
+    ...{ dag, name: "Release", title: "Release drained brokers", hint: "They take bundles again.", noRoll: true },
+    fields: (given) => choices("Brokers", "broker", names, String, given),
+    request: () =>
+      started(dag, "Release", (form) => ({
+        ...{ action: "release", broker: form.getAll("broker"), reason: form.get("reason") },
+      })),
   };
 }
 
@@ -247,23 +226,4 @@ function answer(option, title, view, { dag, run, task, until }) {
 function endOf(form, now) {
   const until = form.get("until");
   return new Date(until ? String(until) : now + Number(form.get("minutes")) * 60000).toISOString();
-}
-
-function untilField() {
-  const options = Object.entries(LENGTHS).map(([minutes, text]) =>
-    make("option", { value: minutes, selected: text === "an hour" }, text)
-  );
-  const until = make("input", { name: "until", type: "datetime-local", "aria-label": "until" });
-  return make("label", {}, "For ", make("select", { name: "minutes" }, options), " or until ", until);
-}
-
-/** @type {(label: string, value: string) => Child} */
-function subjectField(label, value) {
-  const text = `${label[0]?.toUpperCase()}${label.slice(1)} `;
-  return make("label", {}, text, make("input", { name: "subject", maxlength: 500, autocomplete: "off", value }));
-}
-
-function gapField() {
-  const gap = { name: "gap", type: "number", min: 0, max: 1000, step: "any", placeholder: "the low threshold" };
-  return make("label", {}, "For gaps from ", make("input", gap), " points");
 }

@@ -5,13 +5,35 @@ import { folded, make, table } from "./dom.js";
 import { points, several, traffic, words } from "./texts.js";
 
 /** @import { BrokerView, Overview } from "./documents.d.ts" */
-/** @import { Child, Column } from "./elements.d.ts" */
+/** @import { Child } from "./elements.d.ts" */
 
 /** @type {(view: Overview, width: number) => Child} */
 export function brokers(view, width) {
   if (!view.brokers.length) return [make("h2", {}, "Brokers"), make("p", { class: "empty" }, "No data yet.")];
   const resources = Object.keys(view.brokers.find((broker) => broker.score !== null)?.resources ?? {});
-  const all = table("brokers scroll", "All brokers", columns(view.brokers, resources), view.brokers);
+  // Only some strategies keep averages.
+  const known = (/** @type {"average" | "average_throughput"} */ name) =>
+    view.brokers.some((broker) => broker[name] !== null);
+  const all = table("brokers scroll", "All brokers", view.brokers, [
+    { title: "broker", cell: ({ name }) => make("button", { type: "button", "data-broker": name }, name) },
+    { title: "score", cell: ({ score }) => points(score) },
+    ...resources.map((name) => ({
+      title: words(name),
+      /** @param {BrokerView} broker */
+      cell: ({ resources, deciding }) => make(name === deciding ? "b" : "span", {}, points(resources[name])),
+    })),
+    { title: "half hour", cell: range },
+    { title: "predicted", cell: ({ after }) => points(after) },
+    { title: "average", cell: ({ average }) => points(average), shown: known("average") },
+    {
+      title: "average rate",
+      cell: ({ average_throughput: rate }) => rate === null ? "–" : traffic(rate),
+      shown: known("average_throughput"),
+    },
+    { title: "traffic", cell: ({ msg_throughput: rate }) => traffic(rate) },
+    { title: "bundles", cell: ({ bundles }) => bundles },
+    { title: "remark", cell: (broker) => remarks(broker).join(" "), kind: "text" },
+  ]);
   return [
     make("h2", {}, "Brokers ", make("small", {}, counted(view))),
     chart(view, width),
@@ -44,30 +66,4 @@ function legend({ brokers, middle, lines }) {
     middle !== null && entry("mean", "mean"),
     lines.length > 1 && entry("band", `no move needed within the thresholds (${widths} points)`),
   );
-}
-
-/** @type {(all: BrokerView[], resources: string[]) => Column<BrokerView>[]} */
-function columns(all, resources) {
-  /** @param {"average" | "average_throughput"} name - of a value that only some strategies keep */
-  const known = (name) => all.some((broker) => broker[name] !== null);
-  return [
-    { title: "broker", cell: ({ name }) => make("button", { type: "button", "data-broker": name }, name) },
-    { title: "score", cell: ({ score }) => points(score) },
-    ...resources.map((name) => ({
-      title: words(name),
-      /** @param {BrokerView} broker */
-      cell: ({ resources, deciding }) => make(name === deciding ? "b" : "span", {}, points(resources[name])),
-    })),
-    { title: "half hour", cell: range },
-    { title: "predicted", cell: ({ after }) => points(after) },
-    { title: "average", cell: ({ average }) => points(average), shown: known("average") },
-    {
-      title: "average rate",
-      cell: ({ average_throughput: rate }) => rate === null ? "–" : traffic(rate),
-      shown: known("average_throughput"),
-    },
-    { title: "traffic", cell: ({ msg_throughput: rate }) => traffic(rate) },
-    { title: "bundles", cell: ({ bundles }) => bundles },
-    { title: "remark", cell: (broker) => remarks(broker).join(" "), kind: "text" },
-  ];
 }

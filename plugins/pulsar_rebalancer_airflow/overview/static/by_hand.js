@@ -1,17 +1,15 @@
 // Manual actions: a form, the plan that its dry run shows in the same dialog, and the button that carries it out.
 
-import { dagPath, runPath } from "./address.js";
-import { choices, offer, openDialog, sender, started } from "./dialog.js";
+import { dagPath } from "./address.js";
+import { choices, offer, select, started } from "./dialog.js";
 import { disabled, newerOf, notCarriedOut, planAgain } from "./disabled.js";
 import { folded, make } from "./dom.js";
 import { bundleFields, lines } from "./search.js";
 import { plan, shortNames } from "./plan.js";
-import { isOpen } from "./sent.js";
-import { ask, Refusal } from "./server.js";
+import { ask } from "./server.js";
 import { moment } from "./texts.js";
 
-/** @import { Page } from "./acts.js" */
-/** @import { Parts, Request } from "./dialog.js" */
+/** @import { Act, Page, Parts } from "./dialog.js" */
 /** @import { Overview, RunAnswer } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
 /**
@@ -21,6 +19,7 @@ import { moment } from "./texts.js";
 
 const RULES = ["policies", "anti_affinity", "topic_ceiling", "exclusions", "grace_period", "overload"];
 const EVENLY = ["range_equally_divide", "topic_count_equally_divide", "flow_or_qps_equally_divide"];
+const MOST_EVEN = "the one that divides the traffic most evenly";
 const POSITIONS = "specified_positions_divide";
 const UNDO = "Undo run";
 /** @type {Record<string, (view: Overview) => string>} */
@@ -37,24 +36,30 @@ const OVERRULED = {
 
 /**
  * Return the manual actions that the user may do; on the page of a past run, only the one that undoes it.
- * @param {Overview} view
- * @param {Page} page
+ * @type {(view: Overview, page: Page) => Act[]}
  */
 export function manual(view, page) {
   const dag = view.acts.by_hand;
   if (!dag) return [];
   const all = actions(view, page).filter(({ name }) => name === UNDO ? view.moved : !view.of_one_run);
-  return all.map((action) => {
-    const request = () =>
+  return all.map(({ conf, overrule = [...RULES, "caps"], ...action }) => ({
+    ...{ optional: true, ...action, dag, noRoll: true },
+    fields: (given) => {
+      const rules = choices("Rules", "overrule", overrule, (rule) => OVERRULED[rule]?.(view) ?? rule);
+      return [action.fields?.(given), folded("overrule", "Overrule", rules)];
+    },
+    request: () =>
       started(dag, `Plan ${action.name.toLowerCase()}`, (form) => ({
         action: action.name.toLowerCase().split(" ")[0],
-        ...action.conf(form),
+        ...conf(form),
         overrule: form.getAll("overrule"),
         reason: form.get("reason"),
-      }));
-    const open = (given = "") => openPlan(action, request, dag, page, view, given);
-    return { name: action.name, dag, noRoll: true, request, open };
-  });
+      })),
+    planned: async (parts, answer, run) => {
+      const shown = await ask(`${page.base}${dagPath(dag)}/overview?run_id=${encodeURIComponent(run)}`);
+      showPlan(parts, shown, answer, dag, page);
+    },
+  }));
 }
 
 /** @type {(view: Overview, page: Page) => Action[]} */
@@ -69,7 +74,7 @@ function actions(view, { base, dag }) {
       hint: "Moves bundles to the broker that you choose, or lets placement choose one.",
       fields: (given) => [
         bundleFields(base, dag, true, given),
-        select("To", "destination", ["", ...brokers], "placement chooses"),
+        select("To", "destination", ["", ...brokers], (name) => name || "placement chooses"),
       ],
       conf: (form) => ({ ...bundles(form), destination: form.get("destination") }),
     },
@@ -96,7 +101,7 @@ function actions(view, { base, dag }) {
       overrule: ["exclusions", "even_split"],
       fields: (given) => [
         bundleFields(base, dag, false, given),
-        select("Algorithm", "algorithm", ["", ...EVENLY, POSITIONS], "the one that divides the traffic most evenly"),
+        select("Algorithm", "algorithm", ["", ...EVENLY, POSITIONS], (name) => name || MOST_EVEN),
         make("label", {}, `Hash positions, only for ${POSITIONS}`, make("input", { name: "positions" })),
         make("label", {}, make("input", { type: "checkbox", name: "unload" }), " Unload the parts afterwards"),
       ],
@@ -116,52 +121,11 @@ function actions(view, { base, dag }) {
   ];
 }
 
-/** @type {(label: string, name: string, values: string[], none?: string) => HTMLElement} */
-function select(label, name, values, none = "") {
-  const options = values.map((value) => make("option", { value }, value || none));
-  return make("label", {}, `${label} `, make("select", { name }, options));
-}
-
-/** @type {(action: Action, dryRun: () => Request, dag: string, page: Page, view: Overview, given: string) => void} */
-function openPlan(action, dryRun, dag, page, view, given) {
-  const sendOnce = sender(dryRun, page.base);
-  const { overrule = [...RULES, "caps"], optional = true } = action;
-  const rules = choices("Rules", "overrule", overrule, (rule) => OVERRULED[rule]?.(view) ?? rule);
-  const fields = [action.fields?.(given), folded("overrule", "Overrule", rules)];
-  const words = { confirm: "Make the plan", cancel: "Close", kind: "wide" };
-  openDialog({ ...action, optional, fields, ...words }, async (form, parts) => {
-    const run = await sendOnce(form);
-    const answer = await ended(parts, page.base, dag, run);
-    /** @type {Overview} */
-    const shown = await ask(`${page.base}${dagPath(dag)}/overview?run_id=${encodeURIComponent(run)}`);
-    showPlan(parts, shown, answer, dag, page);
-  });
-}
-
-/**
- * Return the answer of a run once it has ended well; throw Refusal if it failed or the dialog was closed.
- * @type {(parts: Parts, base: string, dag: string, run: string) => Promise<RunAnswer>}
- */
-export async function ended({ dialog, said }, base, dag, run) {
-  while (dialog.isConnected) {
-    /** @type {RunAnswer} */
-    const answer = await ask(`${base}${runPath(dag, run)}/answer`);
-    if (answer.state === "done") return answer;
-    const text = `${answer.state} ${answer.text}`;
-    if (!isOpen(answer)) throw new Refusal(422, text);
-    const sentence = `The run is ${text}…`;
-    // A screen reader would say it again each second.
-    if (said.textContent !== sentence) said.replaceChildren(sentence);
-    await new Promise((resolve) => setTimeout(resolve, 1000));
-  }
-  throw new Refusal(410, "The dialog was closed.");
-}
-
 /**
  * Show the plan of a dry run, given its page, in the dialog, with the button that carries it out.
  * @type {(parts: Parts, shown: Overview, answer: RunAnswer, dag: string, page: Page) => void}
  */
-export function showPlan(parts, shown, answer, dag, page) {
+function showPlan(parts, shown, answer, dag, page) {
   const { form, result, go } = parts;
   const view = shown.plan;
   const warning = make("p", { class: "warn", role: "status" });

@@ -1,15 +1,23 @@
 // Dialogs with a form, and the requests that they send to Airflow's own API with the user's session.
 
-import { airflowRoot } from "./address.js";
+import { airflowRoot, runPath } from "./address.js";
 import { focusOn, make } from "./dom.js";
+import { uiLink } from "./links.js";
 import { ask, Refusal } from "./server.js";
 
-/** @import { Page } from "./acts.js" */
+/** @import { Overview, RunAnswer } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
 /**
+ * @typedef {{ name: string, dag: string, run: string }} Sent
+ * @typedef {{ base: string, dag: string, now: () => number, present: () => Overview | undefined,
+ *   follow: (sent: Sent) => void }} Page - `now`: by the server's clock, milliseconds
  * @typedef {{ dag: string, run: string, method: string, path: string, body: (form: FormData) => unknown }} Request
- * @typedef {{ name: string, title: string, hint?: string, fields?: Child, optional?: boolean, confirm?: string,
- *   cancel?: string, kind?: string }} Form - `optional`: the reason may be empty
+ * @typedef {{ name: string, title: string, hint?: string, fields?: (given: string) => Child, optional?: boolean,
+ *   dag: string, moves?: boolean, waits?: boolean, noRoll?: boolean, off?: string, again?: boolean,
+ *   request: () => Request, check?: (form: FormData) => unknown, planned?: Planned }} Act - `optional`: the
+ *   reason may be empty; `moves`, `waits`, `noRoll`, `off`: as in `disabled`; `again`: it has no button, as its plan
+ *   has to be made again; `check`: throws Refusal; `planned`: its run only makes a plan, which this shows
+ * @typedef {(parts: Parts, answer: RunAnswer, run: string) => unknown} Planned
  * @typedef {{ dialog: HTMLDialogElement, form: HTMLFormElement, go: HTMLButtonElement, buttons: HTMLElement,
  *   said: HTMLElement, result: HTMLElement }} Parts - `go`: the button that sends the form; `said`: one sentence;
  *   `result`: more below it
@@ -54,41 +62,101 @@ export function choices(label, name, values, words = String, given = "") {
   return make("fieldset", {}, make("legend", {}, label), many, list);
 }
 
-/** @type {(form: Form, submit: (form: FormData, parts: Parts) => Promise<void>) => Parts} */
-export function openDialog(given, submit) {
-  const { name, title, hint, fields, optional, confirm = name, cancel = "Keep it", kind } = given;
+/**
+ * Return a list of values, of which one is chosen.
+ * @type {(label: string, name: string, values: string[], words?: (value: string) => string, given?: string) =>
+ *   HTMLElement}
+ */
+export function select(label, name, values, words = String, given = "") {
+  const options = values.map((value) => make("option", { value, selected: value === given }, words(value)));
+  return make("label", {}, `${label} `, make("select", { name }, options));
+}
+
+/** @type {(act: Act, page: Page, given?: string) => void} */
+export function open(act, page, given = "") {
+  const { name, title, hint, fields, optional, planned } = act;
   const said = make("p", { class: "said", role: "status" });
   const result = make("div", { class: "result" });
-  const go = make("button", { type: "submit", class: "go" }, confirm);
+  const go = make("button", { type: "submit", class: "go" }, planned ? "Make the plan" : name);
   const buttons = make("div", { class: "buttons" });
   const field = { maxlength: 500, autocomplete: "off", placeholder: optional ? "optional" : "" };
   const reason = make("input", { name: "reason", required: !optional, ...field });
-  const onsubmit = async (/** @type {Event} */ event) => {
-    event.preventDefault();
-    await attempt(parts, go, () => submit(new FormData(form), parts));
-  };
-  const top = [make("h2", {}, title), hint && make("p", { class: "more" }, hint)];
-  const form = make("form", { onsubmit }, top, fields, make("label", {}, "Reason", reason), said, result, buttons);
-  buttons.append(make("button", { type: "button", onclick: () => dialog.close() }, cancel), go);
+  const top = [make("h2", {}, title), hint && make("p", { class: "more" }, hint), fields?.(given)];
+  const form = make("form", {}, top, make("label", {}, "Reason", reason), said, result, buttons);
+  buttons.append(make("button", { type: "button", onclick: () => dialog.close() }, planned ? "Close" : "Keep it"), go);
   // Safari gives no focus to a button that is clicked.
   const opener = document.activeElement instanceof HTMLElement && document.activeElement.dataset.key;
   const onclose = () => {
     dialog.remove();
     focusOn(opener || `act ${name}…`);
   };
-  const dialog = make("dialog", { "aria-label": title, class: kind, onclose }, form);
+  const dialog = make("dialog", { "aria-label": title, class: planned && "wide", onclose }, form);
   const parts = { dialog, form, go, buttons, said, result };
+  const send = sending(parts, act, page);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    attempt(parts, go, send);
+  });
   document.body.append(dialog);
   dialog.showModal();
   reason.focus();
-  return parts;
+}
+
+/**
+ * Return a function that sends the form of a dialog; then it follows the run, or shows the plan that the run makes.
+ * @type {(parts: Parts, act: Pick<Act, "name" | "dag" | "request" | "check" | "planned">, page: Page) =>
+ *   () => Promise<void>}
+ */
+function sending(parts, { name, dag, request, check, planned }, { base, follow }) {
+  const sendOnce = sender(request, base);
+  return async () => {
+    const form = new FormData(parts.form);
+    await check?.(form);
+    const run = await sendOnce(form);
+    if (planned) {
+      await planned(parts, await ended(parts, base, dag, run), run);
+    } else {
+      parts.dialog.close();
+      follow({ name, dag, run });
+    }
+  };
+}
+
+/**
+ * Return the answer of a run once it has ended well; throw Refusal if it failed or the dialog was closed.
+ * @type {(parts: Parts, base: string, dag: string, run: string) => Promise<RunAnswer>}
+ */
+async function ended({ dialog, said }, base, dag, run) {
+  while (dialog.isConnected) {
+    /** @type {RunAnswer} */
+    const answer = await ask(`${base}${runPath(dag, run)}/answer`);
+    if (answer.state === "done") return answer;
+    const text = `${answer.state} ${answer.text}`;
+    if (!isOpen(answer)) throw new Refusal(422, text);
+    const sentence = `The run is ${text}…`;
+    // A screen reader would say it again each second.
+    if (said.textContent !== sentence) said.replaceChildren(sentence);
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+  }
+  throw new Refusal(410, "The dialog was closed.");
+}
+
+/** @param {RunAnswer} answer */
+export function isOpen({ state }) {
+  return state === "waiting" || state === "running";
+}
+
+/** @type {(request: Sent, answer: RunAnswer, base: string) => HTMLElement} */
+export function sentence({ name, dag, run }, { state, text }, base) {
+  const link = uiLink(`${airflowRoot(base)}${runPath(dag, run)}`, "Its run");
+  return make("p", { class: state }, make("b", {}, name), " ", make("i", {}, state), ` ${text} `, link);
 }
 
 /**
  * Run a button's action with the button disabled; say why the action was refused.
  * @type {(parts: Parts, button: HTMLButtonElement, action: () => Promise<void>) => Promise<void>}
  */
-export async function attempt({ form, said }, button, action) {
+async function attempt({ form, said }, button, action) {
   button.disabled = true;
   said.replaceChildren("Asking Airflow…");
   mark(form, {});
@@ -128,21 +196,16 @@ export function mark(form, wrong) {
  * @type {(parts: Parts, drawn: Child, text: string, act: { name: string, label?: string, dag: string,
  *   request: () => Request }, page: Page) => HTMLButtonElement}
  */
-export function offer(parts, drawn, text, { name, label = name, dag, request }, { base, follow }) {
-  const { dialog, form, said, result, go, buttons } = parts;
+export function offer(parts, drawn, text, act, page) {
+  const { said, result, go, buttons } = parts;
   result.replaceChildren(make("div", {}, drawn));
   said.replaceChildren(text);
   go.textContent = "Plan again";
   go.classList.remove("go");
   buttons.querySelector(".carry")?.remove();
-  const sendOnce = sender(request, base);
-  const onclick = () =>
-    attempt(parts, carry, async () => {
-      const run = await sendOnce(new FormData(form));
-      dialog.close();
-      follow({ name, dag, run });
-    });
-  const carry = make("button", { type: "button", class: "go carry", onclick }, label);
+  const send = sending(parts, act, page);
+  const onclick = () => attempt(parts, carry, send);
+  const carry = make("button", { type: "button", class: "go carry", onclick }, act.label ?? act.name);
   buttons.append(carry);
   return carry;
 }

@@ -49,11 +49,11 @@ export function draw(name, attributes, ...children) {
  * @template R
  * @param {string} key - under which `renew` keeps its place
  * @param {string} label
- * @param {Column<R>[]} columns
  * @param {readonly R[]} rows
+ * @param {Column<R>[]} columns
  * @param {(row: R) => string} [kind] - CSS class of a row
  */
-export function table(key, label, columns, rows, kind = () => "") {
+export function table(key, label, rows, columns, kind = () => "") {
   const drawn = columns.filter(({ shown }) => shown !== false);
   const head = drawn.map(({ title, kind }) => make("th", { scope: "col", class: kind }, title));
   /** @param {R} row */

@@ -3,23 +3,21 @@
 import { acts, attention, known, neededFor } from "./acts.js";
 import { asked, dagPath, runPath } from "./address.js";
 import { brokers } from "./brokers.js";
+import { isOpen, sentence } from "./dialog.js";
 import { later, make, renew } from "./dom.js";
-import { drains } from "./drains.js";
 import { findings } from "./findings.js";
 import { followTheme, uiLink } from "./links.js";
 import { pairs } from "./pairs.js";
 import { plan, shortNames } from "./plan.js";
 import { answered, search } from "./search.js";
-import { roll } from "./roll.js";
-import { isOpen, sentence } from "./sent.js";
+import { drains, roll } from "./roll.js";
 import { ask, Refusal } from "./server.js";
 import { clusters, strip, tick } from "./strip.js";
 import { timeline } from "./timeline.js";
 
 /** @import { Links, Overview, RunAnswer, Status, Timeline } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
-/** @import { Page } from "./acts.js" */
-/** @import { Sent } from "./sent.js" */
+/** @import { Page, Sent } from "./dialog.js" */
 
 const VERSION = 1;
 const { base = "" } = document.documentElement.dataset;

@@ -5,7 +5,7 @@ import { uiLink } from "./links.js";
 import { ask } from "./server.js";
 import { moment, points, several, traffic } from "./texts.js";
 
-/** @import { EndView, MoveView, Overview, PlanView, SplitView, StayView } from "./documents.d.ts" */
+/** @import { MoveView, Overview, PlanView, SplitView, StayView } from "./documents.d.ts" */
 /** @import { Child, Column } from "./elements.d.ts" */
 /** @typedef {(name: string) => Child} Short - name of a broker */
 
@@ -79,13 +79,11 @@ function progress({ done, failed, ended_at: ended, bundles, splits, ...gate }) {
 
 /** @type {(view: PlanView, short: Short) => HTMLElement} */
 function ends({ folder, brokers }, short) {
-  /** @type {Column<EndView>[]} */
-  const columns = [
+  return table(`scores ${folder}`, "Scores before the plan and predicted", brokers, [
     { title: "broker", cell: ({ name }) => short(name) },
     { title: "score", cell: ({ before }) => points(before) },
     { title: "predicted", cell: ({ after }) => points(after) },
-  ];
-  return table(`scores ${folder}`, "Scores before the plan and predicted", columns, brokers);
+  ]);
 }
 
 /** @type {(view: PlanView, short: Short) => Child} */
@@ -104,7 +102,7 @@ function moves({ folder, measure, moves, more }, short) {
   ];
   return [
     reasons.size === 1 && make("p", {}, ...reasons),
-    table(`moves ${folder}`, "Bundles of the plan", columns, moves, ({ ok }) => ok === false ? "failed" : ""),
+    table(`moves ${folder}`, "Bundles of the plan", moves, columns, ({ ok }) => ok === false ? "failed" : ""),
     more > 0 && make("p", { class: "more" }, `and ${several(more, "bundle")} more`),
   ];
 }
@@ -169,14 +167,12 @@ function stay({ folder, stay }, path, short) {
 
 /** @type {(key: string, bundles: StayView[], all: number, short: Short) => HTMLElement} */
 export function stayTable(key, bundles, all, short) {
-  /** @type {Column<StayView>[]} */
-  const columns = [
+  const more = all - bundles.length;
+  const drawn = table(`staying ${key}`, "Bundles that stay", bundles, [
     { title: "bundle", cell: ({ bundle }) => bundle },
     { title: "broker", cell: ({ broker }) => short(broker) },
     { title: "stays because", cell: ({ meaning, reason }) => [meaning, " ", make("code", {}, reason)], kind: "text" },
-  ];
-  const more = all - bundles.length;
-  const drawn = table(`staying ${key}`, "Bundles that stay", columns, bundles);
+  ]);
   return make("div", {}, drawn, more > 0 && make("p", { class: "more" }, `and ${several(more, "bundle")} more`));
 }
 

@@ -1,54 +1,49 @@
-// A rolling restart: its form, the dry run as a table with the button that starts it, and its progress.
+// Brokers that are drained; and a rolling restart: its form, the dry run as a table with the button that starts it, and
+// its progress.
 
-import { ended } from "./by_hand.js";
-import { choices, offer, openDialog, sender, started } from "./dialog.js";
+import { choices, offer, started } from "./dialog.js";
 import { make, table } from "./dom.js";
+import { stayTable } from "./plan.js";
 import { Refusal } from "./server.js";
 import { points, several, traffic } from "./texts.js";
 
-/** @import { Page } from "./acts.js" */
-/** @import { Parts } from "./dialog.js" */
-/** @import { BrokerRestart, Overview, RollView, RunAnswer, TurnView } from "./documents.d.ts" */
-/** @import { Child, Column } from "./elements.d.ts" */
+/** @import { Act, Page, Parts } from "./dialog.js" */
+/** @import { BrokerView, DrainView, Overview, RollView, RunAnswer } from "./documents.d.ts" */
+/** @import { Child } from "./elements.d.ts" */
+/** @import { Short } from "./plan.js" */
 
-/**
- * @type {(view: Overview, page: Page) =>
- *   { name: string, dag: string, noRoll: boolean, open: (given?: string) => void }[]}
- */
-export function restart(view, page) {
-  const dag = view.acts.roll;
-  return dag && !view.of_one_run
-    ? [{ name: "Restart", dag, noRoll: true, open: (given = "") => open(view, page, given) }]
-    : [];
-}
-
-/** @type {(view: Overview, page: Page, given: string) => void} */
-function open({ brokers, acts: { roll: dag } }, page, given) {
-  const names = brokers.map(({ name }) => name);
-  const known = brokers.map(({ name, score, bundles }) =>
-    `${name}: score ${points(score)}, ${several(bundles, "bundle")}`
-  );
-  const request = () =>
-    started(dag, "Plan restart", (form) => {
-      const ticked = form.getAll("broker"); // all of them: the leader goes last
-      return { brokers: ticked.length === names.length ? [] : ticked, reason: form.get("reason") };
-    });
-  const sendOnce = sender(request, page.base);
-  const words = { name: "Restart", title: "Restart brokers one by one", kind: "wide", cancel: "Close" };
-  const hint = "Each is drained, restarted by you or by roll_restart_dag, and gets its bundles back.";
-  const fields = choices("Brokers", "broker", names, (name) => known[names.indexOf(name)] ?? name, given);
-  openDialog({ ...words, hint, fields, confirm: "Make the plan" }, async (form, parts) => {
-    if (!form.has("broker")) throw new Refusal(422, "", { broker: "Choose at least one broker." });
-    show(parts, await ended(parts, page.base, dag, await sendOnce(form)), dag, page);
-  });
+/** @type {(view: Overview, page: Page) => Act[]} */
+export function restart({ brokers, acts: { roll: dag }, of_one_run: past }, page) {
+  return !dag || past ? [] : [{
+    ...{ name: "Restart", title: "Restart brokers one by one", dag, noRoll: true },
+    hint: "Each is drained, restarted by you or by roll_restart_dag, and gets its bundles back.",
+    fields: (given) => {
+      const described = (/** @type {BrokerView} */ { name, score, bundles }) =>
+        `${name}: score ${points(score)}, ${several(bundles, "bundle")}`;
+      const known = new Map(brokers.map((broker) => [broker.name, described(broker)]));
+      return choices("Brokers", "broker", [...known.keys()], (name) => known.get(name) ?? name, given);
+    },
+    check: (form) => {
+      if (!form.has("broker")) throw new Refusal(422, "", { broker: "Choose at least one broker." });
+    },
+    request: () =>
+      started(dag, "Plan restart", (form) => {
+        const ticked = form.getAll("broker"); // all of them: the leader goes last
+        return { brokers: ticked.length === brokers.length ? [] : ticked, reason: form.get("reason") };
+      }),
+    planned: (parts, answer) => show(parts, answer, dag, page),
+  }];
 }
 
 /** @type {(parts: Parts, answer: RunAnswer, dag: string, page: Page) => void} */
 function show(parts, { text, restarts: shown }, dag, page) {
   if (!shown) return;
   const { plan, refused, waits, restarts, minutes, moves_twice: twice } = shown;
-  /** @type {Column<BrokerRestart>[]} */
-  const columns = [
+  const sum = `About ${points(minutes, 0)} minutes and the restarts themselves; ${
+    several(twice, "bundle")
+  } move twice.`;
+  const why = refused ? `It would be refused now: ${refused}.` : waits && `It would first wait for ${waits}.`;
+  const order = table("restarts", "The order of the restarts", restarts, [
     { title: "order", cell: ({ broker }) => restarts.findIndex((each) => each.broker === broker) + 1 },
     { title: "broker", cell: ({ broker }) => broker },
     { title: "score", cell: ({ score }) => points(score) },
@@ -56,12 +51,7 @@ function show(parts, { text, restarts: shown }, dag, page) {
     { title: "bundles that move twice", cell: ({ bundles }) => bundles },
     { title: "minutes", cell: ({ minutes }) => points(minutes, 0) },
     { title: "remark", cell: ({ why_not: why }) => why && `not possible now: ${why}`, kind: "text" },
-  ];
-  const sum = `About ${points(minutes, 0)} minutes and the restarts themselves; ${
-    several(twice, "bundle")
-  } move twice.`;
-  const why = refused ? `It would be refused now: ${refused}.` : waits && `It would first wait for ${waits}.`;
-  const order = table("restarts", "The order of the restarts", columns, restarts);
+  ]);
   const drawn = [make("p", {}, sum), make("p", { class: "warn" }, why), order];
   const act = { name: "Restart", label: "Start", dag, request: () => started(dag, "Restart", () => ({ plan })) };
   const start = offer(parts, drawn, text, act, page);
@@ -74,15 +64,37 @@ export function roll(shown) {
   if (!shown) return [];
   const { text, done, total, turns } = shown;
   const bar = make("progress", { value: done, max: total, "aria-label": "brokers done" });
-  /** @type {Column<TurnView>[]} */
-  const columns = [
-    { title: "broker", cell: ({ broker }) => broker },
-    { title: "state", cell: ({ state }) => state === "restart now" ? make("b", { class: "warn" }, state) : state },
-    { title: "remark", cell: ({ detail }) => detail, kind: "text" },
-  ];
   return [
     make("h2", {}, "Rolling restart"),
-    make("p", {}, bar, ` ${text.slice(0, 1).toUpperCase()}${text.slice(1)}.`),
-    table("turns", "Brokers of the rolling restart", columns, turns),
+    make("p", {}, bar, ` ${text}`),
+    table("turns", "Brokers of the rolling restart", turns, [
+      { title: "broker", cell: ({ broker }) => broker },
+      { title: "state", cell: ({ state }) => state === "restart now" ? make("b", { class: "warn" }, state) : state },
+      { title: "remark", cell: ({ detail }) => detail, kind: "text" },
+    ]),
   ];
+}
+
+/** @type {(all: DrainView[], short: Short) => Child} */
+export function drains(all, short) {
+  if (!all.length) return [];
+  const items = all.map((drain) => [
+    make("p", {}, make("b", {}, short(drain.broker)), ` ${drain.drained} — ${left(drain)}`),
+    drain.left.length > 0 && stayTable(drain.broker, drain.left, drain.left.length + drain.more, short),
+  ]);
+  return [make("h2", {}, "Drained brokers"), items];
+}
+
+/** @param {DrainView} drain */
+export function left({ bundles, moving, gone, left, more }) {
+  if (bundles === null) return "its bundles are not known yet.";
+  if (!bundles) return "no bundle is left.";
+  const stay = left.length + more;
+  if (stay) return `${stay} of ${several(bundles, "bundle")} left:`;
+  if (moving) return `${several(moving, "bundle")} ${moving === 1 ? "leaves" : "leave"} with this run.`;
+  const arrived = bundles - gone;
+  return [
+    gone && `${several(gone, "bundle")} ${gone === 1 ? "has" : "have"} left`,
+    arrived && `${several(arrived, "bundle")} just arrived; a later run moves ${arrived === 1 ? "it" : "them"}`,
+  ].filter(Boolean).join("; ") + ".";
 }

@@ -3,12 +3,12 @@
 import { dagPath } from "./address.js";
 import { remarks } from "./broker_chart.js";
 import { make, renew, table } from "./dom.js";
-import { left } from "./drains.js";
+import { left } from "./roll.js";
 import { ask } from "./server.js";
 import { moment, points, several, traffic } from "./texts.js";
 
 /** @import { BundleFound, BundlesFound, Overview } from "./documents.d.ts" */
-/** @import { Child, Column } from "./elements.d.ts" */
+/** @import { Child } from "./elements.d.ts" */
 /** @typedef {(names: string[], given: string) => Child} Buttons - of forms that are about a bundle or broker */
 
 const PAUSE = 300;
@@ -58,8 +58,7 @@ function ofBroker(name, view, buttons) {
 
 /** @type {(answer: BundlesFound, name: (row: BundleFound) => Child, buttons?: Buttons) => Child} */
 function list({ bundles, all, sampled_at: at }, name, buttons) {
-  /** @type {Column<BundleFound>[]} */
-  const columns = [
+  const drawn = table("found", "Bundles found", bundles, [
     { title: "bundle", cell: name },
     { title: "broker", cell: ({ broker }) => broker },
     { title: "rate", cell: (found) => traffic(found.traffic) },
@@ -67,12 +66,9 @@ function list({ bundles, all, sampled_at: at }, name, buttons) {
     { title: "why it stays or moves", cell: ({ why, reason }) => [why, " ", make("code", {}, reason)], kind: "text" },
     { title: "last move", cell: ({ moved }) => moved || "–", kind: "text" },
     { title: "actions", cell: ({ bundle }) => buttons?.(["Unload", "Split"], bundle), shown: buttons !== undefined },
-  ];
+  ]);
   const some = `${several(bundles.length, "bundle")} of ${all.toLocaleString("en")}, those with the most traffic`;
-  return [
-    table("found", "Bundles found", columns, bundles),
-    make("p", { class: "more" }, some, at && `, as of ${moment(at)}`),
-  ];
+  return [drawn, make("p", { class: "more" }, some, at && `, as of ${moment(at)}`)];
 }
 
 /** @param {string} text - one name or pattern on each line */

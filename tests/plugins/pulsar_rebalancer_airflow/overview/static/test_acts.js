@@ -39,7 +39,7 @@ function view(acts, rest = {}) {
 }
 
 function act(name, acts, rest) {
-  return offered(view(acts, rest), () => NOW).find((each) => each.name === name);
+  return offered(view(acts, rest), PAGE).find((each) => each.name === name);
 }
 
 function form(fields) {
@@ -62,7 +62,7 @@ for (
   ]
 ) {
   test(`buttons of ${JSON.stringify([acts, rest])}`, () => {
-    assert.deepEqual(offered(view(acts, rest), () => NOW).map(({ name }) => name), names);
+    assert.deepEqual(offered(view(acts, rest), PAGE).map(({ name }) => name), names);
   });
 }
 
@@ -87,7 +87,7 @@ test("the buttons of a DAG that is paused in Airflow are disabled, with the reas
   const given = view({ control: "c", rebalance: "r", by_hand: "h", question, paused_dags: [QUESTION.dag, "h"] }, {
     ...{ plan: PLAN, drains: [{ broker: "b:1" }] },
   });
-  const all = [...offered(given, () => NOW), ...manual(given, PAGE)];
+  const all = [...offered(given, PAGE), ...manual(given, PAGE)];
   const why = (dag) => `${dag} is paused in Airflow: its buttons work again when it is unpaused.`;
   const off = all.map((act) => [act.name, disabled(act, given)]).filter(([, reason]) => reason);
   assert.deepEqual(off, [
@@ -100,7 +100,7 @@ test("nothing is approved or carried out while the DAG that would do it is pause
   const acts = { control: "c", rebalance: "r", question: { ...QUESTION, until: "2026-03-05T13:00:00Z" } };
   const given = view({ ...acts, by_hand: "h", paused_dags: [NONE.carries_out] }, { plan: PLAN });
   const why = `${NONE.carries_out} is paused in Airflow: its buttons work again when it is unpaused.`;
-  const off = [...offered(given, () => NOW), ...carryOut(given, "h", NOW)].filter((each) => disabled(each, given));
+  const off = [...offered(given, PAGE), ...carryOut(given, "h", NOW)].filter((each) => disabled(each, given));
   assert.deepEqual(off.map((each) => [each.name, disabled(each, given)]), [["Approve", why], ["Carry out", why]]);
 });
 
@@ -108,7 +108,7 @@ test("nothing is approved or carried out while the gate is closed, nor released 
   const acts = { control: "c", question: { ...QUESTION, until: "2026-03-05T13:00:00Z" }, by_hand: "h" };
   const off = (more) => {
     const given = view({ ...acts, ...more }, { plan: PLAN, drains: [{ broker: "b:1" }] });
-    const all = [...offered(given, () => NOW), ...carryOut(given, "h", NOW)];
+    const all = [...offered(given, PAGE), ...carryOut(given, "h", NOW)];
     return all.map((each) => [each.name, disabled(each, given)]).filter(([, why]) => why);
   };
   const why = "The cluster is paused.";
@@ -196,6 +196,27 @@ test("a pause ends after its minutes, or at the time that was given", () => {
   const until = (fields) => body(form({ minutes: "60", ...fields })).conf.until;
   assert.equal(until({ until: "" }), "2026-03-05T13:00:00.000Z");
   assert.equal(until({ until: "2026-03-06T08:00" }), new Date("2026-03-06T08:00").toISOString());
+});
+
+test("a freeze of a namespace without bundles is refused at its field, until it is sent again", async () => {
+  const [fetched, asked] = [globalThis.fetch, []];
+  let found = [{ bundle: "xa/b/0x0_0x1" }, { bundle: "a/b/0x0_0x1" }];
+  globalThis.fetch = (path) => (asked.push(path), Promise.resolve(Response.json({ bundles: found })));
+  const given = { control: "c", orders: [{ ...STOP, name: "freeze", button: "Freeze", subject: "the namespace" }] };
+  const freeze = act("Freeze", given);
+  const refused = (subject) => freeze.check(form({ subject })).then(() => "", ({ fields }) => fields.subject);
+  try {
+    assert.equal(await refused("a/b"), "");
+    assert.equal(asked[0], "/b/dags/d/bundles?part=a%2Fb%2F");
+    found = found.slice(0, 1);
+    const why = "No bundle has this namespace. To freeze it anyway, press Freeze again.";
+    assert.deepEqual([await refused("a/b"), await refused("a/b"), await refused("a/c")], [why, "", why]);
+    globalThis.fetch = () => Promise.resolve(new Response("{}", { status: 503 }));
+    assert.equal(await refused("c/d"), "", "an order does not depend on files of runs");
+  } finally {
+    globalThis.fetch = fetched;
+  }
+  assert.equal(act("Stop", { control: "c", orders: [STOP] }).check, undefined);
 });
 
 test("balancing now has a threshold if one was given, which only a strategy that pairs takes", () => {
@@ -308,7 +329,7 @@ test("what waits for a person has its buttons, and since when", () => {
 });
 
 test("the brokers that are ticked are released", () => {
-  const released = (drains) => offered({ ...HAND, drains }, () => NOW).find((each) => each.name === "Release");
+  const released = (drains) => offered({ ...HAND, drains }, PAGE).find((each) => each.name === "Release");
   assert.equal(released([]), undefined);
   const { dag, request, fields } = released([{ broker: "gone:1" }, { broker: "a:1" }]);
   assert.deepEqual(all("input", fields()).map((box) => box.attributes.value), ["gone:1", "a:1"]);

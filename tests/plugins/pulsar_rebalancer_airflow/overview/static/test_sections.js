@@ -3,12 +3,11 @@ import { test } from "node:test";
 import { all } from "./elements.js";
 import { airflowRoot, asked, runPath } from "page/address.js";
 import { counted } from "page/brokers.js";
-import { left } from "page/drains.js";
+import { isOpen, sentence } from "page/dialog.js";
 import { fireTime } from "page/pairs.js";
 import { amounts, outcome, plan, splitText } from "page/plan.js";
-import { roll } from "page/roll.js";
+import { left, roll } from "page/roll.js";
 import { answered } from "page/search.js";
-import { isOpen, sentence } from "page/sent.js";
 import { ask } from "page/server.js";
 
 const NOW = "2026-03-05T12:00:00Z";
