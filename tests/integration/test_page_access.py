@@ -277,7 +277,7 @@ def test_the_documents_are_those_of_the_cluster(server: TestClient, folder: Stor
 
     found = ask("/dags/pulsar_rebalance__east/overview").json()
     assert found["folder"] == folder.name
-    assert HOSTILE in found["plan"]["moves"][0]["bundle"]
+    assert HOSTILE in found["plan"]["moves"][0]["planned"]["bundle"]
     assert found["links"]["run"].startswith("/dags/pulsar_rebalance__east/runs/scheduled__")
     assert ask(found["links"]["validation"].removeprefix("/pulsar_rebalancer")).text == "<h1>east</h1>"
     assert ask("/dags/pulsar_rebalance__west/overview").json()["status"]["state"] == "broken"

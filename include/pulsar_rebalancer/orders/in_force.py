@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Self
 
@@ -144,9 +145,7 @@ def since(
 def buttons(at: Situation) -> tuple[OrderButton, ...]:
     """Return the page's buttons for the actions that do something now."""
     return tuple(
-        OrderButton.model_validate(each).model_copy(update={"proposed": each.proposes(at)})
-        for each in ACTIONS.values()
-        if each.button and each.offered(at)
+        replace(each, proposed=each.proposes(at)) for each in ACTIONS.values() if each.button and each.offered(at)
     )
 
 

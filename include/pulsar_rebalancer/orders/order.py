@@ -166,20 +166,14 @@ def given_until(orders: OrdersInForce, order: GivenOrder) -> Control:
 
 
 @dataclass(frozen=True)
-class FormAction:
-    """An action that a person can choose in the form, and its button on the page.
+class OrderButton:
+    """A button of the page; its form asks for a reason, and for a subject or an end if the action has one.
 
     Attributes:
         title: what it does; `hint` says more.
         until: True if it needs an end.
-        subject: what the field `subject` is; empty if the action has none.
-        pattern: of the subject.
-        gives: returns the `control` document with the order; None if the action is no order.
-        stops: True if it also stops a run under way.
-        after_loss: True if it is accepted although orders are lost.
+        subject: what the field `subject` is, with which value it begins (`proposed`); empty if there is none.
         button: empty if there is none. Without a group, it is only next to what it helps against.
-        offered: whether there is something to do at present.
-        proposes: returns the subject with which the button's form begins.
     """
 
     name: str
@@ -187,30 +181,31 @@ class FormAction:
     hint: str = ""
     until: bool = False
     subject: str = ""
+    proposed: str = ""
+    button: str = ""
+    group: str = "Now"
+
+
+@dataclass(frozen=True)
+class FormAction(OrderButton):
+    """An action that a person can choose in the form.
+
+    Attributes:
+        pattern: of the subject.
+        gives: returns the `control` document with the order; None if the action is no order.
+        stops: True if it also stops a run under way.
+        after_loss: True if it is accepted although orders are lost.
+        offered: whether there is something to do at present.
+        proposes: returns the subject with which the button's form begins.
+    """
+
     pattern: str = ""
     needs_reason: bool = True
     gives: Callable[[OrdersInForce, GivenOrder], Control] | None = given
     stops: bool = False
     after_loss: bool = False
-    button: str = ""
-    group: str = "Now"
     offered: Callable[[Situation], object] = lambda at: True
     proposes: Callable[[Situation], str] = lambda at: ""
-
-
-class OrderButton(BaseModel):
-    """A button of the page; its form asks for a reason, and for a subject or an end if the action has one."""
-
-    model_config = ConfigDict(frozen=True, from_attributes=True)
-
-    name: str
-    button: str
-    title: str
-    hint: str
-    group: str
-    until: bool
-    subject: str
-    proposed: str = ""
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,18 @@ QUOTED = 160
 """Maximum number of characters quoted from text that came from the network."""
 
 
-class ExplainedReason(BaseModel):
+class Explained(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     reason: Reason
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def meaning(self) -> str:
+        return self.reason.meaning
+
+
+class ExplainedReason(Explained):
     count: int
     worst: tuple[str, ...]
     action: str
@@ -40,11 +48,6 @@ class ExplainedReason(BaseModel):
     @property
     def effect(self) -> Effect:
         return self.reason.effect
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def meaning(self) -> str:
-        return self.reason.meaning
 
     def line(self) -> str:
         shown = f" ({'; '.join(self.worst)})" if self.worst else ""

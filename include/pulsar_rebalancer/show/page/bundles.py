@@ -195,6 +195,6 @@ def _considered(folder: StoragePath) -> list[Row]:
 
 def _named(rows: Iterable[tuple[str, str, str]]) -> tuple[StayView, ...]:
     return tuple(
-        StayView(bundle=bundle, broker=broker, reason=reason, meaning=Reason(reason).meaning)
+        StayView(bundle=bundle, broker=broker, reason=Reason(reason))
         for reason, bundle, broker in sorted(rows)[:NAMES_LISTED]
     )

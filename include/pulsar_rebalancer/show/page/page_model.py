@@ -12,7 +12,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer.orders.order import OrderButton
 from pulsar_rebalancer.orders.roll_document import ShownRestarts
-from pulsar_rebalancer.run.findings import ExplainedReason
+from pulsar_rebalancer.run.findings import Explained, ExplainedReason
+from pulsar_rebalancer.run.plan import Move, Split
 from pulsar_rebalancer.strategies.sample import Line
 
 VERSION = 1
@@ -60,45 +61,34 @@ class State(StrEnum):
     UNREADABLE = "unreadable", Tone.BAD
 
 
+class Ended(Explained):
+    """How a move or split ended (`MoveOutcome`, `SplitOutcome`); `ok` is True if it went as planned."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    ok: bool
+    seconds: float
+    error: str
+
+
 class BundleView(View):
-    """One bundle of the plan; `topics` are unloaded, and `clients` (producers and consumers) must reconnect.
+    """A bundle of the plan: `topics` are unloaded, and `clients` (producers and consumers) must reconnect."""
 
-    `outcome` is a reason code, empty while unknown; `ok` is True if it went as planned, None while unknown.
-    """
-
-    bundle: str
     topics: int = 0
     clients: int = 0
-    why: str = ""
-    outcome: str = ""
-    meaning: str = ""
-    ok: bool | None = None
-    seconds: float = 0.0
-    error: str = ""
+    why: str
+    ended: Ended | None
 
 
 class MoveView(BundleView):
-    """One bundle that the plan moves; its traffic is in the unit of `PlanView.measure`.
+    """`client_gap` is the cost of the move for clients; for a manual plan, of the bundle's last move."""
 
-    `client_gap` is the cost of the move for clients; for a manual plan, of the bundle's last move.
-    """
-
-    source: str
-    destination: str
-    traffic: float
-    client_gap: str = ""
+    planned: Move
+    client_gap: str
 
 
 class SplitView(BundleView):
-    """One bundle that the plan splits, which cannot be undone. Without an unload, no clients are disturbed.
-
-    The positions are hashes as `0x…`; the shares are each part's share of the traffic, 0 to 1.
-    """
-
-    broker: str
-    positions: tuple[str, ...]
-    shares: tuple[float, ...]
-    unload: bool
+    planned: Split
 
 
 class EndView(View):
@@ -109,19 +99,15 @@ class EndView(View):
     after: float
 
 
-class Count(View):
-    reason: str
-    meaning: str
+class Count(Explained):
     count: int
 
 
-class StayView(View):
-    """A bundle that was considered but stays on its broker, with the reason code."""
+class StayView(Explained):
+    """A bundle that was considered but stays on its broker."""
 
     bundle: str
     broker: str
-    reason: str
-    meaning: str
 
 
 class BundleFound(View):
@@ -180,11 +166,10 @@ class PlanView(View):
     Attributes:
         folder: name of the run's folder, which is the plan's id.
         until: time after which the gate no longer opens for the plan.
-        under_way: True while the plan's bundles are being moved.
         has_effect: True if carrying the plan out has an effect; a drain has one even without moves.
         marks_drains: True if carrying it out marks brokers as drained; their bundles may leave later.
         by: who ordered the plan and, if it was forced, why; empty if no operator ordered it.
-        verdict: the gate's reason code; empty until the gate has decided.
+        verdict: the gate's; None until it has decided.
         measure: `msg_rate` (msg/s) or `msg_throughput` (bytes/s), the unit of `traffic`, the moves'
             total.
         range_before, predicted_range: score range before and after the plan, in points.
@@ -202,13 +187,11 @@ class PlanView(View):
     collected_at: AwareDatetime
     until: AwareDatetime
     ended_at: AwareDatetime | None = None
-    under_way: bool = False
     has_effect: bool = False
     marks_drains: bool = False
     by: str = ""
     requested_by: tuple[str, ...] = ()
-    verdict: str = ""
-    verdict_meaning: str = ""
+    verdict: Explained | None = None
     measure: str = "msg_throughput"
     bundles: int = 0
     traffic: float = 0.0

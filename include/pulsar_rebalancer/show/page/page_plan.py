@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.findings import Explained
 from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap, MoveOutcome, client_gap_of, last_time
 from pulsar_rebalancer.run.plan import (
     Actions,
     Move,
-    Split,
-    SplitOutcome,
     Summary,
     read_moves,
     read_splits,
@@ -67,13 +65,17 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
     disturbed = _disturbed(run, actions)
     last = BundleClientGaps.last(storage.state, (move.bundle for move in moves)) if run.request.dry_run else None
     rows = _moves(run, summary, moves, disturbed, last or {})
-    splits = tuple(_split(summary, split, run.cuts.get(split.bundle), disturbed) for split in actions.splits)
-    ended: list[MoveOutcome | SplitOutcome] = [
-        *(run.moves[move.bundle] for move in moves if move.bundle in run.moves),
-        *(run.cuts[split.bundle] for split in actions.splits if split.bundle in run.cuts),
-    ]
+    splits = tuple(
+        SplitView(
+            planned=split,
+            why=split.excess or _asked(summary),
+            ended=run.cuts.get(split.bundle),
+            **_clients(disturbed.get(split.bundle, {})),
+        )
+        for split in actions.splits
+    )
     noticed: list[MoveView | SplitView] = [*rows, *splits]
-    outcomes = [outcome for outcome in ended if not outcome.reason.has(Trait.NOT_BEGUN)]
+    ended = [row.ended for row in noticed if row.ended and not row.ended.reason.has(Trait.NOT_BEGUN)]
     return PlanView(
         folder=run.folder.name,
         run_id=run.request.airflow_run_id,
@@ -81,13 +83,11 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
         collected_at=summary.collected_at,
         until=summary.shown_until if run.request.dry_run else summary.opens_until,
         ended_at=ended_at,
-        under_way=run.under_way,
         has_effect=summary.has_effect,
         marks_drains=summary.marks_drains,
         by=ordered_by(summary),
         requested_by=tuple(sorted(summary.requested_by)),
-        verdict=verdict or "",
-        verdict_meaning=verdict.meaning if verdict else "",
+        verdict=Explained(reason=verdict) if verdict else None,
         measure=moves[0].measure if moves else "msg_throughput",
         bundles=len(moves),
         traffic=math.fsum(move.traffic for move in moves),
@@ -102,8 +102,8 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
         about_splits=_about_splits(run, summary),
         unknown=summary.by_hand.unknown if summary.by_hand else (),
         stay=_stay(summary.bundle_skip_reasons),
-        done=len(outcomes),
-        failed=sum(not outcome.ok for outcome in outcomes),
+        done=len(ended),
+        failed=sum(not each.ok for each in ended),
         client_gap=_client_gap(run, len(moves), last),
     )
 
@@ -142,10 +142,16 @@ def _moves(
     # In a swap, bundles also leave the colder broker.
     pairs = {pair.destination: pair for pair in fired} | {pair.source: pair for pair in fired}
     rows = [
-        _move(move, run.moves.get(move.bundle), disturbed, _why(summary, move, pairs), last.get(move.bundle))
+        MoveView(
+            planned=move,
+            why=_why(summary, move, pairs),
+            client_gap=_gap_text(run.moves.get(move.bundle), last.get(move.bundle)),
+            ended=run.moves.get(move.bundle),
+            **_clients(disturbed.get(move.bundle, {})),
+        )
         for move in moves
     ]
-    return sorted(rows, key=lambda row: row.ok is not False)
+    return sorted(rows, key=lambda row: row.ended is None or row.ended.ok)
 
 
 def _why(summary: Summary, move: Move, pairs: Mapping[str, PairView]) -> str:
@@ -180,41 +186,10 @@ def _ends(run: Run) -> tuple[EndView, ...]:
     return tuple(sorted(ends, key=lambda end: (-abs(end.before - end.after), end.name))[:ENDS])
 
 
-def _move(
-    move: Move,
-    outcome: MoveOutcome | None,
-    disturbed: Mapping[str, Mapping[str, int]],
-    why: str,
-    last: ClientGap | None,
-) -> MoveView:
-    client_gap = (
-        outcome.client_gap.text if outcome and outcome.client_gap else f"last time, {last.text}" if last else ""
-    )
-    return MoveView(
-        bundle=move.bundle,
-        source=move.source,
-        destination=move.destination,
-        traffic=round(move.traffic, 1),
-        why=why,
-        client_gap=client_gap,
-        **_clients(disturbed.get(move.bundle, {})),
-        **_result(outcome),
-    )
-
-
-def _split(
-    summary: Summary, split: Split, outcome: SplitOutcome | None, disturbed: Mapping[str, Mapping[str, int]]
-) -> SplitView:
-    return SplitView(
-        bundle=split.bundle,
-        broker=split.broker,
-        positions=tuple(f"0x{position:08x}" for position in split.positions),
-        shares=split.shares,
-        unload=split.unload,
-        why=split.excess or _asked(summary),
-        **_clients(disturbed.get(split.bundle, {})),
-        **_result(outcome),
-    )
+def _gap_text(outcome: MoveOutcome | None, last: ClientGap | None) -> str:
+    if outcome and outcome.client_gap:
+        return outcome.client_gap.text
+    return f"last time, {last.text}" if last else ""
 
 
 def _clients(disturbed: Mapping[str, int]) -> dict[str, int]:
@@ -222,13 +197,6 @@ def _clients(disturbed: Mapping[str, int]) -> dict[str, int]:
     return {"topics": counts["topics"], "clients": counts["producers"] + counts["consumers"]}
 
 
-def _result(outcome: MoveOutcome | SplitOutcome | None) -> dict[str, Any]:
-    if outcome is None:
-        return {}
-    result = {"outcome": outcome.reason, "meaning": outcome.reason.meaning, "ok": outcome.ok}
-    return result | {"seconds": round(outcome.seconds, 1), "error": outcome.error}
-
-
 def _stay(skip_reasons: Mapping[Reason, int]) -> tuple[Count, ...]:
     ordered = sorted(skip_reasons.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(Count(reason=reason, meaning=reason.meaning, count=count) for reason, count in ordered)
+    return tuple(Count(reason=reason, count=count) for reason, count in ordered)

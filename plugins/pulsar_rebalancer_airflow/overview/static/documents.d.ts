@@ -11,23 +11,26 @@ export interface BrokerView { name: string; label: string; score: number | null;
 export interface BundleFound { bundle: string; broker: string; traffic: number; topics: number; reason: string;
   why: string; moved: string; }
 export interface BundlesFound { bundles: BundleFound[]; all: number; sampled_at: string | null; }
-export interface Count { reason: string; meaning: string; count: number; }
+export interface Count { reason: Reason; count: number; meaning: string; }
 export interface DrainView { broker: string; drained: string; bundles: number | null; movable: number | null;
   moving: number; gone: number; left: StayView[]; more: number; }
 export type Effect = "block" | "hold" | "quarantine" | "warn" | "verdict";
 export interface EndView { name: string; before: number; after: number; }
+export interface Ended { reason: Reason; ok: boolean; seconds: number; error: string; meaning: string; }
 export interface Event { at: string; kind: string; text: string; }
-export interface ExplainedReason { reason: Reason; count: number; worst: string[]; action: string; effect: Effect;
-  meaning: string; }
+export interface Explained { reason: Reason; meaning: string; }
+export interface ExplainedReason { reason: Reason; count: number; worst: string[]; action: string; meaning: string;
+  effect: Effect; }
 export interface HitsView { have: number; need: number; }
 export interface Line { name: string; lower: number; upper: number; }
 export interface Links { dag: string; requests: string; run: string; log: string; validation: string; }
-export interface MoveView { bundle: string; topics: number; clients: number; why: string; outcome: string;
-  meaning: string; ok: boolean | null; seconds: number; error: string; source: string; destination: string;
-  traffic: number; client_gap: string; }
+export interface Move { bundle: string; source: string; destination: string; wave: number; traffic: number;
+  measure: string; msg_throughput: number; }
+export interface MoveView { topics: number; clients: number; why: string; ended: Ended | null; planned: Move;
+  client_gap: string; }
 export interface MovedRun { folder: string; collected_at: string; }
-export interface OrderButton { name: string; button: string; title: string; hint: string; group: string; until: boolean;
-  subject: string; proposed: string; }
+export interface OrderButton { name: string; title: string; hint: string; until: boolean; subject: string;
+  proposed: string; button: string; group: string; }
 export interface Overview { version: number; run_id: string; folder: string; sampled_at: string | null;
   of_one_run: boolean; status: Status; middle: number | null; lines: Line[]; brokers: BrokerView[]; pairs: PairView[];
   close_pairs: number; firing: string; hits: HitsView | null; plan: PlanView | null; awaiting: PlanView | null;
@@ -37,11 +40,11 @@ export interface PairView { number: number; source: string; destination: string;
   hits: Record<string, HitsView>; fired: boolean; seconds_to_fire: number | null; reason: string; meaning: string;
   explanation: string; }
 export interface PlanView { folder: string; run_id: string; hash: string; collected_at: string; until: string;
-  ended_at: string | null; under_way: boolean; has_effect: boolean; marks_drains: boolean; by: string;
-  requested_by: string[]; verdict: string; verdict_meaning: string; measure: string; bundles: number; traffic: number;
-  topics: number; clients: number; range_before: number | null; predicted_range: number | null; brokers: EndView[];
-  moves: MoveView[]; more: number; splits: SplitView[]; about_splits: string[]; unknown: string[]; stay: Count[];
-  done: number; failed: number; client_gap: string; }
+  ended_at: string | null; has_effect: boolean; marks_drains: boolean; by: string; requested_by: string[];
+  verdict: Explained | null; measure: string; bundles: number; traffic: number; topics: number; clients: number;
+  range_before: number | null; predicted_range: number | null; brokers: EndView[]; moves: MoveView[]; more: number;
+  splits: SplitView[]; about_splits: string[]; unknown: string[]; stay: Count[]; done: number; failed: number;
+  client_gap: string; }
 export interface Point { at: string; range: number | null; }
 export type Reason = string;
 export interface RollView { text: string; done: number; total: number; turns: TurnView[]; stop: string; }
@@ -49,16 +52,18 @@ export interface RunAnswer { state: string; text: string; plan: string; restarts
 export interface ShownQuestion { dag: string; run: string; task: string; hash: string; until: string; }
 export interface ShownRestarts { plan: string; refused: string; waits: string; restarts: BrokerRestart[];
   minutes: number; moves_twice: number; }
-export interface SplitView { bundle: string; topics: number; clients: number; why: string; outcome: string;
-  meaning: string; ok: boolean | null; seconds: number; error: string; broker: string; positions: string[];
-  shares: number[]; unload: boolean; }
+export interface Split { bundle: string; broker: string; algorithm: SplitAlgorithm; positions: number[];
+  shares: number[]; unload: boolean; condition: string; value: number; bound: number; }
+export type SplitAlgorithm = "range_equally_divide" | "topic_count_equally_divide" | "specified_positions_divide" |
+  "flow_or_qps_equally_divide";
+export interface SplitView { topics: number; clients: number; why: string; ended: Ended | null; planned: Split; }
 export type State = "balanced" | "waiting" | "moving" | "moved" | "would move" | "awaiting approval" | "unbalanced" |
   "held back" | "paused" | "off" | "no data" | "looking" | "stale" | "blocked" | "failed" | "broken" | "unreadable";
 export interface Status { cluster: string; dag_id: string; mode: string; strategy: string; pairing: boolean;
   state: State; tone: Tone; sentence: string; attention: Attention[]; in_force: string; now: string;
   collected_at: string | null; fresh_until: string | null; running_since: string | null; interval_seconds: number;
   next_run_at: string | null; score_range: number | null; predicted: boolean; }
-export interface StayView { bundle: string; broker: string; reason: string; meaning: string; }
+export interface StayView { reason: Reason; bundle: string; broker: string; meaning: string; }
 export interface Timeline { begin: string; end: string; low_threshold: number | null; high_threshold: number | null;
   points: Point[]; events: Event[]; unread: number; }
 export type Tone = "good" | "busy" | "warn" | "bad" | "idle";

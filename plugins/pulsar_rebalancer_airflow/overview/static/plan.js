@@ -5,7 +5,7 @@ import { uiLink } from "./links.js";
 import { ask } from "./server.js";
 import { moment, points, several, traffic } from "./texts.js";
 
-/** @import { MoveView, Overview, PlanView, SplitView, StayView } from "./documents.d.ts" */
+/** @import { Ended, MoveView, Overview, PlanView, SplitView, StayView } from "./documents.d.ts" */
 /** @import { Child, Column } from "./elements.d.ts" */
 /** @typedef {(name: string) => Child} Short - name of a broker */
 
@@ -70,7 +70,7 @@ export function predicted({ bundles, range_before: before, predicted_range: afte
 function progress({ done, failed, ended_at: ended, bundles, splits, ...gate }) {
   const all = bundles + splits.length;
   if (!all || !gate.verdict) return null;
-  if (gate.verdict !== "open") return make("p", { class: "verdict" }, gate.verdict_meaning);
+  if (gate.verdict.reason !== "open") return make("p", { class: "verdict" }, gate.verdict.meaning);
   const text = [failed && `${failed} not as planned`, ended && `ended at ${moment(ended)}`];
   const bar = make("progress", { max: all, value: done, "aria-label": "bundles done" });
   const words = [`${done} of ${all} done`, ...text.filter(Boolean)].join(", ");
@@ -91,25 +91,25 @@ function moves({ folder, measure, moves, more }, short) {
   const reasons = new Set(moves.map(({ why }) => why));
   /** @type {Column<MoveView>[]} */
   const columns = [
-    { title: "bundle", cell: ({ bundle }) => bundle },
-    { title: "from", cell: ({ source }) => short(source) },
-    { title: "to", cell: ({ destination }) => short(destination) },
-    { title: "rate", cell: (move) => traffic(move.traffic, measure) },
+    { title: "bundle", cell: ({ planned }) => planned.bundle },
+    { title: "from", cell: ({ planned }) => short(planned.source) },
+    { title: "to", cell: ({ planned }) => short(planned.destination) },
+    { title: "rate", cell: ({ planned }) => traffic(planned.traffic, measure) },
     { title: "topics", cell: ({ topics }) => topics },
     { title: "clients", cell: ({ clients }) => clients },
     { title: "reason", cell: ({ why }) => why, kind: "text", shown: reasons.size > 1 },
-    { title: "outcome", cell: (move) => [ended(move), " ", make("small", {}, move.client_gap)], kind: "text" },
+    { title: "outcome", cell: (move) => [result(move), " ", make("small", {}, move.client_gap)], kind: "text" },
   ];
   return [
     reasons.size === 1 && make("p", {}, ...reasons),
-    table(`moves ${folder}`, "Bundles of the plan", moves, columns, ({ ok }) => ok === false ? "failed" : ""),
+    table(`moves ${folder}`, "Bundles of the plan", moves, columns, ({ ended }) => ended?.ok === false ? "failed" : ""),
     more > 0 && make("p", { class: "more" }, `and ${several(more, "bundle")} more`),
   ];
 }
 
 /** @param {MoveView | SplitView} row */
-function ended(row) {
-  return make("span", { title: [row.meaning, row.error].filter(Boolean).join("\n") }, outcome(row));
+function result({ ended }) {
+  return ended && make("span", { title: [ended.meaning, ended.error].filter(Boolean).join("\n") }, outcome(ended));
 }
 
 /**
@@ -118,7 +118,7 @@ function ended(row) {
  */
 export function splitList({ splits }) {
   if (!splits.length) return null;
-  const items = splits.map((split) => make("li", {}, splitText(split), " ", ended(split)));
+  const items = splits.map((split) => make("li", {}, splitText(split), " ", result(split)));
   return [make("p", { class: "warn" }, PERMANENT), make("ul", { class: "stay" }, items)];
 }
 
@@ -126,9 +126,9 @@ export function splitList({ splits }) {
  * Return what a split does, as a sentence.
  * @param {SplitView} split
  */
-export function splitText(split) {
-  const { bundle, broker, positions, unload, topics, clients, why } = split;
-  const shares = split.shares.map((share) => `${Math.round(100 * share)} %`).join(", ");
+export function splitText({ topics, clients, why, planned: { bundle, broker, unload, ...cut } }) {
+  const positions = cut.positions.map((position) => `0x${position.toString(16).padStart(8, "0")}`);
+  const shares = cut.shares.map((share) => `${Math.round(100 * share)} %`).join(", ");
   const reason = why ? ` (${why})` : "";
   const disturbs = unload
     ? `${several(topics, "topic")} and ${several(clients, "client")} reconnect`
@@ -136,11 +136,10 @@ export function splitText(split) {
   return `Split ${bundle} on ${broker}${reason} at ${positions.join(", ")} into ${shares}; ${disturbs}.`;
 }
 
-/** @param {MoveView | SplitView} row */
-export function outcome({ outcome, ok, seconds }) {
-  if (!outcome) return "";
-  const took = seconds ? `, ${points(seconds)} s` : ok ? ", < 0.1 s" : "";
-  return `${ok ? "✓" : "✗"} ${outcome}${took}`;
+/** @param {Ended} ended */
+export function outcome({ reason, ok, seconds }) {
+  const took = seconds >= 0.05 ? `, ${points(seconds)} s` : ok ? ", < 0.1 s" : "";
+  return `${ok ? "✓" : "✗"} ${reason}${took}`;
 }
 
 /** @type {(view: PlanView, path: string, short: Short) => Child} */

@@ -118,7 +118,7 @@ def test_the_plan_has_its_prediction_and_whom_it_disturbs(tmp_path):
     plan = found.plan
     assert plan is not None
     assert (plan.bundles, plan.topics, plan.clients) == (4, 16, 32)
-    assert plan.traffic == pytest.approx(sum(move.traffic for move in plan.moves), rel=1e-3)
+    assert plan.traffic == pytest.approx(sum(move.planned.traffic for move in plan.moves), rel=1e-3)
     touched = {each.name: each.after for each in found.brokers if each.after is not None}
     assert touched.keys() == {broker(0), broker(3)}
     assert plan.predicted_range is not None
@@ -159,7 +159,7 @@ def test_a_plan_says_for_how_long_clients_were_away(tmp_path):
     assert unknown.client_gap == "The last time: not known: no move of these bundles was measured."
     assert {move.client_gap for move in unknown.moves} == {""}
     assert known.client_gap.startswith("The last time: after 1 of 1 move some clients were not back")
-    assert {move.bundle: move.client_gap for move in known.moves if move.client_gap} == {
+    assert {move.planned.bundle: move.client_gap for move in known.moves if move.client_gap} == {
         bundles[0]: "last time, 2 of 5 clients not back after 15.0 s"
     }
 
@@ -174,7 +174,8 @@ def test_scores_that_follow_traffic_are_as_predicted(tmp_path):
     assert found.plan is None
     last = found.last
     assert last is not None
-    assert last.verdict == "open"
+    assert last.verdict is not None
+    assert last.verdict.reason is Reason.OPEN
     scores = {each.name: each.score for each in found.brokers}
     assert {each.name: scores[each.name] for each in last.brokers} == {
         each.name: pytest.approx(each.after, abs=3) for each in last.brokers

@@ -31,15 +31,16 @@ test("a plan says what moves and who reconnects", () => {
   const plan = { bundles: 2, splits: [], traffic: 2048, measure: "msg_throughput", topics: 1, clients: 3 };
   assert.equal(amounts(plan), "Total: 2 bundles with 2.0 KiB/s; 1 topic and 3 clients reconnect.");
   assert.match(amounts({ ...plan, measure: "msg_rate" }), /2,048 msg\/s/);
-  const split = { bundle: "a/b/0x00_0x40", broker: "b:1", positions: ["0x10", "0x20"], shares: [0.5, 0.25, 0.25] };
+  const planned = { bundle: "a/b/0x00_0x40", broker: "b:1", positions: [16, 4096], shares: [0.5, 0.25, 0.25] };
+  const split = { planned: { ...planned, unload: true }, why: "5 topics, more than 4", topics: 1, clients: 3 };
   const split_only = { ...plan, bundles: 0, splits: [split] };
   assert.equal(amounts(split_only), "Total: 1 bundle split permanently; 1 topic and 3 clients reconnect.");
   assert.equal(
-    splitText({ ...split, why: "5 topics, more than 4", unload: true, topics: 1, clients: 3 }),
-    "Split a/b/0x00_0x40 on b:1 (5 topics, more than 4) at 0x10, 0x20 into 50 %, 25 %, 25 %; " +
+    splitText(split),
+    "Split a/b/0x00_0x40 on b:1 (5 topics, more than 4) at 0x00000010, 0x00001000 into 50 %, 25 %, 25 %; " +
       "1 topic and 3 clients reconnect.",
   );
-  assert.match(splitText({ ...split, unload: false }), /; nobody reconnects\.$/);
+  assert.match(splitText({ ...split, planned: { ...planned, unload: false } }), /; nobody reconnects\.$/);
 });
 
 test("a plan without moves says what carrying it out does", () => {
@@ -53,7 +54,7 @@ test("a plan shows its verdict, or how far it is once the gate has opened", () =
     ...{ folder: "f", hash: "h", by: "", run_id: "", client_gap: "", until: NOW, collected_at: NOW },
     ...{ bundles: 2, moves: [], splits: [], brokers: [], unknown: [], stay: [], about_splits: [] },
     ...{ traffic: 0, measure: "msg_rate", topics: 1, clients: 1, more: 0, range_before: 9, has_effect: true },
-    ...{ done: 0, failed: 0, ended_at: null, verdict: "", verdict_meaning: "It opens.", predicted_range: null },
+    ...{ done: 0, failed: 0, ended_at: null, verdict: null, predicted_range: null },
   };
   const says = (rest) => {
     const parts = plan({ ...given, ...rest }, String, "Plan", "/d", "/p");
@@ -62,29 +63,22 @@ test("a plan shows its verdict, or how far it is once the gate has opened", () =
     );
   };
   assert.deepEqual(says({}), []);
-  assert.deepEqual(says({ verdict: "paused", ended_at: NOW }), ["It opens."]);
-  assert.deepEqual(says({ verdict: "open" }), ["0 of 2"]);
+  const open = { verdict: { reason: "open", meaning: "It opens." } };
+  assert.deepEqual(says({ verdict: { reason: "paused", meaning: "It is paused." } }), ["It is paused."]);
+  assert.deepEqual(says(open), ["0 of 2"]);
   // Stopped before its first bundle.
-  assert.deepEqual(says({ verdict: "open", ended_at: NOW }), ["0 of 2"]);
-  assert.deepEqual(says({ verdict: "open", bundles: 0 }), []);
+  assert.deepEqual(says({ ...open, ended_at: NOW }), ["0 of 2"]);
+  assert.deepEqual(says({ ...open, bundles: 0 }), []);
 });
 
 test("moves have their reason once if it is the same, else each its own", () => {
   const given = {
     ...{ folder: "f", hash: "h", by: "", run_id: "", client_gap: "", until: NOW, collected_at: NOW, splits: [] },
     ...{ bundles: 2, brokers: [], unknown: [], stay: [], about_splits: [], measure: "msg_rate", more: 0 },
-    ...{ traffic: 0, topics: 1, clients: 1, verdict: "", predicted_range: 24, range_before: 87, has_effect: true },
+    ...{ traffic: 0, topics: 1, clients: 1, verdict: null, predicted_range: 24, range_before: 87, has_effect: true },
   };
   const reasons = (...whys) => {
-    const moves = whys.map((why) => ({
-      why,
-      bundle: "b",
-      traffic: 0,
-      seconds: 0,
-      outcome: "",
-      meaning: "",
-      error: "",
-    }));
+    const moves = whys.map((why) => ({ why, planned: { bundle: "b", traffic: 0 }, ended: null }));
     const drawn = plan({ ...given, moves }, String, "Plan", "/d", "/p");
     const columns = all("th", drawn).filter(({ textContent }) => textContent === "reason").length;
     return [columns, all("p", drawn).map(({ textContent }) => textContent)];
@@ -95,10 +89,9 @@ test("moves have their reason once if it is the same, else each its own", () => 
 });
 
 test("a move has its outcome and the time that it took", () => {
-  assert.equal(outcome({ outcome: "", ok: null, seconds: 0 }), "");
-  assert.equal(outcome({ outcome: "moved", ok: true, seconds: 1.25 }), "✓ moved, 1.3 s");
-  assert.equal(outcome({ outcome: "moved", ok: true, seconds: 0 }), "✓ moved, < 0.1 s");
-  assert.equal(outcome({ outcome: "astray", ok: false, seconds: 0 }), "✗ astray");
+  assert.equal(outcome({ reason: "moved", ok: true, seconds: 1.25 }), "✓ moved, 1.3 s");
+  assert.equal(outcome({ reason: "moved", ok: true, seconds: 0.049 }), "✓ moved, < 0.1 s");
+  assert.equal(outcome({ reason: "astray", ok: false, seconds: 0 }), "✗ astray");
 });
 
 test("a drained broker says what is left of its bundles", () => {
