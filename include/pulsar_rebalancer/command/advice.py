@@ -16,14 +16,16 @@ from pulsar_rebalancer.collect.split_candidates import carried
 from pulsar_rebalancer.config.field_types import Placement
 from pulsar_rebalancer.decide.split_algorithms import LoadedBundle, condition_of
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.names import SYSTEM_NAMESPACE, is_in_bundle, namespace_of, range_of
+from pulsar_rebalancer.names import is_in_bundle, namespace_of, range_of
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.pulsar.answers import split_topic
 from pulsar_rebalancer.pulsar.client import shedding_is_on
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.findings import is_crowded
 from pulsar_rebalancer.run.plan import Summary, candidate_rows, read_decisions, read_moves
+from pulsar_rebalancer.run.request import Finding
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.run.tables import Measure, Row
+from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import number_of, one_line
 
@@ -104,40 +106,38 @@ def _topics(broker: str, stats: Mapping[str, object]) -> Iterator[Topic]:
                     yield Topic(one_line(name, 300), f"{namespace}/{hash_range}", broker, *values)
 
 
-async def findings(admin: PulsarAdmin, runtimes: Runtimes, topics: Topics, runs: Sequence[StoragePath]) -> list[Advice]:
+def findings(runtimes: Runtimes, topics: Topics, runs: Sequence[StoragePath]) -> list[Advice]:
     """Return what is wrong, the gravest first; `runs` decided the same sample as if all hits were reached."""
-    first = Snapshot(runs[0])
-    brokers, bundles = first.table("brokers").num_rows, _bundles(first)
+    brokers = Snapshot(runs[0]).table("brokers").num_rows
     found = [*_of_validation(runs), *of_classes(runtimes)]
     found += [each for run in runs for each in _stuck(run, topics.loaded)]
-    found += await _few_bundles(admin, bundles, brokers)
     found += islice(crowded_partitions(topics.loaded, brokers), _MOST)
-    found += crowded_system(bundles, brokers)
     if topics.unread:
         named = ", ".join(topics.unread[:_NAMED])
         found.append(Advice("Topics of some brokers were not read.", named, "Look at them again when they are idle."))
     return list(dict.fromkeys(found))
 
 
-def _bundles(run: Snapshot) -> list[Row]:
-    columns = ["bundle", "broker", "topics", "msg_throughput_in", "msg_throughput_out"]
-    rows = run.table("bundles", columns).to_pylist()
-    for row in rows:
-        row["traffic"] = max(0.0, (row["msg_throughput_in"] or 0.0) + (row["msg_throughput_out"] or 0.0))
-    return rows
-
-
 def _of_validation(runs: Iterable[StoragePath]) -> Iterator[Advice]:
-    evidence: dict[Reason, dict[str, None]] = {}
+    evidence: dict[Reason, dict[str, str]] = {}
     for finding in (each for run in runs for each in Snapshot(run).validation.findings):
         detail = finding.detail if finding.subject in finding.detail else f"{finding.subject}: {finding.detail}"
-        evidence.setdefault(finding.reason, {})[one_line(detail, 200)] = None
+        evidence.setdefault(finding.reason, {})[one_line(detail, 200)] = _command(finding)
     for reason in sorted(evidence.keys() - _OF_THE_REBALANCER, key=list(Reason).index):
-        named = list(evidence[reason])
-        more = f"; and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-        commands = _FIXES if reason is Reason.NOT_RECOMMENDED else {}
-        fix = " ".join([reason.action, *(commands[name] for name in commands if any(name in each for each in named))])
-        yield Advice(reason.meaning, "; ".join(named[:_NAMED]) + more, fix.strip(), reason)
+        named = list(evidence[reason])[:_NAMED]
+        more = f"; and {len(evidence[reason]) - _NAMED} more" if len(evidence[reason]) > _NAMED else ""
+        commands = dict.fromkeys(evidence[reason][each] for each in named)
+        fix = " ".join(filter(None, [reason.action, *commands]))
+        yield Advice(reason.meaning, "; ".join(named) + more, fix, reason)
+
+
+def _command(finding: Finding) -> str:
+    bundle = _BUNDLE.search(finding.detail)
+    if finding.reason is Reason.FEW_BUNDLES and bundle:
+        return _split(bundle[0])
+    if finding.reason is not Reason.NOT_RECOMMENDED:
+        return ""
+    return _unload(bundle[0]) if bundle else next((_FIXES[name] for name in _FIXES if name in finding.detail), "")
 
 
 def of_classes(runtimes: Runtimes) -> Iterator[Advice]:
@@ -151,10 +151,6 @@ def of_classes(runtimes: Runtimes) -> Iterator[Advice]:
             "Set loadBalancerLoadSheddingStrategy and loadBalancerLoadPlacementStrategy in broker.conf to the same "
             "class, and restart the brokers.",
         )
-    managers = Counter(each.get("loadManagerClassName", "") for each in runtimes.by_broker.values())
-    if len(managers) > 1:
-        counted = ", ".join(f"{one_line(name.rpartition('.')[2], 100)} x{count}" for name, count in managers.items())
-        yield Advice("Two load managers balance at once.", counted, "Set one loadManagerClassName on all brokers.")
 
 
 def _stuck(folder: StoragePath, topics: Iterable[Topic]) -> Iterator[Advice]:
@@ -197,29 +193,6 @@ def _split(bundle: str) -> str:
     return f"pulsar-admin namespaces split-bundle {namespace_of(bundle)} --bundle {range_of(bundle)}"
 
 
-async def _few_bundles(admin: PulsarAdmin, bundles: Sequence[Row], brokers: int) -> list[Advice]:
-    """Return advice about namespaces that carry more than a broker's fair share, on fewer bundles than brokers."""
-    traffic: Counter[str] = Counter()
-    for row in bundles:
-        traffic[namespace_of(row["bundle"])] += row["traffic"]
-    found, whole = [], sum(traffic.values())
-    for namespace, carries in traffic.items():
-        if carries * brokers <= whole:
-            continue
-        try:
-            count = len(await admin.bundles.bounds(namespace)) - 1
-        except AdminError:
-            continue
-        if count < brokers:
-            own = (row for row in bundles if namespace_of(row["bundle"]) == namespace)
-            largest = max(own, key=lambda row: (row["traffic"], row["bundle"]))
-            evidence = f"{namespace}: {number_of(count, 'bundle')}, {number_of(brokers, 'broker')}"
-            evidence += f", {carries / whole:.0%} of the traffic"
-            fix = _split(largest["bundle"])
-            found.append(Advice("A namespace has fewer bundles than there are brokers.", evidence, fix))
-    return found
-
-
 async def place_of(admin: PulsarAdmin, topic: str, topics: Sequence[Topic], run: StoragePath) -> dict[str, str]:
     _, tenant, local, _ = split_topic(topic)
     bounds = await admin.bundles.bounds(f"{tenant}/{local}")
@@ -245,10 +218,6 @@ def _why(run: StoragePath, bundle: str, broker: str) -> str:
     return f"stays [{reason}]: {reason.meaning}"
 
 
-def _is_crowded(held: int, whole: int, brokers: int) -> bool:
-    return held > 2 * math.ceil(whole / max(brokers, 1))
-
-
 def crowded_partitions(topics: Iterable[Topic], brokers: int) -> Iterator[Advice]:
     partitions: dict[str, list[Topic]] = {}
     for topic in topics:
@@ -257,19 +226,10 @@ def crowded_partitions(topics: Iterable[Topic], brokers: int) -> Iterator[Advice
             partitions.setdefault(base, []).append(topic)
     for base, parts in partitions.items():
         broker, held = Counter(part.broker for part in parts).most_common(1)[0]
-        if _is_crowded(held, len(parts), brokers):
+        if is_crowded(held, len(parts), brokers):
             largest = max((part for part in parts if part.broker == broker), key=lambda part: part.msg_throughput)
             evidence = f"{base}: {held} of {number_of(len(parts), 'partition')} on {broker}"
             yield Advice("Partitions of a topic are crowded on a broker.", evidence, _unload(largest.bundle))
-
-
-def crowded_system(bundles: Iterable[Row], brokers: int) -> Iterator[Advice]:
-    system = [row for row in bundles if namespace_of(row["bundle"]) == SYSTEM_NAMESPACE]
-    broker, held = next(iter(Counter(row["broker"] for row in system).most_common(1)), ("", 0))
-    if _is_crowded(held, len(system), brokers):
-        bundle = next(row["bundle"] for row in system if row["broker"] == broker)
-        evidence = f"{held} of {number_of(len(system), 'bundle')} on {broker}"
-        yield Advice(f"Bundles of {SYSTEM_NAMESPACE} are crowded on a broker.", evidence, _unload(bundle))
 
 
 def _unload(bundle: str) -> str:

@@ -193,7 +193,7 @@ async def look(admin: PulsarAdmin, folder: str, seconds: float, every: float, to
         name, runtimes, sample, own, theirs, counted, lasting, theirs.judge(sample, lasting=True) if theirs else None
     )
     topics = await advice.read_topics(admin, sample)
-    seen.findings = await advice.findings(admin, runtimes, topics, [lasting, *filter(None, [seen.theirs])])
+    seen.findings = advice.findings(runtimes, topics, [lasting, *filter(None, [seen.theirs])])
     if topic:
         parts = [each.name for each in topics.loaded if each.name.startswith(f"{topic}-partition-")]
         seen.topic = [await advice.place_of(admin, each, topics.loaded, lasting) for each in sorted(parts) or [topic]]

@@ -266,7 +266,8 @@ def _plain(value: str | None) -> str | None:
 
 def disagreements(runtimes: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
     runtimes = list(runtimes)
-    return tuple(sorted(name for name in FIELD_OF_PULSAR_NAME if len({r.get(name) for r in runtimes}) > 1))
+    names = (*FIELD_OF_PULSAR_NAME, "loadManagerClassName")
+    return tuple(sorted(name for name in names if len({r.get(name) for r in runtimes}) > 1))
 
 
 def resolve(

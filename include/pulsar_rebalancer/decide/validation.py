@@ -20,6 +20,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.findings import (
     ENOUGH_SAMPLES,
+    badly_spread,
     enough_brokers,
     one_quarantine_each,
     traffic_in_doubt,
@@ -65,7 +66,8 @@ def concluded(
     samples = {row["broker"]: math.nan if row["host_samples"] is None else row["host_samples"] for row in brokers}
     found += unmatched_exclusions(samples, tables["bundles"]["bundle"], settings)
     left_out = {finding.subject for finding in found if finding.effect is Effect.QUARANTINE}
-    found += not_recommended(settings, [row["cpu_limit"] or 0.0 for row in brokers if row["broker"] not in left_out])
+    limits = [row["cpu_limit"] or 0.0 for row in brokers if row["broker"] not in left_out]
+    found += [*not_recommended(settings, limits), *badly_spread(tables["bundles"], len(limits), left_out)]
     found += enough_brokers(found, samples, settings)
     return Validation(findings=tuple(found))
 

@@ -195,8 +195,8 @@ class Reason(StrEnum):
         "The strategy returned an impossible move: wrong bundle or broker, a bundle twice, or a bad value.",
         "Mend the custom shedder, or choose another strategy.")
     NOT_RECOMMENDED = ("not_recommended", WARN, Trait.NONE,
-        "Settings that Pulsar's authors or the experiments advise against, for these brokers.",
-        "Choose as docs/strategies.md says, or compare in a replay.")
+        "Settings that Pulsar's authors or the experiments advise against, or system bundles crowded on one broker.",
+        "Choose as docs/strategies.md says, or compare in a replay; unload the bundle named.")
     # counting
     COUNTED = ("counted", VERDICT, Trait.NONE,
         "The sample counted.")
@@ -212,9 +212,9 @@ class Reason(StrEnum):
     BY_HAND = ("by_hand", VERDICT, Trait.NONE,
         "A person asked for the plan; it counts no hits.")
     # brokers and pairs
-    SINGLE_BUNDLE = ("single_bundle", VERDICT, Trait.STUCK,
-        "The broker's only bundle would make any other broker just as hot.",
-        "Split it, or give its namespace more bundles.")
+    FEW_BUNDLES = ("few_bundles", WARN, Trait.STUCK,
+        "Too few bundles to spread: a broker's only one, or fewer than brokers in a busy namespace.",
+        "Split the largest, or give the namespace more bundles.")
     BALANCED = ("balanced", VERDICT, Trait.NONE,
         "The load or the gap is below its threshold.")
     HIT_COUNT = ("hit_count", VERDICT, Trait.WAITING,

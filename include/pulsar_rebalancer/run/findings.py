@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, JsonValue, computed_field
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.names import matching, of_glob
+from pulsar_rebalancer.names import SYSTEM_NAMESPACE, matching, of_glob
 from pulsar_rebalancer.reasons import Effect, Reason, Trait, counted
+from pulsar_rebalancer.run.bundle_columns import namespaces_of
 from pulsar_rebalancer.run.request import Finding, Validation
-from pulsar_rebalancer.texts import one_line
+from pulsar_rebalancer.texts import number_of, one_line
 
 LISTED = 10
 """Maximum number of reason codes listed."""
@@ -147,6 +148,39 @@ def unmatched_exclusions(
     for pattern in settings.excluded_bundles:
         if not pc.any(matching(of_glob(pattern), bundles)).as_py():
             yield Finding(reason=Reason.UNMATCHED_EXCLUSION, detail=f"{pattern!r} excludes none")
+
+
+def badly_spread(bundles: pa.Table, brokers: int, left_out: Collection[str]) -> Iterator[Finding]:
+    """Yield namespaces with too few bundles for the brokers, the busiest first, and crowded system bundles."""
+    ways: list[Any] = [pc.coalesce(bundles[f"msg_throughput_{way}"], pa.scalar(0.0)) for way in ("in", "out")]
+    sound = pc.invert(pc.is_in(bundles["bundle"], pa.array(list(left_out), pa.string())))
+    table = bundles.select(["bundle", "broker", "topics"]).append_column(
+        "traffic", pc.if_else(sound, pc.add(*ways), 0.0)
+    )
+    table = table.append_column("namespace", namespaces_of(table["bundle"]))
+    table = table.sort_by([("traffic", "descending"), ("bundle", "ascending")])
+    sums = table.group_by("namespace", use_threads=False).aggregate(
+        [("bundle", "first"), ("topics", "sum"), ("traffic", "sum"), ([], "count_all")]
+    )
+    namespaces = sums.to_pylist()
+    whole = sum(row["traffic_sum"] for row in namespaces)
+    for row in sorted(namespaces, key=lambda row: (-row["traffic_sum"], row["namespace"])):
+        count, carried = row["count_all"], row["traffic_sum"]
+        # A bundle is too large with more than half of a broker's fair share; a split needs more topics than bundles.
+        if count < min(brokers, row["topics_sum"] or 0) and 2 * carried * brokers > whole * count:
+            share = f"{number_of(count, 'bundle')} for {brokers} brokers and {carried / whole:.0%} of the traffic"
+            detail = f"{share}, the largest {row['bundle_first']}"
+            yield Finding(reason=Reason.FEW_BUNDLES, subject=row["namespace"], detail=detail)
+    system = table.filter(pc.field("namespace") == SYSTEM_NAMESPACE).to_pylist()
+    broker, held = next(iter(Counter(row["broker"] for row in system).most_common(1)), ("", 0))
+    if is_crowded(held, len(system), brokers):
+        bundle = min(row["bundle"] for row in system if row["broker"] == broker)
+        detail = f"{held} of {len(system)} bundles of {SYSTEM_NAMESPACE} on {broker}, such as {bundle}"
+        yield Finding(reason=Reason.NOT_RECOMMENDED, subject=broker, detail=detail)
+
+
+def is_crowded(held: int, whole: int, brokers: int) -> bool:
+    return held > 2 * math.ceil(whole / max(brokers, 1))  # more than twice a fair share
 
 
 def enough_brokers(findings: Iterable[Finding], samples: Mapping[str, float], settings: Settings) -> list[Finding]:

@@ -84,7 +84,7 @@ def offload(
     if broker.bundles <= 1:
         held = "its single bundle stays" if broker.bundles else "it has no bundle"
         words = f"{wanted}, but {held}"
-        return broker_decision(sample, broker, number, compared, Reason.SINGLE_BUNDLE, words), []
+        return broker_decision(sample, broker, number, compared, Reason.FEW_BUNDLES, words), []
     fired = broker_decision(sample, broker, number, compared, Reason.FIRED, wanted, target=target)
     return fired, walk(sample, broker.broker, number, target)
 

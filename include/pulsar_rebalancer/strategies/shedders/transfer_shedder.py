@@ -195,7 +195,7 @@ def _pair(
         target=target,
     )
     if len(bundles) <= 1:
-        reason = Reason.SINGLE_BUNDLE if bundles else Reason.NO_TOP_BUNDLES
+        reason = Reason.FEW_BUNDLES if bundles else Reason.NO_TOP_BUNDLES
         held = "its single bundle stays" if bundles else "it has no top bundles"
         words = f"{wanted}; {source.broker} gives none, {held}"
         return replace(decision, reason=reason, explanation=words, fired=False, measure=None, target=None), transfer

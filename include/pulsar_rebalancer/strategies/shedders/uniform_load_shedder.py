@@ -137,7 +137,7 @@ def _unload(
     wanted = f"{difference.sentence}: {amount(measure, required)} must leave"
     if broker.bundles <= 1:
         words = f"{wanted}, but {'its single bundle stays' if broker.bundles else 'it has no bundle'}"
-        return broker_decision(sample, broker, number, compared, Reason.SINGLE_BUNDLE, words), []
+        return broker_decision(sample, broker, number, compared, Reason.FEW_BUNDLES, words), []
     if required < difference.minimum:
         words = f"{wanted}, less than the minimum of {amount(measure, difference.minimum)}"
         return broker_decision(sample, broker, number, compared, Reason.BELOW_MINIMUM, words), []

@@ -167,3 +167,37 @@ def doubtful(sample):
 def test_bundles_left_out_put_their_broker_in_doubt_when_they_carry_too_much(changes, share, tmp_path):
     expected = [] if share is None else [(FIRST, f"{share} of its traffic left out, 25% allowed")]
     assert doubtful(findings_of(spoiled_bundle(**changes), tmp_path)) == expected
+
+
+@pytest.mark.parametrize(
+    ("kept", "throughput", "topics", "said"),
+    [
+        (3, 1000.0, 4, ""),
+        (2, 1000.0, 4, "2 bundles for 3 brokers and 100% of the traffic, the largest acme/shop/0x00000000_0x10000000"),
+        (2, 1000.0, 1, ""),
+        (2, 100.0, 4, ""),
+        (1, math.inf, 4, ""),
+    ],
+    ids=["a bundle for each broker", "too few", "no topics to part", "little traffic", "no valid traffic"],
+)
+def test_a_busy_namespace_with_fewer_bundles_than_brokers_is_found(tmp_path, kept, throughput, topics, said):
+    sample = Sample()
+    del sample.bundles[kept:]
+    for bundle in sample.bundles:
+        bundle |= dict.fromkeys(TRAFFIC, throughput) | {"topics": topics}
+    if throughput != 1000:
+        others = dict.fromkeys(TRAFFIC, 1000.0)
+        sample.bundles += [bundle | {"bundle": f"acme/a{i}/0x0_0x1"} | others for i, bundle in enumerate(6 * [bundle])]
+    found = [f for f in findings_of(sample, tmp_path) if f.reason == "few_bundles"]
+    assert [(f.effect, f.subject, f.detail) for f in found] == [("warn", "acme/shop", said)] * bool(said)
+
+
+@pytest.mark.parametrize("held", [4, 5])
+def test_system_bundles_crowded_on_a_broker_are_found(tmp_path, held):
+    """Six bundles on three brokers: two each is even, and twice that is not yet crowded."""
+    sample = Sample()
+    for i, bundle in enumerate(sample.bundles):
+        bundle |= {"bundle": f"pulsar/system/0x{i}0000000_0x{i + 1}0000000", "broker": FIRST if i < held else SECOND}
+    found = [f for f in findings_of(sample, tmp_path) if f.reason == "not_recommended"]
+    said = f"5 of 6 bundles of pulsar/system on {FIRST}, such as pulsar/system/0x00000000_0x10000000"
+    assert [(f.subject, f.detail) for f in found] == [(FIRST, said)] * (held == 5)

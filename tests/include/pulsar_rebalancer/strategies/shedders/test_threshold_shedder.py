@@ -60,7 +60,7 @@ def test_every_broker_is_told_why_it_sheds_or_not():
     result = shed(sample(brokers, bundles), NOTHING)
     assert [row.reason for row in completed(result)[:4]] == [
         "no_fitting_bundle",
-        "single_bundle",
+        "few_bundles",
         "below_minimum",
         "balanced",
     ]

@@ -14,7 +14,7 @@ SKIPPED = {"cool_down": "CoolDown", "hit_count": "HitCount", "balanced": "HitCou
 
 FRUITLESS = {
     "no_top_bundles": "NoLoadData",
-    **dict.fromkeys(("single_bundle", "no_fitting_bundle", "no_allowed_bundle"), "NoBundles"),
+    **dict.fromkeys(("few_bundles", "no_fitting_bundle", "no_allowed_bundle"), "NoBundles"),
 }
 """Pulsar's word for a run whose pairs move nothing; the first one counts."""
 
