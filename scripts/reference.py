@@ -35,7 +35,8 @@ def settings_table() -> str:
     rows = ["| setting | default | meaning |", "| --- | --- | --- |"]
     for name, field in Settings.model_fields.items():
         default = field.get_default(call_default_factory=True)
-        shown = "none" if default in (None, "", ()) else f"{default:g}" if isinstance(default, float) else str(default)
+        default = ", ".join(default) if isinstance(default, tuple) else default
+        shown = "none" if default in (None, "") else f"{default:g}" if isinstance(default, float) else str(default)
         names = f"`{name}`" + (f"<br>`{field.alias}`" if field.alias else "")
         rows.append(f"| {names} | {shown} | {field.description} |")
     return "\n".join(rows)

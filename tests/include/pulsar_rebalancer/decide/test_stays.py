@@ -108,6 +108,15 @@ def test_an_excluded_bundle_stays_unless_a_person_overrules_it(tmp_path, overrul
     assert found[name(2)] == "c:1"
 
 
+@pytest.mark.parametrize("settings", [{}, {"excluded_bundles": []}], ids=["excluded", "taken out"])
+def test_system_bundles_move_only_if_their_pattern_is_taken_out_of_the_exclusions(tmp_path, settings):
+    system, heartbeat = name(8, "pulsar/system"), name(9, "pulsar/a:1")
+    snapshots = Snapshots(tmp_path, {"a": {system: 20.0, heartbeat: 20.0}, "b": {}, "c": {}}, **settings)
+    form: Any = {"overrule": ["exclusions"], "reason": "a test"}
+    found = snapshots.show(action="unload", bundles=[system, heartbeat], destination="c:1", **form)[1]
+    assert found == {system: "c:1" if settings else "system_namespace", heartbeat: "system_namespace"}
+
+
 @pytest.mark.parametrize("source", ["strategy", "drain", "returns", "filling"])
 def test_an_excluded_bundle_stays_for_every_source(tmp_path, source):
     eager: Any = {"hit_count_high": 1, "min_unload_throughput": 0} if source == "strategy" else {}
