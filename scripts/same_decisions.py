@@ -47,7 +47,7 @@ TEXTS = {"explanation", "sentence", "splits_told"}
 """Fields for people; they are compared separately."""
 ENTRIES = {
     "runs": ("pulsar_rebalancer_spark.rebalance:main",),
-    "session": ("pulsar_rebalancer_spark.session:session",),
+    "session": ("pulsar_rebalancer_spark.application:session",),
     "show": ("pulsar_rebalancer.decide.run_plan:plan_request", "pulsar_rebalancer.decide.by_hand.preview:show"),
     "carry": (
         "pulsar_rebalancer.decide.run_plan:plan_again",

@@ -1,15 +1,52 @@
-"""The application that makes a plan: `spark-submit application.py --root ROOT --run RUN`.
+"""The application that makes a plan, and the Spark session: `spark-submit application.py --root ROOT --run RUN`.
 
-In a source tree, PYTHONPATH must contain the folders include/ and spark_apps/.
+In a source tree, PYTHONPATH must contain the folders include/ and spark_apps/. The module imports only Spark, so that
+the session can be started early. Spark is started for this process, unless SPARK_REMOTE is set to the address of a
+running Spark Connect server.
 """
 
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
-from pulsar_rebalancer_spark.session import end_with_process, session
+from pyspark.sql import SparkSession
+
+CONNECTED = "SPARK_REMOTE" in os.environ
+
+
+def session() -> SparkSession:
+    """Return the Spark session. spark-submit or the Spark Connect server determines its master and memory."""
+    # Python workers take the driver's interpreter unless the connection names another (`spark.pyspark.python`).
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("pulsar-rebalancer").config("spark.sql.session.timeZone", "UTC")
+    if not CONNECTED:
+        # Spark would look up the Python call site of every column expression, which takes seconds in total.
+        builder = builder.config("spark.python.sql.dataFrameDebugging.enabled", "false")
+        # Replays load custom shedders on executors.
+        listed = os.environ.get("PULSAR_REBALANCER_STRATEGIES", "")
+        builder = builder.config("spark.executorEnv.PULSAR_REBALANCER_STRATEGIES", listed)
+        # Only the owner may read what executors write, as with everything under the storage root.
+        builder = builder.config("spark.hadoop.fs.permissions.umask-mode", "077")
+    return builder.getOrCreate()
+
+
+def end_with_process(begun: Future[SparkSession]) -> None:
+    """Stop this process's work on the Spark Connect server when the process is terminated."""
+    if CONNECTED:
+        signal.signal(signal.SIGTERM, lambda number, _: _leave(number, begun))
+
+
+def _leave(number: int, begun: Future[SparkSession]) -> None:
+    # A process group may get the signal twice; the second one must not interrupt the handling of the first.
+    signal.signal(number, signal.SIG_IGN)
+    if begun.done() and begun.exception() is None:
+        begun.result().stop()
+    os._exit(128 + number)
+
 
 _TURN = 0.0005
 """Python's thread switch interval, in seconds."""

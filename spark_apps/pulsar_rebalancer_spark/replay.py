@@ -19,7 +19,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.replay_run import Prepared, Progress, conclude, parts_of, prepare, replayed
 from pulsar_rebalancer.replay.variant_outcome import merged
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_spark.session import session
+from pulsar_rebalancer_spark.application import session
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -1,6 +1,6 @@
 import re
 
-from pulsar_rebalancer_airflow.dag_factory.dags import daily_schedule
+from pulsar_rebalancer_airflow.dag_factory import daily_schedule
 
 
 def test_the_minute_is_fixed_by_the_name_and_spread_over_four_hours() -> None:

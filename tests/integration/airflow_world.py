@@ -299,7 +299,7 @@ def decided_in_one_session() -> Iterator[None]:
     from pulsar_rebalancer.decide.run_input import RunInput
     from pulsar_rebalancer_airflow.operators.spark_application import CONF, JAVA_OPTIONS, SparkApplicationOperator
     from pulsar_rebalancer_spark import rebalance
-    from pulsar_rebalancer_spark.session import session as make_session
+    from pulsar_rebalancer_spark.application import session as make_session
 
     running = SparkSession.getActiveSession()
     builder = SparkSession.builder.master("local[2]").config(map={**CONF})

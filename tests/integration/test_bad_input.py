@@ -16,7 +16,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.run.request import Validation
-from pulsar_rebalancer_airflow.dag_factory import factory
+from pulsar_rebalancer_airflow import dag_factory
 
 pytestmark = pytest.mark.integration
 
@@ -57,7 +57,7 @@ VERDICTS = {BLOCKED: "blocked", HELD: "on_hold", PROCEEDS: "observe", UNLOAD: "o
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, one_session: None) -> Iterator[World]:
     with (
-        mock.patch.object(factory, "_RETRY_DELAY", timedelta(0)),
+        mock.patch.object(dag_factory, "_RETRY_DELAY", timedelta(0)),
         world("bad", tmp_path_factory.mktemp("bad"), **SETTINGS) as made,
     ):
         yield made

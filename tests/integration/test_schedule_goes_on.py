@@ -6,7 +6,6 @@ It parses the DAG files once.
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -133,8 +132,7 @@ def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     shutil.copytree(SOURCE / "dags", folder / "dags")
     with (folder / "dags" / "pulsar_rebalancer_dags.py").open("a") as file:
         file.write(HELD)
-    for example in Path(example_dags.__path__[0]).glob("example_*.py"):
-        shutil.copy(example, folder / "dags")
+    shutil.copy(example_dags.__file__, folder / "dags")
     timing = Timing(stats_period=1, host_check_period=1, report_max_interval=5)
     simulated = build(brokers=4, bundles=60, noise=QUIET, timing=timing, clock=RealClock())
     with running(simulated) as served, Schedulers() as processes:

@@ -20,7 +20,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, BundleSample
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import MEANS, BrokerSample, Measure
-from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
+from pulsar_rebalancer.strategies.candidates import PolicyFilter
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.scoring import score
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of, placement_of

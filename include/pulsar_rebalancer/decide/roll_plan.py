@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 
 from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.decide.planning import candidates_of, placed
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
 from pulsar_rebalancer.decide.rolling import REPORTS, RollSample, why_none
 from pulsar_rebalancer.decide.sources import requested
 from pulsar_rebalancer.decide.sources.drains import NEVER
 from pulsar_rebalancer.decide.sources.filling import arrived_lately, moved_lately
 from pulsar_rebalancer.decide.sources.returns import wholes_of
-from pulsar_rebalancer.decide.sources.wanted import candidates_of, placed
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import is_of_brokers
 from pulsar_rebalancer.orders.roll_document import BrokerRestart, Phase, Roll, ShownRestarts, ShownRoll

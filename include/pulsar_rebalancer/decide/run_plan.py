@@ -14,12 +14,11 @@ import pyarrow.compute as pc
 
 from pulsar_rebalancer.config.field_types import Action, Overrule
 from pulsar_rebalancer.decide import plan_files
-from pulsar_rebalancer.decide.planning import Arriving, Plan, Sources, plan
+from pulsar_rebalancer.decide.planning import Arriving, Plan, Sources, Wanted, candidates_of, placed, plan
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.sources import approved, filling, requested, returns, strategy
 from pulsar_rebalancer.decide.sources.drains import drains
-from pulsar_rebalancer.decide.sources.wanted import Wanted, candidates_of, placed
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.roll_document import Phase
 from pulsar_rebalancer.reasons import Reason, counted

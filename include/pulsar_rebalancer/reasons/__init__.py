@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_rebalancer.reasons.counts import counted
-from pulsar_rebalancer.reasons.reason import Reason
+from pulsar_rebalancer.reasons.reason import Reason, counted
 from pulsar_rebalancer.reasons.traits import Effect, Trait
 
 __all__ = ["Effect", "Reason", "Trait", "counted"]

@@ -19,10 +19,9 @@ from pulsar_rebalancer.replay.minute import NO_POLICIES, ColumnBrokers, Minute
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import BrokerSample
 from pulsar_rebalancer.state import PUNCTUALITY, SETTLED, Counting, DecisionState, StrategyState, samples_after, young
+from pulsar_rebalancer.strategies.candidates import PolicyFilter, Selector, choose, overloaded
 from pulsar_rebalancer.strategies.learning import Lesson
-from pulsar_rebalancer.strategies.placement.assignment import selector
-from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
-from pulsar_rebalancer.strategies.placement.selector import Selector, choose, overloaded
+from pulsar_rebalancer.strategies.placement import selector
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, RecentMove, used_samples
 from pulsar_rebalancer.strategies.shedders.avg_shedder import judge_columns
 from pulsar_rebalancer.strategies.shedders.registry import left_out, profile_of

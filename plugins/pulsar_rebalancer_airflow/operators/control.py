@@ -1,23 +1,33 @@
-"""Store an operator's order at once, then carry it out and report the orders in force."""
+"""Store an operator's order at once, then carry it out: stop a run; show, export, reset or restore the state."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import logging
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from airflow.sdk.exceptions import AirflowRuntimeError
+from pydantic import JsonValue
 
 from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.orders.in_force import EXPORT, RESET, RESTORE, SHOW, ControlRequest, parse_control_form
-from pulsar_rebalancer.orders.order import Control, GivenOrder
+from pulsar_rebalancer.orders.manual_plans import HandedOverPlans, ShownPlans
+from pulsar_rebalancer.orders.order import Control, GivenOrder, Order
 from pulsar_rebalancer.orders.pause import without_used_skip
+from pulsar_rebalancer.reasons import Reason, Trait
+from pulsar_rebalancer.run.outcome import read_waves
+from pulsar_rebalancer.run.plan import LONGEST_RUN, read_moves, read_outcomes, read_splits, read_state
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer.storage.documents import last_committed, time_of
-from pulsar_rebalancer_airflow import control_actions
-from pulsar_rebalancer_airflow.control_actions import UnderWay, loss, note
+from pulsar_rebalancer.run.snapshot import StateBefore
+from pulsar_rebalancer.run.tables import MEANS, known_file
+from pulsar_rebalancer.state import DecisionState, MovesState
+from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, Committed, last_committed, time_of
+from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.notifications import emit_orders
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, refuse_repeated, requester
 from pulsar_rebalancer_airflow.options import REBALANCE_DAG, final_unless_passing
@@ -25,6 +35,240 @@ from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+_log = logging.getLogger(__name__)
+
+_NUMBERED = re.compile(r"change-.+-re(?:set|store)\.json")
+
+
+class StateSummary(TypedDict):
+    """A summary of a cluster's state, with at most twenty brokers (most hits first) and twenty stored destinations."""
+
+    seq: int
+    plan_id: str
+    counted_at: str | None
+    strategy: str
+    means: str
+    brokers_with_hits: int
+    most_hits: dict[str, dict[str, float]]
+    recently_unloaded: int
+    destinations_kept: dict[str, str]
+
+
+def summary(store: StateStore) -> StateSummary:
+    """Return a summary of the documents `decision` and `moves`; of initial documents if they are lost."""
+    decision, moves = store.readable(DecisionState), store.readable(MovesState)
+    most = sorted(decision.hits.items(), key=lambda item: (-item[1].high, -item[1].low, item[0]))
+    return {
+        "seq": decision.seq,
+        "plan_id": decision.plan_id,
+        "counted_at": decision.counted_at.isoformat() if decision.counted_at else None,
+        "strategy": decision.strategy,
+        "means": decision.means,
+        "brokers_with_hits": len(decision.hits),
+        "most_hits": {broker: {"high": count.high, "low": count.low} for broker, count in most[:20]},
+        "recently_unloaded": len(moves.unloads),
+        "destinations_kept": {
+            bundle: kept.destination for bundle, kept in sorted(moves.kept_destinations.items())[:20]
+        },
+    }
+
+
+def export(store: StateStore, now: datetime) -> str:
+    """Write the documents `decision` and `moves` to one file in the cluster's state folder, and return the file's name.
+
+    Raises StateError `state_lost`.
+    """
+    file = store.storage.state / f"export-{now:%Y%m%dT%H%M%SZ}.json"
+    file.write_json({model.KEY: store.get(model).model_dump(mode="json") for model in (DecisionState, MovesState)})
+    _log.info("Exported to %s", file.uri)
+    return file.name
+
+
+def change(store: StateStore, action: str, order: Order, name: str) -> dict[str, str]:
+    """Reset the state or restore it from a file, and replace all lost documents by initial ones.
+
+    The state gets a new sequence number, so a plan in progress becomes stale and is not recorded.
+
+    Args:
+        action: `reset` or `restore`.
+        order: the person who requested the change, and the reason.
+        name: name of the export to restore; empty for the state of the last committed plan.
+
+    Returns:
+        Why documents were lost, by key.
+
+    Raises:
+        SnapshotError: there is nothing to restore, or it cannot be read.
+    """
+    lost, before = store.lost(), max(_numbers(store))
+    source, decision, moves = "", DecisionState(), MovesState()
+    if action == "restore":
+        source, decision, moves = _restorable(store.storage, name)
+    # No plan id: a plan recorded earlier must not be carried out after a restore.
+    means = decision.means if known_file(store.storage.state, decision.means, MEANS) else ""
+    state = decision.model_copy(update={"seq": before + 1, "plan_id": "", "means": means})
+    details = loss(store, lost) | {"file": source, "seq_before": before, "seq_after": state.seq}
+    # Noted first as begun, in case the task is killed before it notes the end.
+    note(store.storage, action, order, details | {"done": False})
+    store.put(state)
+    store.put(_history(store.readable(MovesState), moves, reset=action == "reset"))
+    if HandedOverPlans.KEY in lost:  # a plan that was shown may have been carried out
+        store.put(ShownPlans())
+    store.renew()
+    note(store.storage, action, order, details | {"done": True})
+    return lost
+
+
+def _numbers(store: StateStore) -> Iterator[int]:
+    """Yield the sequence numbers of the stored state, the last committed plan, later runs and earlier changes."""
+    document = store.raw(DecisionState.KEY)
+    stored = document.get("seq") if isinstance(document, Mapping) else None
+    yield stored if isinstance(stored, int) else 0
+    for run in store.storage.latest_runs(datetime.now(UTC) + SKEW):
+        if committed := Committed.known(run):
+            yield committed.seq
+            break
+        with suppress(SnapshotError):  # it read the state, perhaps of a task that was killed before it left the mark
+            yield StateBefore.read(run).decision.seq
+    state = store.storage.state
+    for name in filter(_NUMBERED.fullmatch, state.names()):
+        with suppress(SnapshotError, KeyError, TypeError):
+            yield int((state / name).read_json()["seq_after"])
+
+
+def _restorable(storage: ClusterStorage, name: str) -> tuple[str, DecisionState, MovesState]:
+    """Return the name of the export, or of the run whose plan was committed last, and its documents."""
+    if name:
+        file = storage.state / name
+        document = file.read_json()
+        if not isinstance(document, Mapping) or set(document) != {DecisionState.KEY, MovesState.KEY}:
+            raise SnapshotError(
+                Reason.FILE_DAMAGED, f"{name} is not an export: it must hold {DecisionState.KEY} and {MovesState.KEY}"
+            )
+        decision = DecisionState.parse(document[DecisionState.KEY], name)
+        return name, decision, MovesState.parse(document[MovesState.KEY], name)
+    run = last_committed(storage, datetime.now(UTC) + SKEW)
+    if run is None:
+        raise SnapshotError(Reason.FILE_MISSING, f"{storage.runs.uri} has no committed run to restore the state from")
+    # Hits that may have led to moves must be earned again.
+    return run.name, read_state(run).carried_out(), MovesState()
+
+
+def _history(present: MovesState, restored: MovesState, *, reset: bool) -> MovesState:
+    """Merge the restored and the stored history, so that the grace period of recently moved bundles continues.
+
+    A reset drops the stored destinations, because operators reset the state after the leader has restarted and lost its
+    destinations.
+    """
+    return MovesState(
+        unloads=restored.unloads | present.unloads,
+        kept_destinations={} if reset else restored.kept_destinations | present.kept_destinations,
+        splits=restored.splits | present.splits,
+    )
+
+
+def loss(store: StateStore, lost: Mapping[str, str]) -> dict[str, JsonValue]:
+    """Return the errors (`lost`) and JSON texts (`was`) of lost documents, by key, for `note`; empty if none."""
+    texts: dict[str, JsonValue] = {key: json.dumps(store.raw(key), default=str) for key in lost}
+    return {"lost": dict(lost), "was": texts} if lost else {}
+
+
+def note(storage: ClusterStorage, action: str, order: Order, details: Mapping[str, JsonValue]) -> StoragePath:
+    """Write `state/change-<time>-<action>.json`, and return its path.
+
+    An earlier file for the same order is replaced.
+    """
+    file = storage.state / f"change-{order.at:%Y%m%dT%H%M%S.%fZ}-{action}.json"
+    who_and_why = {"at": order.at.isoformat(), "action": action, "by": order.by, "reason": order.reason}
+    file.write_json({**who_and_why, **details})
+    return file
+
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+
+class Stopped(NamedTuple):
+    """The outcome of a stop.
+
+    Attributes:
+        finished: reason code by bundle, for bundles that were in progress and have been completed.
+        unfinished: bundles of the current wave that have no outcome. Those not yet started will not be started.
+        not_begun: number of bundles that the run will not move or split, including later waves.
+    """
+
+    finished: dict[str, Reason]
+    unfinished: tuple[str, ...]
+    not_begun: int
+
+
+class UnderWay(TypedDict):
+    """The last recorded plan, its bundles in progress, and the number of its bundles without an outcome."""
+
+    plan: str
+    bundles: list[str]
+    without_outcome: int
+
+
+def under_way(store: StateStore) -> UnderWay:
+    """Return the last recorded plan, and its bundles that are in progress.
+
+    Raises:
+        StateError: `state_lost`.
+        SnapshotError: one of the run's files cannot be read.
+    """
+    plan = store.get(DecisionState).plan_id
+    run, begun = store.storage.run(plan), _without_outcome(store, plan)
+    to_do = _to_do(run) | begun if run else begun
+    return UnderWay(plan=plan, bundles=sorted(begun), without_outcome=len(to_do))
+
+
+def wait(store: StateStore, found: UnderWay, longest_seconds: float) -> Stopped:
+    """Wait until no bundle is in progress, and return the outcome of the stop.
+
+    The task that carries out the plan checks for a stop before each bundle. Until this task ends, it is unknown which
+    bundles it had started.
+
+    Args:
+        store: the cluster's store, in which the stop is already stored.
+        found: the plan in progress when the stop was stored.
+        longest_seconds: maximum time to wait. Bundles that have no outcome by then are `unfinished`.
+    """
+    until, begun = time.monotonic() + longest_seconds, set(found["bundles"])
+    left = begun & _without_outcome(store, found["plan"])
+    while left and time.monotonic() < until:
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+        left &= _without_outcome(store, found["plan"])
+    run = store.storage.run(found["plan"])
+    ended = {bundle: reason for bundle, reason in _reasons(run).items() if bundle in begun - left} if run else {}
+    finished = {bundle: reason for bundle, reason in ended.items() if not reason.has(Trait.NOT_BEGUN)}
+    return Stopped(finished, tuple(sorted(left)), found["without_outcome"] - len(finished) - len(left))
+
+
+def in_progress(storage: ClusterStorage, plan: str, now: datetime) -> bool:
+    at, run = time_of(plan), storage.run(plan)
+    return at is not None and run is not None and now - at <= LONGEST_RUN and not (run / "outcome.json").exists()
+
+
+def _to_do(run: StoragePath) -> set[str]:
+    """Return a plan's bundles without an outcome; empty once the run has ended."""
+    if (run / "outcome.json").exists():
+        return set()
+    planned = {move.bundle for move in read_moves(run)} | {split.bundle for split in read_splits(run)}
+    return planned - _reasons(run).keys()
+
+
+def _reasons(run: StoragePath) -> dict[str, Reason]:
+    moves = {bundle: outcome.reason for bundle, outcome in read_waves(run).items()}
+    splits = {bundle: outcome.reason for bundle, outcome in read_outcomes(run).items()}
+    return dict(sorted((moves | splits).items()))
+
+
+def _without_outcome(store: StateStore, plan: str) -> set[str]:
+    moves = store.get(MovesState)
+    known = {bundle: (unload.plan_id, unload.outcome) for bundle, unload in moves.unloads.items()}
+    known |= {bundle: (split.plan_id, split.outcome) for bundle, split in moves.splits.items()}
+    return {bundle for bundle, (plan_id, outcome) in known.items() if plan_id == plan and not outcome}
 
 
 class Ordered(TypedDict, total=False):
@@ -69,7 +313,7 @@ class OrderOperator(ClusterOperator):
                 ordered["lost"] = _store(store, request, order)
             if request.chosen.stops:
                 with suppress(StateError, SnapshotError):  # the order is in force; the *control* task reports the error
-                    ordered["found"] = control_actions.under_way(store)
+                    ordered["found"] = under_way(store)
         emit_orders(context, self.entry.name, self.entry.settings)
         return ordered
 
@@ -146,7 +390,7 @@ class ControlOperator(ClusterOperator):
             of bundles in progress) and `undecided` (True if a run has no plan yet).
 
         Raises:
-            AirflowFailException: a field is invalid or missing, or the state cannot be restored (`kept_state.change`).
+            AirflowFailException: a field is invalid or missing, or the state cannot be restored (`change`).
         """
         with final_unless_passing(context):
             (request, order), store = asked(context), self._store(context)
@@ -165,19 +409,18 @@ class ControlOperator(ClusterOperator):
         if request.chosen.stops:
             told["stopped"] = self._stopped(store)
         elif action == EXPORT:
-            told["file"] = control_actions.export(store, order.at)
+            told["file"] = export(store, order.at)
         elif action in (RESET, RESTORE):
-            lost = control_actions.change(store, action, order, request.subject)
-            told["state"] = control_actions.summary(store)
+            lost = change(store, action, order, request.subject)
+            told["state"] = summary(store)
         elif action == SHOW:
-            told["state"], lost = control_actions.summary(store), store.lost()
+            told["state"], lost = summary(store), store.lost()
         return told | ({"lost": lost} if lost else {})
 
     def _stopped(self, store: StateStore) -> dict[str, object] | str:
         """Return the outcome of the stopped run, or the error message if one of the run's files cannot be read."""
         try:
-            under_way = self.ordered.get("found") or control_actions.under_way(store)
-            stopped = control_actions.wait(store, under_way, self.timeout_seconds)
+            stopped = wait(store, self.ordered.get("found") or under_way(store), self.timeout_seconds)
         except (StateError, SnapshotError) as error:
             return error.message
         return {
@@ -189,5 +432,5 @@ class ControlOperator(ClusterOperator):
     def _in_force(self, store: StateStore) -> str:
         last = store.last_plan()
         # A stop is shown while a run that it may affect is in progress.
-        in_progress = control_actions.in_progress(self.storage, last, datetime.now(UTC))
-        return store.in_force(self.entry.settings, time_of(last) if in_progress else None)
+        running = in_progress(self.storage, last, datetime.now(UTC))
+        return store.in_force(self.entry.settings, time_of(last) if running else None)

@@ -13,7 +13,6 @@ from pulsar_rebalancer.carry_out.gate import Answered, Verdict, judge_plan
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError, SettingsError
-from pulsar_rebalancer.maintenance.retention import drop_means
 from pulsar_rebalancer.orders.breaker import closed_at
 from pulsar_rebalancer.orders.in_force import closings, since
 from pulsar_rebalancer.orders.manual_plans import Answers, Drains, Opening, Question
@@ -22,6 +21,7 @@ from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Move, Split, Summary, read_state, verify
 from pulsar_rebalancer.run.request import Validation
+from pulsar_rebalancer.run.retention import drop_means
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.state import DecisionState, commit
 from pulsar_rebalancer.storage.documents import Committed

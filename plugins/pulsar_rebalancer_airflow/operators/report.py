@@ -15,7 +15,6 @@ from pulsar_rebalancer.config.clusters_file import Resolved
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.maintenance.retention import Needed, maintain
 from pulsar_rebalancer.orders.breaker import Breaker, Round, advance, closed_at
 from pulsar_rebalancer.orders.in_force import OF_FILE
 from pulsar_rebalancer.orders.manual_plans import Answers, Question
@@ -24,6 +23,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import TRIES, BundleClientGaps, Outcome, conclude, failed_moves
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
+from pulsar_rebalancer.run.retention import Needed, maintain
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.show.alert_conditions import Condition, Observation
 from pulsar_rebalancer.show.incidents import AlertsState, WatchState

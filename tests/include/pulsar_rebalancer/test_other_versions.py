@@ -7,8 +7,8 @@ from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, stored_r
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.isolation import Policies
-from pulsar_rebalancer.maintenance.compaction import compact, days_before
 from pulsar_rebalancer.run.compacted_tables import table_file
+from pulsar_rebalancer.run.compaction import compact, days_before
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot

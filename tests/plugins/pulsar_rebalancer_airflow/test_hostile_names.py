@@ -13,9 +13,9 @@ from tests.hostile_names import BUNDLES, NAMES
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, load_clusters
 from pulsar_rebalancer.config.settings import validate
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.maintenance.compaction import days_before
 from pulsar_rebalancer.names import CLUSTER_NAME, is_broker_id
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.run.compaction import days_before
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 from pulsar_rebalancer_airflow.operators import CollectOperator, ReportOperator, ValidateOperator

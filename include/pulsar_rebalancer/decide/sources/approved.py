@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from pulsar_rebalancer.config.field_types import Overrule
+from pulsar_rebalancer.decide.planning import RequestedMove, Wanted, candidates_of, placed
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.sources.drains import leaving
-from pulsar_rebalancer.decide.sources.wanted import RequestedMove, Wanted, candidates_of, placed
 from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.orders.manual_plans import HandedOver
 from pulsar_rebalancer.reasons import Reason

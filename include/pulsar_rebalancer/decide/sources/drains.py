@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pulsar_rebalancer.config.field_types import Overrule
+from pulsar_rebalancer.decide.planning import RequestedMove, SourceReport, Wanted, candidates_of, placed
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
 from pulsar_rebalancer.decide.rolling import why_none
 from pulsar_rebalancer.decide.sources.filling import arrived_lately
-from pulsar_rebalancer.decide.sources.wanted import RequestedMove, SourceReport, Wanted, candidates_of, placed
 from pulsar_rebalancer.orders.manual_plans import Drain
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import DrainProgress

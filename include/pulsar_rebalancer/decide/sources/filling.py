@@ -9,8 +9,8 @@ from datetime import timedelta
 from functools import cache
 from statistics import fmean
 
+from pulsar_rebalancer.decide.planning import RequestedMove, Wanted, candidates_of, giving, placed
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
-from pulsar_rebalancer.decide.sources.wanted import RequestedMove, Wanted, candidates_of, giving, placed
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import Snapshot

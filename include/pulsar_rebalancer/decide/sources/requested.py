@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from pulsar_rebalancer.config.field_types import Action, Overrule, SplitAlgorithm
+from pulsar_rebalancer.decide.planning import MEASURE, RequestedMove, SourceReport, Wanted
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.sources.drains import of_broker
 from pulsar_rebalancer.decide.sources.filling import check_broker, fill
-from pulsar_rebalancer.decide.sources.wanted import MEASURE, RequestedMove, SourceReport, Wanted
 from pulsar_rebalancer.decide.split_planning import Cut, where_to_cut
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import matching, namespace_of, of_glob

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from pulsar_rebalancer.config.field_types import Overrule
+from pulsar_rebalancer.decide.planning import RequestedMove, SourceReport, Wanted, candidates_of, giving, placed
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
 from pulsar_rebalancer.decide.sources.filling import unreported
-from pulsar_rebalancer.decide.sources.wanted import RequestedMove, SourceReport, Wanted, candidates_of, giving, placed
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason, counted
 from pulsar_rebalancer.run.outcome import TRIES

@@ -8,10 +8,9 @@ from typing import Any
 
 from pulsar_rebalancer.config.clusters_file import Resolved, RunParams
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide.planning import Plan
+from pulsar_rebalancer.decide.planning import Plan, SourceReport, Wanted
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.run_plan import plan_request, plan_with
-from pulsar_rebalancer.decide.sources.wanted import SourceReport, Wanted
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.orders.manual_plans import HandedOver, ShownPlan
 from pulsar_rebalancer.run.plan import Summary

@@ -10,8 +10,8 @@ from tests.include.pulsar_rebalancer.replay.recorded import CLUSTER, FOUR, Run, 
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
-from pulsar_rebalancer.maintenance.compaction import compact, days_before
 from pulsar_rebalancer.replay.samples import RecordedSample, Recording
+from pulsar_rebalancer.run.compaction import compact, days_before
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 

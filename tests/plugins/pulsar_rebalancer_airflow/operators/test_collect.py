@@ -22,10 +22,10 @@ from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.documents import Committed
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.dag_factory.params import run_params
 from pulsar_rebalancer_airflow.operators import CollectForPlanOperator, CollectOperator
 from pulsar_rebalancer_airflow.operators import collect as collecting
 from pulsar_rebalancer_airflow.state_store import DOCUMENTS
+from pulsar_rebalancer_airflow.trigger_forms import run_params
 
 
 def collect(storage, state, given=None, params=None, **kwargs):

@@ -15,7 +15,6 @@ from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow import control_actions
 from pulsar_rebalancer_airflow.operators import (
     ControlOperator,
     GateOperator,
@@ -24,6 +23,7 @@ from pulsar_rebalancer_airflow.operators import (
     ReportOperator,
     UnloadWaveOperator,
 )
+from pulsar_rebalancer_airflow.operators import control as actions
 from pulsar_rebalancer_airflow.operators import gate as module
 
 YESTERDAY = "2000-01-01T00:00:00Z"
@@ -135,7 +135,7 @@ def test_a_skip_is_lifted(storage, state):
 def test_the_answer_to_a_stop_says_which_bundles_came_to_their_end(scene):
     moves = scene.moves(4)
     run = scene.run(moves)
-    ordered, ended, said, real = Event(), Event(), [], control_actions.under_way
+    ordered, ended, said, real = Event(), Event(), [], actions.under_way
     scene.monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.0)
 
     def under_way(*given: Any) -> Any:
@@ -144,7 +144,7 @@ def test_the_answer_to_a_stop_says_which_bundles_came_to_their_end(scene):
         assert ended.wait(60)  # the *control* task begins later
         return found
 
-    scene.monkeypatch.setattr(control_actions, "under_way", under_way)
+    scene.monkeypatch.setattr(actions, "under_way", under_way)
     person = Thread(target=lambda: said.append(order(scene.storage, scene.state, "stop")))
 
     def first_unload(_: str) -> None:

@@ -9,8 +9,8 @@ from tests.airflow_runs import CLUSTER, make_run
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.maintenance.compaction import compact, days_before
 from pulsar_rebalancer.replay.variants import ANSWER, ReplayRequest
+from pulsar_rebalancer.run.compaction import compact, days_before
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import ReplayOperator

@@ -11,8 +11,8 @@ from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import
 
 from pulsar_rebalancer.config.clusters_file import Resolved
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.maintenance.retention import Needed, maintain
 from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.run.retention import Needed, maintain
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE

@@ -6,10 +6,9 @@ import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, name, planned
 
 from pulsar_rebalancer.config.field_types import Overrule
-from pulsar_rebalancer.decide.planning import Arriving
+from pulsar_rebalancer.decide.planning import Arriving, SourceReport, Wanted
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.run_plan import plan_with
-from pulsar_rebalancer.decide.sources.wanted import SourceReport, Wanted
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.orders.manual_plans import Drain

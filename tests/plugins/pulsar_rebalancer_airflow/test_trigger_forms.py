@@ -1,6 +1,6 @@
 from pulsar_rebalancer.config.clusters_file import RunParams
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer_airflow.dag_factory.params import run_params
+from pulsar_rebalancer_airflow.trigger_forms import run_params
 
 
 def test_the_form_has_every_parameter_of_a_run_and_no_other() -> None:

@@ -9,8 +9,8 @@ from pulsar_rebalancer.config.field_types import Placement, Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.state import PlacementState
-from pulsar_rebalancer.strategies.placement.assignment import selector
-from pulsar_rebalancer.strategies.placement.selector import Others
+from pulsar_rebalancer.strategies.candidates import Others
+from pulsar_rebalancer.strategies.placement import selector
 
 
 def others(random, names):

@@ -1,4 +1,4 @@
-"""The trigger forms, built from the models that validate their input."""
+"""The trigger forms, built from the models that validate their input, and the pages of the DAGs."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from typing import Any
 from tests.include.pulsar_rebalancer.run_folders import NOW
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.maintenance.retention import Needed, Report, maintain
+from pulsar_rebalancer.run.retention import Needed, Report, maintain
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 

@@ -7,8 +7,8 @@ from tests.vectors.rows import brokers_of, bundles_of
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.run.bundle_columns import BundleSample
-from pulsar_rebalancer.strategies.placement import policy_filter as rules
-from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter, latest
+from pulsar_rebalancer.strategies import candidates as rules
+from pulsar_rebalancer.strategies.candidates import PolicyFilter, latest
 
 DOMAINS = {"a": "1", "b": "1", "c": "2"}
 

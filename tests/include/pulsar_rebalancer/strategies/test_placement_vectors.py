@@ -5,7 +5,7 @@ from tests.vectors import histories, placements
 from tests.vectors.rows import decided, sample
 
 from pulsar_rebalancer.state import HitCount, PlacementState
-from pulsar_rebalancer.strategies.placement.assignment import (
+from pulsar_rebalancer.strategies.placement import (
     ExtensibleLeastResourceUsageWithWeight,
     LeastResourceUsageWithWeight,
     selector,

@@ -10,10 +10,10 @@ from tests.full_disk import full_disk
 from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, rows, stored_run
 
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.maintenance.compaction import RunFolder, compact, days_before
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import compacted_tables
 from pulsar_rebalancer.run.compacted_tables import KINDS, Draft, complete_runs, table_file
+from pulsar_rebalancer.run.compaction import RunFolder, compact, days_before
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.include.pulsar_rebalancer.maintenance.upkeep_scene import (
+from tests.include.pulsar_rebalancer.run.upkeep_scene import (
     MIDNIGHT,
     NOTHING,
     SECRET,
@@ -17,9 +17,9 @@ from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, stored_r
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.maintenance import retention
-from pulsar_rebalancer.maintenance.retention import Needed, maintain
+from pulsar_rebalancer.run import retention
 from pulsar_rebalancer.run.compacted_tables import complete_runs
+from pulsar_rebalancer.run.retention import Needed, maintain
 from pulsar_rebalancer.storage import path
 from pulsar_rebalancer.storage.path import StoragePath
 

@@ -7,15 +7,16 @@ from tests.vectors.rows import sample
 from pulsar_rebalancer.config.field_types import Placement, Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.state import PlacementState
-from pulsar_rebalancer.strategies.placement.assignment import (
+from pulsar_rebalancer.strategies.placement import (
+    MAX_COUNT,
     AvgPlacement,
     ExtensibleLeastResourceUsageWithWeight,
     LeastLongTermMessageRate,
     LeastResourceUsageWithWeight,
+    RoundRobin,
     below_average,
     selector,
 )
-from pulsar_rebalancer.strategies.placement.selector import MAX_COUNT, RoundRobin
 
 
 def broker(name, *, cpu=0.0, rate=1.0, **columns):

@@ -1,4 +1,4 @@
-"""Pulsar's placements by load, and the assignment of destinations that policies allow."""
+"""Pulsar's placements, and the assignment of destinations that policies allow."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import BrokerSample, one_by_one
 from pulsar_rebalancer.state import PlacementState
-from pulsar_rebalancer.strategies.caps import in_order, units
-from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
-from pulsar_rebalancer.strategies.placement.selector import (
+from pulsar_rebalancer.strategies.candidates import (
     Others,
     PerCandidates,
-    RoundRobin,
+    PolicyFilter,
     Selector,
     Stateless,
     choose,
@@ -29,6 +27,7 @@ from pulsar_rebalancer.strategies.placement.selector import (
     split,
     usages,
 )
+from pulsar_rebalancer.strategies.caps import in_order, units
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.shedders.registry import placement_of
 
@@ -36,6 +35,38 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Floats = npt.NDArray[np.float64]
+
+
+MAX_COUNT = 2**31 - 1
+"""Value after which the counter starts over at 0."""
+
+
+class RoundRobin:
+    """Choose the candidates in turn (RoundRobinBrokerSelector.selectBroker).
+
+    If the stored list of brokers does not match the candidates, they replace it.
+    """
+
+    def __init__(self, state: PlacementState) -> None:
+        self._count = state.count
+        self._brokers: Sequence[str] = state.brokers
+        self._members = PerCandidates(frozenset)
+
+    def eligible(self, bundle: str, candidates: Sequence[str]) -> list[str]:
+        if not candidates:
+            return []
+        index = self._count % len(candidates)
+        self._count = 0 if self._count == MAX_COUNT else self._count + 1
+        members = candidates if isinstance(candidates, Others) else self._members.of(candidates)
+        if len(self._brokers) != len(candidates) or self._brokers[index] not in members:
+            self._brokers = candidates
+        return [self._brokers[index]]
+
+    def placed(self, bundle: BundleSample, broker: str) -> None:
+        """Do nothing, because `eligible` has advanced the counter."""
+
+    def state(self) -> PlacementState:
+        return PlacementState(count=self._count, brokers=tuple(self._brokers))
 
 
 class LeastLongTermMessageRate:

@@ -7,8 +7,8 @@ from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state import PlacementState
-from pulsar_rebalancer.strategies.placement.assignment import place
-from pulsar_rebalancer.strategies.placement.policy_filter import PolicyFilter
+from pulsar_rebalancer.strategies.candidates import PolicyFilter
+from pulsar_rebalancer.strategies.placement import place
 from pulsar_rebalancer.strategies.sample import CandidateMove
 
 LEAST_RATE = {"strategy": Strategy.THRESHOLD, "placement": Placement.LEAST_RATE}

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 import pytest
-from tests.include.pulsar_rebalancer.maintenance.upkeep_scene import SECRET, aged, all_files, at, upkeep
+from tests.include.pulsar_rebalancer.run.upkeep_scene import SECRET, aged, all_files, at, upkeep
 from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, stored_run
 
-from pulsar_rebalancer.maintenance.retention import Needed
 from pulsar_rebalancer.run.compacted_tables import KINDS, complete_runs, table_file
+from pulsar_rebalancer.run.retention import Needed
 from pulsar_rebalancer.storage.path import StoragePath
 
 # compaction

@@ -16,8 +16,8 @@ from pydantic import JsonValue
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.maintenance.compaction import Day, RunFolder, compact, days_before, names_of_others
 from pulsar_rebalancer.run.compacted_tables import KINDS, complete_runs
+from pulsar_rebalancer.run.compaction import Day, RunFolder, compact, days_before, names_of_others
 from pulsar_rebalancer.run.plan import read_state
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.documents import (

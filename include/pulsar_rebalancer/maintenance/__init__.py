@@ -1,1 +1,0 @@
-"""Daily upkeep: compact the runs of past days into one table per kind, and delete old files."""
