@@ -106,6 +106,7 @@ def rebalance_dags(entries: Iterable[ClusterEntry]) -> dict[str, ClusterEntry]:
 
 
 FOLDER = "folder"
+NOTE = "note"
 """XCom key of the run folder that a task worked on."""
 
 

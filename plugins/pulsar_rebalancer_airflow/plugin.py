@@ -13,7 +13,7 @@ from airflow.listeners import hookimpl
 from airflow.plugins_manager import AirflowPlugin
 
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer_airflow.options import BY_HAND_DAG, CONTROL_DAG, PAGE_ROUTE, REBALANCE_DAG, ROLL_DAG
+from pulsar_rebalancer_airflow.options import BY_HAND_DAG, CONTROL_DAG, NOTE, PAGE_ROUTE, REBALANCE_DAG, ROLL_DAG
 from pulsar_rebalancer_airflow.suites import PREFIX, base_path
 
 if TYPE_CHECKING:
@@ -109,22 +109,25 @@ def _forms() -> dict[str, Callable[[Mapping[str, object]], object]]:
 
 @hookimpl
 def on_dag_run_success(dag_run: DagRun) -> None:
-    _look_again(dag_run)
+    _after_run(dag_run)
 
 
 @hookimpl
 def on_dag_run_failed(dag_run: DagRun) -> None:
-    _look_again(dag_run)
+    _after_run(dag_run)
 
 
-def _look_again(ended: DagRun) -> None:
-    """Let Airflow schedule a cluster's next run even if a task started the last run or a person ended it.
+def _after_run(ended: DagRun) -> None:
+    """Note what a run changed; let Airflow schedule the next one even if a task started it or a person ended it.
+
+    A task can give a note only to a run that it triggers, so *report* leaves the text for this listener.
 
     Airflow schedules no run of a DAG while `DagModel.exceeds_max_non_backfill` is set. Its scheduler (3.3.2,
     `SchedulerJobRunner._schedule_dag_run`) updates this flag when a scheduled or manual run ends, but not after a
     run that a task started or a person ended in the UI; it would remain set until the DAG file is parsed again.
     """
     from airflow.models.dagrun import DagRun
+    from airflow.models.xcom import XComModel
     from airflow.utils.state import DagRunState
     from sqlalchemy import func, select
     from sqlalchemy.orm import object_session
@@ -135,6 +138,10 @@ def _look_again(ended: DagRun) -> None:
     active = DagRun.state.in_((DagRunState.QUEUED, DagRunState.RUNNING))
     others = select(func.count()).where(DagRun.dag_id == ended.dag_id, DagRun.id != ended.id, active)
     ended.dag_model.exceeds_max_non_backfill = session.scalar(others) >= ended.dag_model.max_active_runs
+    left = session.scalar(select(XComModel).where(XComModel.dag_run_id == ended.id, XComModel.key == NOTE))
+    changed, note = str(XComModel.deserialize_value(left)) if left else "", ended.note or ""
+    if changed not in note:  # a run that was cleared ends again
+        ended.note = f"{note}; {changed}" if note else changed
 
 
 async def pages(scope: Scope, receive: Receive, send: Send) -> None:

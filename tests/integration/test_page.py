@@ -330,7 +330,7 @@ def test_a_rolling_restart_has_its_progress_and_its_buttons(chromium: Browser, u
     show(chromium, f"{url}/pulsar_rebalancer/page/pulsar_rebalance__paged")
     paged.put(Roll(id="0a1b", by="ada", order=("a:1", "b:1"), done={"a:1": Reason.ROLLED}, waits="its turn"))
     chromium.until("document.querySelector('section.roll progress')?.position === 0.5")
-    said = "Rolling restart 0a1b by ada: b:1 waiting, 1 of 2 brokers done; waits for its turn."
+    said = "Rolling restart by ada: b:1 waiting, 1 of 2 brokers done; waits for its turn."
     assert said in chromium.run("document.querySelector('section.roll').innerText")
     assert_accessible(chromium)
     press(chromium, "Skip broker…", "a test")

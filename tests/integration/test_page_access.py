@@ -178,7 +178,10 @@ def test_acting_wants_what_triggering_the_dag_wants(
 
     # Where two people are needed, the page knows the user by id and login name.
     assert [acts("USER", name)["barred"] for name in ("east", "north")] == [[], ["north", "north"]]
-    assert [acts("USER", name)["closed"] for name in ("east", "north")] == ["", "The cluster is paused."]
+    assert [acts("USER", name)["closed"] for name in ("east", "north")] == [
+        "",
+        "Rebalancing is paused until 2999-01-01 00:00 UTC by the clusters file: a holiday.",
+    ]
 
     # Nothing is moved until a person has reset or restored a lost state.
     with stored(damaged="drains"):

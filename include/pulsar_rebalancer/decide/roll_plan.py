@@ -31,6 +31,7 @@ from pulsar_rebalancer.run.plan import Summary, candidate_rows
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Measure, Row
 from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.strategies.sample import amount
 from pulsar_rebalancer.strategies.scoring import SCORED, score, weighted_usage
 from pulsar_rebalancer.texts import number_of
 
@@ -139,7 +140,7 @@ def awaited(snapshot: Snapshot) -> str:
 def text(shown: ShownRestarts, reason: str, dag_id: str) -> str:
     """Return a shown roll as human-readable text."""
     lines = [
-        f"{number} {turn.broker}: score {turn.score:.1f} %, {turn.traffic / 1e6:.1f} MB/s, "
+        f"{number} {turn.broker}: score {turn.score:.1f} %, {amount(Measure.THROUGHPUT, turn.traffic)}, "
         f"{number_of(turn.bundles, 'bundle')}, about {turn.minutes:.0f} minutes and its restart"
         + (f"; not possible now: {turn.why_not}" if turn.why_not else "")
         for number, turn in enumerate(shown.restarts, 1)

@@ -136,7 +136,7 @@ class Words(NamedTuple):
     Attributes:
         now: the beginning of the text about the present, before the detail.
         then: about a past run, whose reason says nothing about the present; empty if it does.
-        next_run: about the next run; empty if the reason's meaning says it.
+        next_run: about the next run, with {} for the detail; empty if the reason's meaning says it.
         lasting: True if the gate stays closed until a person changes something, False if it opens by itself.
     """
 

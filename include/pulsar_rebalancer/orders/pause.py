@@ -97,7 +97,7 @@ PAUSE = OrderKind(
     ),
     settings=("pause",),
     closes=_paused,
-    words={Reason.PAUSED: Words("paused", "the cluster was paused.")},
+    words={Reason.PAUSED: Words("paused", "the cluster was paused.", "Rebalancing is paused {}.")},
 )
 
 SKIP = OrderKind(

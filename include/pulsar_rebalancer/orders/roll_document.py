@@ -183,7 +183,7 @@ class Roll(StateDocument):
         if not drained or self.turn_at is None:
             return {}
         # Moves within the grace period are allowed: the bundles of the last broker have just moved back.
-        reason = f"rolling restart {self.id[:12]}: {self.reason}"
+        reason = f"rolling restart: {self.reason}"
         return {drained: Drain(at=self.turn_at, by=self.by, reason=reason, overrule=(Overrule.GRACE_PERIOD,))}
 
     def with_its_drain(self, drains: Drains) -> Drains:
@@ -239,7 +239,7 @@ class Roll(StateDocument):
         stranded = f"; {self.stranded} stays drained until a person releases it" if self.stranded else ""
         apart = ", ".join(f"{broker} ({why})" for broker, why in self.elsewhere.items())
         elsewhere = one_line(f"; bundles are elsewhere: {apart}", _NAMES) if apart else ""
-        return f"rolling restart {self.id[:12]} by {self.by or 'unknown'}: {what}, {count}{waits}{stranded}{elsewhere}"
+        return f"rolling restart by {self.by or 'unknown'}: {what}, {count}{waits}{stranded}{elsewhere}"
 
 
 class RollRequest(BaseModel):

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from pulsar_rebalancer.orders.roll_document import Phase
 from pulsar_rebalancer.reasons import Reason, counted
+from pulsar_rebalancer.run.outcome import Outcome
+from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.texts import number_of
 
 PLAN_READY = "Plan ready; not carried out."
@@ -29,6 +31,15 @@ STOPPED_IN = {
 
 def no_effect(why: str) -> str:
     return f"The plan would have no effect: {why}"
+
+
+def changed(outcome: Outcome, summary: Summary | None) -> str:
+    """Return what a run changed, such as "moved 7, range 87 → 24"; empty if nothing."""
+    counts = ((outcome.landed, "moved"), (outcome.split, "split"))
+    told = [f"{verb} {count}" for count, verb in counts if count]
+    if outcome.landed and summary and summary.predicted_range is not None:
+        told.append(f"range {summary.score_range:.0f} → {summary.predicted_range:.0f}")
+    return ", ".join(told)
 
 
 def rolled(brokers: int) -> str:

@@ -25,6 +25,7 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.retention import Needed, maintain
 from pulsar_rebalancer.run.snapshot import Snapshot
+from pulsar_rebalancer.show import words
 from pulsar_rebalancer.show.alert_conditions import Condition, Observation
 from pulsar_rebalancer.show.incidents import AlertsState, WatchState
 from pulsar_rebalancer.show.measurements import describe
@@ -32,7 +33,7 @@ from pulsar_rebalancer.state import SETTLED, DecisionState, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.notifications import emit, emit_orders, tell, tell_of_run
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, RunOperator, is_retry
-from pulsar_rebalancer_airflow.options import current_xcom, final_unless_passing, run_folder, storage_of
+from pulsar_rebalancer_airflow.options import NOTE, current_xcom, final_unless_passing, run_folder, storage_of
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_alias, moves_asset, state_asset
 
 if TYPE_CHECKING:
@@ -114,6 +115,8 @@ class ReportOperator(RunOperator):
                 changed = advance(present, self.settings.breaker, seen, now, counted, closed)
                 if changed != present:
                     store.put(changed)
+        if told := words.changed(outcome, Summary.known(run)):
+            context["ti"].xcom_push(key=NOTE, value=told)  # the plugin's listener adds it to the run's note
         # Written last, because it shows which moves have been counted.
         outcome.write(run)
         return outcome

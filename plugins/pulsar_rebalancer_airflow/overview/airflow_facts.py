@@ -25,9 +25,10 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Action
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.orders.in_force import LASTING, buttons
-from pulsar_rebalancer.orders.manual_plans import Answers, HandedOverPlans
+from pulsar_rebalancer.orders.manual_plans import Answers, HandedOverPlans, ShownPlans
 from pulsar_rebalancer.orders.order import Order
 from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.snapshot import find_run
 from pulsar_rebalancer.show.page.facts import AirflowContext, FailedRun, why_held
 from pulsar_rebalancer.show.page.page_model import Acts, Links, Overview, ShownQuestion, State
@@ -176,6 +177,15 @@ def failures_since(session: Session, dag_id: str, begin: datetime) -> list[Event
     return list(failed.values())
 
 
+def _named(stored: StoredState, storage: ClusterStorage, plan: str) -> str:
+    """Return what a manual plan does, such as "drain a:1"."""
+    shown = stored.readable(ShownPlans).plans.get(plan)
+    run = storage.run(shown.plan_id) if shown else None
+    summary = Summary.known(run) if run else None
+    asked = summary.by_hand.request if summary and summary.by_hand else None
+    return " ".join([str(asked.action), *asked.broker]) if asked else "carry out a plan"
+
+
 def orders_since(session: Session, storage: ClusterStorage, begin: datetime) -> list[Event]:
     """Return what operators have ordered: actions of the control DAG, plans that they carried out, and answers."""
     started = select(DagRun).where(
@@ -185,7 +195,10 @@ def orders_since(session: Session, storage: ClusterStorage, begin: datetime) -> 
     events = []
     for run in session.scalars(started):
         conf = run.conf or {}
-        what = str(conf.get("action") or ("carry out a plan" if conf.get("plan") else "")).replace("_", " ")
+        what = str(conf.get("action") or "").replace("_", " ")
+        if conf.get("plan"):
+            rolls = run.dag_id.startswith(ROLL_DAG)
+            what = "restart brokers" if rolls else _named(_state(session, storage), storage, str(conf["plan"]))
         # Other runs only show something.
         if run.queued_at and (run.dag_id.startswith(CONTROL_DAG) or conf.get("plan") or what == Action.RELEASE):
             names = conf.get("broker") or conf.get("subject") or ()

@@ -133,4 +133,4 @@ class AirflowContext(View):
 
 
 def why_held(closed: Closed) -> str:
-    return WORDS.get(closed.reason, Words()).next_run or closed.reason.meaning
+    return WORDS.get(closed.reason, Words()).next_run.replace("{}", closed.detail) or closed.reason.meaning

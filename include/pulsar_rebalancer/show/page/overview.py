@@ -22,10 +22,10 @@ from pulsar_rebalancer.show.page.brokers import (
 )
 from pulsar_rebalancer.show.page.bundles import drain_views
 from pulsar_rebalancer.show.page.facts import AirflowContext
-from pulsar_rebalancer.show.page.page_model import Overview, PlanView, RollView, State, Status, Tone, TurnView
+from pulsar_rebalancer.show.page.page_model import MovedRun, Overview, PlanView, RollView, State, Status, Tone, TurnView
 from pulsar_rebalancer.show.page.page_plan import plan_view, predicted
 from pulsar_rebalancer.show.page.recent_runs import (
-    Changes,
+    Change,
     Run,
     change_by,
     known_scores,
@@ -62,8 +62,8 @@ def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext,
     awaiting = _awaiting(storage, entry, facts, shown, now)
     if shown is None:
         return without_run(strip, facts, now).model_copy(update={"awaiting": awaiting})
-    changes = latest_changes(storage, now)
-    page, latest = _of(storage, shown, strip, facts, now, changes), changes.latest
+    latest, moved = latest_changes(storage, now)
+    page = _of(storage, shown, strip, facts, now).model_copy(update=_changed(latest, moved))
     begun = page.plan is not None and page.plan.done > 0
     last = plan_view(storage, read_run(latest.folder)) if latest and not begun else None
     return page.model_copy(update={"firing": said.firing, "awaiting": awaiting, "last": last})
@@ -109,8 +109,8 @@ def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath
     past = {"in_force": in_force, "tone": said.state.tone, "sentence": said.sentence, "fresh_until": None}
     strip = _status(entry, AirflowContext(), run, said, now).model_copy(update=past)
     own = change_by(folder, run.request.collected_at)
-    changes = latest_changes(storage, now)._replace(moved=own.moved if own else None)
-    return _of(storage, run, strip, AirflowContext(), now, changes).model_copy(update={"of_one_run": True})
+    changed = _changed(latest_changes(storage, now)[0], own.moved if own else None)
+    return _of(storage, run, strip, AirflowContext(), now).model_copy(update=changed | {"of_one_run": True})
 
 
 def _status(
@@ -151,9 +151,11 @@ def _status(
     )
 
 
-def _of(
-    storage: ClusterStorage, run: Run, strip: Status, facts: AirflowContext, now: datetime, changes: Changes
-) -> Overview:
+def _changed(latest: Change | None, moved: MovedRun | None) -> dict[str, object]:
+    return {"moved": moved, "changed_at": latest.ended_at if latest else None}
+
+
+def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowContext, now: datetime) -> Overview:
     mean, settings = known_scores(run.folder).mean, run.request.resolved.settings
     pairs = judged(pair_views(run), facts.drains)
     shown, kept = worth_listing(pairs), shedder_state_of(run)
@@ -169,8 +171,6 @@ def _of(
         close_pairs=len(pairs) - len(shown),
         hits=cluster_hits(run, kept),
         plan=_plan(storage, run),
-        moved=changes.moved,
-        changed_at=changes.latest.ended_at if changes.latest else None,
         drains=tuple(drain_views(run, facts.drains)),
         roll=_roll(facts.roll, now),
         findings=explain(run.validation).reasons if run.validation else (),
@@ -181,9 +181,8 @@ def _of(
 def _roll(roll: Roll, now: datetime) -> RollView | None:
     if not roll.active and (roll.ended_at is None or now - roll.ended_at >= _ENDED_ROLL):
         return None
-    counts = {"done": len(roll.done), "total": len(roll.order)}
     stop = f"{roll.broker} {words.STOPPED_IN[roll.phase]}" if roll.active else ""
-    return RollView(text=f"{capitalized(roll.progress)}.", turns=tuple(_turns(roll)), stop=stop, **counts)
+    return RollView(text=f"{capitalized(roll.progress)}.", turns=tuple(_turns(roll)), stop=stop)
 
 
 def _turns(roll: Roll) -> Iterator[TurnView]:

@@ -350,8 +350,6 @@ class RollView(View):
     """A rolling restart in progress or ended recently; `stop` says what stopping it does to the broker at hand."""
 
     text: str
-    done: int
-    total: int
     turns: tuple[TurnView, ...] = ()
     stop: str = ""
 

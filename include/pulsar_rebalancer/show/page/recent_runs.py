@@ -239,18 +239,11 @@ class Change(NamedTuple):
     moved: MovedRun | None
 
 
-class Changes(NamedTuple):
-    """The latest change, and the latest run that moved bundles."""
-
-    latest: Change | None = None
-    moved: MovedRun | None = None
-
-
 _changes: Cache[Change] = Cache(20_000)
 
 
-def latest_changes(storage: ClusterStorage, now: datetime) -> Changes:
-    """Return a cluster's latest changes.
+def latest_changes(storage: ClusterStorage, now: datetime) -> tuple[Change | None, MovedRun | None]:
+    """Return a cluster's latest change, and the latest run that moved bundles.
 
     Raises:
         SnapshotError: `storage_failed`.
@@ -262,8 +255,8 @@ def latest_changes(storage: ClusterStorage, now: datetime) -> Changes:
             continue
         latest = latest or change
         if change.moved is not None:
-            return Changes(latest, change.moved)
-    return Changes(latest)
+            return latest, change.moved
+    return latest, None
 
 
 def change_by(folder: StoragePath, collected_at: datetime) -> Change | None:

@@ -3,7 +3,7 @@
 
 import { dagPath } from "./address.js";
 import { manual } from "./by_hand.js";
-import { choices, open, select, started } from "./dialog.js";
+import { choices, open, select, started, TEXT } from "./dialog.js";
 import { disabled, notCarriedOut, own, pausedText, planAgain } from "./disabled.js";
 import { make } from "./dom.js";
 import { amounts, predicted, splitList } from "./plan.js";
@@ -24,7 +24,6 @@ const GROUPS = {
 };
 /** @type {Record<string, string>} - by minutes */
 const LENGTHS = { 15: "15 minutes", 60: "an hour", 240: "four hours", 1440: "a day", 10080: "a week" };
-const TEXT = { maxlength: 500, autocomplete: "off" };
 const GAP = { name: "gap", type: "number", min: 0, max: 1000, step: "any", placeholder: "the low threshold" };
 
 /**

@@ -25,6 +25,7 @@ import { ask, Refusal } from "./server.js";
 
 /** Maximum number of checkboxes that are shown at a time. */
 const MOST = 20;
+export const TEXT = { maxlength: 500, autocomplete: "off" };
 
 /**
  * Return the request that starts a run, named after its act. It has one run id, so Airflow refuses to start it twice.
@@ -79,8 +80,7 @@ export function open(act, page, given = "") {
   const result = make("div", { class: "result" });
   const go = make("button", { type: "submit", class: "go" }, planned ? "Make the plan" : name);
   const buttons = make("div", { class: "buttons" });
-  const field = { maxlength: 500, autocomplete: "off", placeholder: optional ? "optional" : "" };
-  const reason = make("input", { name: "reason", required: !optional, ...field });
+  const reason = make("input", { name: "reason", required: !optional, ...TEXT, placeholder: optional && "optional" });
   const top = [make("h2", {}, title), hint && make("p", { class: "more" }, hint), fields?.(given)];
   const form = make("form", {}, top, make("label", {}, "Reason", reason), said, result, buttons);
   buttons.append(make("button", { type: "button", onclick: () => dialog.close() }, planned ? "Close" : "Keep it"), go);

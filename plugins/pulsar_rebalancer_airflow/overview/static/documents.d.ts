@@ -47,7 +47,7 @@ export interface PlanView { folder: string; run_id: string; hash: string; collec
   client_gap: string; }
 export interface Point { at: string; range: number | null; }
 export type Reason = string;
-export interface RollView { text: string; done: number; total: number; turns: TurnView[]; stop: string; }
+export interface RollView { text: string; turns: TurnView[]; stop: string; }
 export interface RunAnswer { state: string; text: string; plan: string; restarts: ShownRestarts | null; }
 export interface ShownQuestion { dag: string; run: string; task: string; hash: string; until: string; }
 export interface ShownRestarts { plan: string; refused: string; waits: string; restarts: BrokerRestart[];

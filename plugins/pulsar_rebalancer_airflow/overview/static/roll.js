@@ -62,8 +62,9 @@ function show(parts, { text, restarts: shown }, dag, page) {
 /** @type {(shown: RollView | null) => Child} */
 export function roll(shown) {
   if (!shown) return [];
-  const { text, done, total, turns } = shown;
-  const bar = make("progress", { value: done, max: total, "aria-label": "brokers done" });
+  const { text, turns } = shown;
+  const done = turns.filter(({ state }) => state === "done" || state === "skipped").length;
+  const bar = make("progress", { value: done, max: turns.length, "aria-label": "brokers done" });
   return [
     make("h2", {}, "Rolling restart"),
     make("p", {}, bar, ` ${text}`),

@@ -54,7 +54,7 @@ def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path):
     assert (shown.moves_twice, shown.minutes) == (8, 20.0)
     told = roll_plan.text(shown.model_copy(update={"restarts": (turn,)}), roll.reason, "pulsar_roll__east")
     assert "4 bundles move twice" in told
-    assert "1 a:1: score 20.0 %" in told
+    assert "1 a:1: score 20.0 %, 0.00 MiB/s" in told
     assert "Now" not in told
     assert "would wait" not in told
 

@@ -67,6 +67,19 @@ def test_the_breaker_counts_moves_that_failed_and_none_of_a_killed_worker(storag
     assert store_of(state).get(Breaker).why == why
 
 
+@pytest.mark.parametrize(("reason", "note"), [("moved", "moved 1, range 60 → 20"), ("no_topic", None)])
+def test_a_run_that_moved_bundles_says_so_for_its_note(storage, state, reason, note):
+    run = make_run(storage, [move_row(1, "a:1", "b:1")])
+    summary = run / "plan" / "summary.json"
+    summary.write_json(summary.read_json() | {"predicted_min": 20.0, "predicted_max": 40.0})
+    carried_out(run, state, 0, {1: reason})
+    given: Any = context(CLUSTER, state, xcoms={("gate", "reason"): "open"})
+
+    ReportOperator(task_id="report", cluster=CLUSTER, run=run.uri, gate="gate").execute(given)
+
+    assert given["ti"].pushed.get("note") == note
+
+
 def test_says_what_became_of_every_move(storage, state):
     run = make_run(storage, [move_row(n, "a:1", "b:1", wave=n // 3) for n in range(6)])
     carried_out(run, state, 0, {0: "moved", 1: "astray", 2: "no_topic"})

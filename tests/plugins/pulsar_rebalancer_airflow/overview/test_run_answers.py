@@ -19,9 +19,10 @@ from sqlalchemy.orm import Session
 from tests.overview_scene import JUST_NOW, NOW, Scene, uneven
 
 from pulsar_rebalancer.config.clusters_file import RunParams
-from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
+from pulsar_rebalancer.config.field_types import Action
+from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question, ShownPlan, ShownPlans
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.request import RunRequest
+from pulsar_rebalancer.run.request import ByHand, HandRequest, RunRequest
 from pulsar_rebalancer.state import StateDocument
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE, STORAGE_VARIABLE
@@ -212,7 +213,17 @@ def test_action_of_a_failure_is_said_once(message, monkeypatch):
     assert ".." not in text
 
 
-def test_the_hour_has_people_s_orders_and_the_runs_that_failed(session):
+def test_the_hour_has_people_s_orders_and_the_runs_that_failed(session, tmp_path):
+    plan, request = (
+        Scene(str(tmp_path), uneven(4)).run(JUST_NOW, dry_run=True),
+        HandRequest(action=Action.DRAIN, broker="a:1", reason="x"),
+    )
+    summary = plan / "plan" / "summary.json"
+    summary.write_json(summary.read_json() | {"by_hand": ByHand(by="ada", request=request).model_dump(mode="json")})
+    shown = ShownPlan(plan_id=plan.name, action=Action.DRAIN, at=NOW, by="ada")
+    stored(session, ShownPlans(plans={"f00": shown}))
+    asked(session, "by_hand", 2, "success", conf={"plan": "f00"})
+    asked(session, "roll", 1, "success", conf={"plan": "f01"})
     asked(session, "control", 61, "success", conf={"action": "stop", "reason": "too early"})
     asked(session, "control", 9, "success", conf={"action": "pause", "reason": "disks"})
     asked(session, "by_hand", 8, "success", conf={"action": "unload", "reason": "only a look"})
@@ -224,13 +235,15 @@ def test_the_hour_has_people_s_orders_and_the_runs_that_failed(session):
     left(session, silent, "collect", "failure", "unreachable")
 
     begin = NOW - timedelta(hours=1)
-    orders = airflow_facts.orders_since(session, ClusterStorage("unused", "east"), begin)
+    orders = airflow_facts.orders_since(session, ClusterStorage(str(tmp_path), "east"), begin)
     failures = airflow_facts.failures_since(session, slow.dag_id, begin)
 
     assert sorted(event.text for event in orders) == [
         "carry out a plan by ada",
+        "drain a:1 by ada",
         "pause by ada: disks",
         "release a:1 by ada: back, refused",
+        "restart brokers by ada",
     ]
     assert [(event.at, event.text) for event in failures] == [
         (NOW - timedelta(minutes=4), "failed in collect (unreachable)"),

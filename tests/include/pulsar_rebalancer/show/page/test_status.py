@@ -173,7 +173,7 @@ def test_hold_of_a_plan_ends_with_its_cause(tmp_path, verdict, why, state):
 
     assert (over.state, over.sentence) == ("would move", said)
     held = strip(made, control=PAUSE)
-    assert (held.state, held.sentence) == ("paused", f"The cluster is paused. {said}")
+    assert (held.state, held.sentence) == ("paused", f"{PAUSED} {said}")
     assert strip(made, scheduled=False).state == "held back"
     entry = ClusterEntry(name="east", given={}, settings=made.settings)
     of_run = overview.of_one_run(made.storage, entry, folder, NOW)
@@ -215,6 +215,7 @@ WAITS = "broker-2 and broker-3 differ by 29 points (hit 5 of 8)"
 WOULD_FIRE = f"{WAITS}; moves would start in about 2 min."
 NO_SCHEDULER, NOT_LOOKED = "Airflow's scheduler is not running", "No new data for"
 RULES = {"breaker": {"failed_moves": 1, "minutes": 60}}
+PAUSED = "Rebalancing is paused until 2026-11-22 13:00 UTC by ada: a holiday."
 PAUSE = ordered("pause", at=NOW, by="ada", reason="a holiday", until=NOW + timedelta(hours=1))
 BLACKOUT = {"start": "2026-11-22T11:00:00", "end": "2026-11-22T13:00:00", "timezone": "UTC", "reason": "a report"}
 OPEN_BREAKER = Breaker(opened_at=NOW - timedelta(minutes=5), why="too many moves failed")
@@ -227,13 +228,13 @@ ROLL = Roll(id="0a1b", by="bob", order=(broker(0),), turn_at=NOW)
     [
         ({}, {}, 0, "waiting", f"{WAITS}; moves start in about 2 min."),
         ({"mode": "observe"}, {}, 0, "waiting", f"{WOULD_FIRE} Not moved: mode is observe."),
-        ({}, {"control": PAUSE}, 0, "paused", f"The cluster is paused. {WOULD_FIRE}"),
+        ({}, {"control": PAUSE}, 0, "paused", f"{PAUSED} {WOULD_FIRE}"),
         ({"blackouts": [BLACKOUT]}, {}, 0, "held back", f"{Reason.BLACKOUT.meaning} {WOULD_FIRE}"),
         (RULES, {"breaker": OPEN_BREAKER}, 0, "held back", f"{Reason.BREAKER_OPEN.meaning} {WOULD_FIRE}"),
         ({}, {"control": SKIP}, 0, "held back", f"The next run moves nothing. {WOULD_FIRE}"),
         ({}, {"lost": "x"}, 0, "held back", f"{Reason.STATE_LOST.meaning} {WOULD_FIRE}"),
         ({}, {"roll": ROLL}, 0, "held back", f"{Reason.ROLLING.meaning} {WOULD_FIRE}"),
-        ({}, {"roll": ROLL, "control": PAUSE}, 0, "paused", f"The cluster is paused. {WOULD_FIRE}"),
+        ({}, {"roll": ROLL, "control": PAUSE}, 0, "paused", f"{PAUSED} {WOULD_FIRE}"),
         ({}, {"scheduled": False}, 0, "held back", f"{NO_SCHEDULER}, so no run starts. {WAITS}."),
         ({}, {"paused": True}, 0, "paused", "The DAG is paused in Airflow, so no run starts."),
         ({}, {}, 20, "stale", f"{NOT_LOOKED} 20 min."),

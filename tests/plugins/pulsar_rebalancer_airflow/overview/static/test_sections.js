@@ -204,7 +204,7 @@ test("a search answers for a broker and for its bundles, each with its buttons",
 test("a rolling restart has a row for each broker", () => {
   const turns = [["a:1", "done", ""], ["b:1", "restart now", ""], ["c:1", "waiting", ""]]
     .map(([broker, state, detail]) => ({ broker, state, detail }));
-  const drawn = roll({ text: "rolling restart", done: 1, total: 3, turns, stop: "" });
+  const drawn = roll({ text: "rolling restart", turns, stop: "" });
   const rows = all("tr", drawn).map((row) => row.textContent);
   assert.deepEqual(rows.slice(1), ["a:1done", "b:1restart now", "c:1waiting"]);
   assert.deepEqual(roll(null), []);
