@@ -95,13 +95,13 @@ def wrong_fields(dag_id: str, body: bytes) -> Mapping[str, str]:
 @cache
 def _forms() -> dict[str, Callable[[Mapping[str, object]], object]]:
     from pulsar_rebalancer.config.clusters_file import parse_params
-    from pulsar_rebalancer.orders.in_force import parse_control_form
+    from pulsar_rebalancer.orders.in_force import parse_new_order
     from pulsar_rebalancer.orders.roll_document import parse_roll_form
     from pulsar_rebalancer.run.request import parse_form
 
     return {
         BY_HAND_DAG: parse_form,
-        CONTROL_DAG: parse_control_form,
+        CONTROL_DAG: parse_new_order,
         REBALANCE_DAG: parse_params,
         ROLL_DAG: parse_roll_form,
     }
