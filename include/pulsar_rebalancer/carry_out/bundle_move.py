@@ -84,7 +84,7 @@ class BundleMove:
         except SnapshotError:
             raise
         except Exception as error:
-            _log.exception("%s: the move broke off", self.move.bundle)
+            _log.exception("%s: the move failed unexpectedly", self.move.bundle)
             end = self._broken_off(Reason.TASK_FAILED, f"{type(error).__name__}, see the task's log")
         kept = self._kept and end.owner != self.move.destination
         if kept:

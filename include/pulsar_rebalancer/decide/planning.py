@@ -68,14 +68,14 @@ class Wanted:
         report: returns what the source says of its moves after the caps.
         state: the strategy's state for the next run; None if the source does not change it.
         room: returns a new check against moves that would overload a broker; None for no check.
-        regrouped: gives the moves their pairs if the caps needed another order; None if the pairs stay.
+        renumbered: gives the moves their pairs if the caps needed another order; None if the pairs stay.
     """
 
     moves: list[CandidateMove]
     report: Callable[[Sequence[CandidateMove]], SourceReport]
     state: StrategyState | None = None
     room: Callable[[], CapacityCheck] | None = None
-    regrouped: Callable[[Sequence[CandidateMove]], list[CandidateMove]] | None = None
+    renumbered: Callable[[Sequence[CandidateMove]], list[CandidateMove]] | None = None
 
 
 def candidates_of(
@@ -292,7 +292,7 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
     made = replace(_joined(reports, [*leaving, *chosen]), strategy_state=strategy.state)
     if not made.taken and (other := sources.otherwise()):
         (moves,) = within_caps(other)
-        moves = other.regrouped(moves) if other.regrouped else moves
+        moves = other.renumbered(moves) if other.renumbered else moves
         made = _with_other(made, other.report(moves), moves)
     return made
 

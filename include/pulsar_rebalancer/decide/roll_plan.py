@@ -148,7 +148,7 @@ def text(shown: ShownRestarts, reason: str, dag_id: str) -> str:
     lines += [f"Now it would be refused: {shown.refused}."] if shown.refused else []
     lines += [f"Before the first turn, it would wait for {shown.waits}."] if shown.waits else []
     twice = f"{number_of(shown.moves_twice, 'bundle')} move twice, away and back"
-    total = f"About {shown.minutes:.0f} minutes and the restarts themselves; {twice}."
+    total = f"About {shown.minutes:.0f} minutes plus the restarts themselves; {twice}."
     how = f"Nothing was done. To carry it out, trigger {dag_id} with plan {shown.plan}"
     return "\n".join([f"Rolling restart of {number_of(len(shown.restarts), 'broker')}: {reason}", *lines, total, how])
 

@@ -262,13 +262,13 @@ def splits_of(run: RunInput) -> SplitPlan:
         hits={} if run.counting.clear else run.before.decision.split_hits,
         splits=run.before.moves.splits,
     )
-    splits = plan_splits(context, _loaded(run, sorted(candidates), extensible=context.extensible), candidates)
+    splits = plan_splits(context, _loaded_bundles(run, sorted(candidates), extensible=context.extensible), candidates)
     held = {"taken": False, "reason": Reason.ROLLING} if run.before.roll else {}
     rows = [row | held if row["taken"] else row for row in splits.rows]
     return splits._replace(rows=[{"cluster": run.cluster, **row} for row in rows])
 
 
-def _loaded(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:
+def _loaded_bundles(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:
     """Return the bundles; of several reports about a bundle, the one with the most traffic is used."""
     sample = run.bundles_named(names, _COLUMNS)
     parts = parts_by_bundle(run.before.moves.splits)

@@ -142,7 +142,7 @@ class Reason(StrEnum):
         "Look for two brokers with one advertised address.")
     UNMATCHED_EXCLUSION = ("unmatched_exclusion", WARN, Trait.NONE,
         "An entry of excluded_brokers or excluded_bundles matches nothing: down, idle or misspelt.",
-        "Brokers are advertisedAddress:port, bundles tenant/namespace/0x…_0x….")
+        "Write brokers as advertisedAddress:port, bundles as tenant/namespace/0x…_0x….")
     SUMS_DISAGREE = ("sums_disagree", WARN, Trait.NONE,
         "A broker's traffic differs from the sum over its bundles; the broker's own value is used.",
         "Check its report if it happens again.")
@@ -257,7 +257,7 @@ class Reason(StrEnum):
     NOT_REACHED = ("not_reached", VERDICT, Trait.NONE,
         "The walk over brokers or bundles ended before this one: enough is taken, or a cap is reached.")
     NO_TRAFFIC = ("no_traffic", VERDICT, Trait.NONE,
-        "The bundle has no traffic of the kind that is balanced.")
+        "The bundle has none of the traffic being balanced (msg/s or bytes/s).")
     RECENTLY_UNLOADED = ("recently_unloaded", VERDICT, Trait.NONE,
         "The bundle was moved within the grace period.")
     SYSTEM_NAMESPACE = ("system_namespace", VERDICT, Trait.NONE,
@@ -483,7 +483,7 @@ class Reason(StrEnum):
     INTERRUPTED = ("interrupted", VERDICT, Trait.RETRIED,
         "The task ended during the move or split; the bundle counts as recently unloaded.")
     UNLOAD_NOT_TRIED = ("unload_not_tried", VERDICT, Trait.NONE,
-        "Unloading failed, and nothing was unloaded since.")
+        "An unload failed, and none has been tried since.")
     # runs
     TASK_FAILED = ("task_failed", VERDICT, Trait.PASSING,
         "A task, move or split failed for an unlisted reason.",

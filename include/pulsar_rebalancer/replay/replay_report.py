@@ -146,9 +146,9 @@ def _agreement(answer: ReplayResult, recorded: Metrics, current: VariantOutcome)
     found = "The current settings failed." if answer.agreement is None else f"{answer.agreement.sentence}."
     return (
         f"<p>{found}</p>{_wide('Recording and replay', ('values', *_HEADS), lines)}"
-        "<p class=quiet>As recorded: bundles on a different broker from the previous sample, no matter who moved them; "
-        "lost are those whose broker was gone, had restarted or did not report. The two can agree only if the recorded "
-        "cluster was balanced with the current settings.</p>"
+        "<p class=quiet>As recorded: bundles on another broker than in the sample before, no matter who moved them. "
+        "Lost: bundles whose broker was gone, had restarted or did not report. Recording and replay can agree only if "
+        "the cluster was balanced with the current settings.</p>"
     )
 
 

@@ -215,7 +215,7 @@ class ReplayRequest(VersionedDocument):
     worth: float = Field(10, ge=0, le=1e6, description="unloads a day that one point of range is worth")
     days_apart: bool = Field(
         False,
-        description="every day (UTC) begins with bundles where they were recorded; days are replayed in parallel",
+        description="each day (UTC) starts from the recorded placement; days are replayed in parallel",
     )
     seed: int = 1
 

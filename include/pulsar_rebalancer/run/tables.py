@@ -320,7 +320,7 @@ class Brokers(Sequence[BrokerSample]):
         return {broker.broker: broker for broker in self._all}
 
 
-_OF_ROW = tuple(name for name in BrokerSample._fields if name in BROKERS.names)
+_SAMPLE_COLUMNS = tuple(name for name in BrokerSample._fields if name in BROKERS.names)
 
 Row: TypeAlias = "dict[str, Any]"
 
@@ -330,7 +330,7 @@ def broker_samples(rows: Iterable[Row], left_out: Mapping[str, Reason]) -> list[
 
 
 def _broker(row: Row, left_out: Reason | None) -> BrokerSample:
-    known = {name: row[name] for name in _OF_ROW if row.get(name) is not None}
+    known = {name: row[name] for name in _SAMPLE_COLUMNS if row.get(name) is not None}
     resources = {name: ResourceUsage(row.get(f"{name}_usage"), row.get(f"{name}_limit")) for name in RESOURCES}
     no_report = Reason.BROKER_QUARANTINED if row.get("error") else None
     return BrokerSample(**known, left_out=left_out or no_report, resources=resources)

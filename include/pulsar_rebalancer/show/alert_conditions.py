@@ -96,7 +96,7 @@ class Condition(StrEnum):
     )
     ROLL_LEFT = (
         "roll_left",
-        "a rolling restart is not continued",
+        "a rolling restart has stalled",
         "No run of pulsar_roll__<cluster> continues the rolling restart; until it ends, nothing else is moved.",
         "Unpause that DAG. If the roll's run has ended or is gone, trigger the DAG with the roll's id as plan.",
     )

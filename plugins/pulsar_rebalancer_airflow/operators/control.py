@@ -108,7 +108,7 @@ def change(store: StateStore, action: str, order: Order, name: str) -> dict[str,
     # No plan id: a plan recorded earlier must not be carried out after a restore.
     means = decision.means if known_file(store.storage.state, decision.means, MEANS) else ""
     state = decision.model_copy(update={"seq": before + 1, "plan_id": "", "means": means})
-    details = loss(store, lost) | {"file": source, "seq_before": before, "seq_after": state.seq}
+    details = lost_documents(store, lost) | {"file": source, "seq_before": before, "seq_after": state.seq}
     # Noted first as begun, in case the task is killed before it notes the end.
     note(store.storage, action, order, details | {"done": False})
     store.put(state)
@@ -168,7 +168,7 @@ def _history(present: MovesState, restored: MovesState, *, reset: bool) -> Moves
     )
 
 
-def loss(store: StateStore, lost: Mapping[str, str]) -> dict[str, JsonValue]:
+def lost_documents(store: StateStore, lost: Mapping[str, str]) -> dict[str, JsonValue]:
     """Return the errors (`lost`) and JSON texts (`was`) of lost documents, by key, for `note`; empty if none."""
     texts: dict[str, JsonValue] = {key: json.dumps(store.raw(key), default=str) for key in lost}
     return {"lost": dict(lost), "was": texts} if lost else {}
@@ -345,7 +345,7 @@ def _store(store: StateStore, request: ControlRequest, order: GivenOrder) -> dic
     lost, chosen = store.lost((Control,)), request.chosen
     if not chosen.after_loss:
         store.get(Control)
-    was = loss(store, lost)
+    was = lost_documents(store, lost)
     if chosen.gives:
         store.put(chosen.gives(store.orders(), order))
     details = {name: str(value) for name in ("subject", "until") if (value := getattr(order, name))}

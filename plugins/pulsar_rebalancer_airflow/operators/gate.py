@@ -218,7 +218,7 @@ class Holds:
         self._look()
         if self._reason is None and self._breaks():
             self._reason = Reason.BREAKER_OPEN
-            _log.warning("No more bundles are started: %d moves of the run have failed", self._failed(self._closed_at))
+            _log.warning("No more moves are started: %d have failed in this run", self._failed(self._closed_at))
         return self._reason
 
     def _breaks(self) -> bool:

@@ -77,7 +77,7 @@ def wanted(earlier: EarlierPlan) -> tuple[list[CandidateMove], Callable[[], Capa
         for move in earlier.moves
         if move.source in earlier.summary.drains and sample.owners.get(move.bundle) == move.source
     ]
-    others = [_again(sample, move) for move in earlier.moves if move not in leave]
+    others = [_requested_again(sample, move) for move in earlier.moves if move not in leave]
     moves = placed(sample, candidates_of(sample, others))
     if not leave:
         return moves, None
@@ -85,7 +85,7 @@ def wanted(earlier: EarlierPlan) -> tuple[list[CandidateMove], Callable[[], Capa
     return [*drains.moves, *moves], drains.room
 
 
-def _again(sample: PlanningSample, move: Move) -> RequestedMove:
+def _requested_again(sample: PlanningSample, move: Move) -> RequestedMove:
     stayed = sample.owners.get(move.bundle) in (None, move.source, move.destination)
     return RequestedMove(move.bundle, move.destination, None if stayed else Reason.OWNER_CHANGED)
 

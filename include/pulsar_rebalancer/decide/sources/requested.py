@@ -54,12 +54,12 @@ def wanted(
     def report(capped: Sequence[CandidateMove]) -> SourceReport:
         moving = [f"{number_of(sum(move.taken for move in capped), 'bundle')} to move"]
         ends = [row["explanation"] for row in splits] or moving
-        return SourceReport(_decisions(sample, capped, record), f"{_asked(record)}: {'; '.join(ends)}")
+        return SourceReport(_decisions(sample, capped, record), f"{_origin(record)}: {'; '.join(ends)}")
 
     return Wanted(list(moves), report)
 
 
-def _asked(record: ByHand) -> str:
+def _origin(record: ByHand) -> str:
     asked = f"{record.request.action} by hand" if record.request.action else ""
     return ", ".join(filter(None, [asked, record.approval])) or f"approved by {record.by or 'somebody'}"
 

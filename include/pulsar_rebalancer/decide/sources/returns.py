@@ -39,10 +39,10 @@ def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since: s
     def room() -> SpareCapacity:
         return SpareCapacity(dict.fromkeys(sources, sample), fixed=True, gained=unreported(sample))
 
-    def regrouped(capped: Sequence[CandidateMove]) -> list[CandidateMove]:
+    def renumbered(capped: Sequence[CandidateMove]) -> list[CandidateMove]:
         return in_order(move._replace(pair=pairs[move.source], rank=move.pair) for move in capped)
 
-    return Wanted(moves, lambda capped: _report(sample, capped), room=room, regrouped=regrouped)
+    return Wanted(moves, lambda capped: _report(sample, capped), room=room, renumbered=renumbered)
 
 
 def _report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> SourceReport:

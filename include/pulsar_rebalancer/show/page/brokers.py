@@ -33,7 +33,7 @@ _MOST_PERCENT = 1000.0
 _SLOT = 15
 """Seconds of a time slot, of which one sample is read; a broker measures its CPU only once a minute."""
 
-_READING = 0.4
+_READING_SECONDS = 0.4
 """Maximum seconds spent reading files for one response; the next one reads the remaining files."""
 
 
@@ -103,7 +103,7 @@ def _of_late(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float,
     for at, folder in takewhile(lambda dated: dated[0] >= until - OF_LATE, storage.dated_runs(until)):
         recent[int(at.timestamp()) // _SLOT] = folder  # the first of each slot, so that the choice is stable
     ranges: dict[str, tuple[float, float]] = {}
-    end = time.monotonic() + _READING
+    end = time.monotonic() + _READING_SECONDS
     for folder in recent.values():
         if time.monotonic() > end and not scores_are_known(folder):
             continue

@@ -60,8 +60,8 @@ def _named_so(table: pa.Table, part: str) -> Column:
 
 def _of_topic(bundles: Column, topic: str) -> Column:
     namespace = topic.partition("://")[2].rpartition("/")[0]
-    near = bundles.filter(pc.starts_with(bundles, f"{namespace}/")).to_pylist()
-    return pc.is_in(bundles, pa.array([name for name in near if is_in_bundle(topic, name)], pa.string()))
+    of_namespace = bundles.filter(pc.starts_with(bundles, f"{namespace}/")).to_pylist()
+    return pc.is_in(bundles, pa.array([name for name in of_namespace if is_in_bundle(topic, name)], pa.string()))
 
 
 class _Stays:

@@ -23,7 +23,7 @@ from pulsar_rebalancer.strategies.shedders.registry import profile_shown
 from pulsar_rebalancer.texts import number_of
 
 _LENGTH = timedelta(hours=1)
-_READING = 1.0
+_READING_SECONDS = 1.0
 """Maximum time that one request may spend reading files, in seconds."""
 
 _SEEN_TO = Trait.ON_PLANNED_BROKER | Trait.SETTLED | Trait.NOT_BEGUN
@@ -80,7 +80,7 @@ def timeline(
     now: datetime,
     orders: Iterable[Event] = (),
     failures: Sequence[Event] = (),
-    reading: float = _READING,
+    reading: float = _READING_SECONDS,
 ) -> Timeline:
     """Return the timeline of the hour before `now`.
 

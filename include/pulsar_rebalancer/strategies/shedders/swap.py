@@ -156,7 +156,7 @@ class PairTransfer:
         accepted: list[BundleSample] = []
         for bundle in back:
             returning = bundle.present_msg_throughput
-            if self._kept_back(bundle) or returning == 0:
+            if self._must_stay(bundle) or returning == 0:
                 continue
             if ours + returning < most and theirs - returning < most:
                 accepted.append(bundle)
@@ -171,7 +171,7 @@ class PairTransfer:
             if self.sample.settings.credit_swaps:
                 self.gained += bundle.present_msg_throughput
 
-    def _kept_back(self, bundle: BundleSample) -> bool:
+    def _must_stay(self, bundle: BundleSample) -> bool:
         return bundle.reason in NEVER_MOVED or self._policies(bundle, self.source) is not None
 
     def _policies(self, bundle: BundleSample, destination: BrokerLoad) -> Reason | None:
