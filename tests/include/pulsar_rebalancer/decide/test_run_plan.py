@@ -304,5 +304,5 @@ def test_in_a_rolling_restart_only_its_own_bundles_move(tmp_path, phase):
 
     assert found == {name(5): "rolling"} | (HOME if phase is Phase.RETURNING else {})
     assert summary.bundles_taken == (2 if phase is Phase.RETURNING else 0)
-    assert f"Rolling restart f by eve: c:1 {phase}" in summary.sentence
+    assert f"Rolling restart by eve: c:1 {phase}" in summary.sentence
     assert summary.requested_by == ({"eve"} if phase is Phase.RETURNING else set())
