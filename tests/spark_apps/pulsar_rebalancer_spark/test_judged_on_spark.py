@@ -1,15 +1,10 @@
-"""Scores, pairs and hits of many clusters in one query are those of Pulsar's class, and of the numpy form."""
-
 import math
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.include.pulsar_rebalancer.strategies.shedders.avg_shedder_cases import CASES
-from tests.vectors import histories
-from tests.vectors.rows import decided, sample
+from tests.vectors.rows import sample
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
@@ -42,27 +37,6 @@ def judge(spark, clusters: dict[str, Judged]) -> dict[str, list[JudgedPair]]:
     for cluster, *pair in sorted(pairs.collect()):
         found[cluster].append(JudgedPair(*pair))
     return found
-
-
-def test_decides_as_pulsars_own_class(spark):
-    of_name = {f"{each.edge}-{each.name}": each for each in (*histories.read("AvgShedder"), *CASES)}
-    hits: dict[str, dict[str, HitCount]] = {name: {} for name in of_name}
-    for steps in zip_longest(*(history.steps for history in of_name.values())):
-        at = {name: step for name, step in zip(of_name, steps, strict=True) if step is not None}
-        clusters = {name: Judged(step.brokers, of_name[name].sample(step), hits[name]) for name, step in at.items()}
-        pairs = judge(spark, clusters)
-        for name, step in at.items():
-            history = of_name[name]
-            given = history.sample(step, judge=lambda *_, found=pairs[name]: found)
-            result = decided(given, hits[name])
-            hits[name] = histories.with_the_departed(history.settings, step, hits[name], result.decisions, result.hits)
-            assert histories.unload_of(result.moves) == step.expected["unload"]
-            assert {broker: hit.high for broker, hit in hits[name].items() if hit.high} == step.expected["high"]
-            assert {broker: hit.low for broker, hit in hits[name].items() if hit.low} == step.expected["low"]
-            if "score" in step.expected:
-                scores = {pair.source: pair.source_score for pair in pairs[name]}
-                scores |= {pair.destination: pair.destination_score for pair in pairs[name]}
-                assert scores == step.expected["score"]
 
 
 FIGURE = st.one_of(

@@ -2,7 +2,6 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from tests.include.pulsar_rebalancer.strategies.shedders.avg_shedder_cases import CASES
 from tests.vectors import histories
 from tests.vectors.rows import brokers_of, decided, sample, whatever_the_order
 
@@ -13,7 +12,6 @@ from pulsar_rebalancer.strategies.sample import hits_after
 from pulsar_rebalancer.strategies.scoring import percent, score
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
-HISTORIES = [*histories.read("AvgShedder"), *CASES]
 EAGER = Settings(hit_count_low=1, hit_count_high=1)
 
 
@@ -51,7 +49,7 @@ def taken(result):
 SPREAD = [broker("b1", 80, 20000), broker("b2", 30, 2000), broker("b3", 50, 10000)]
 
 
-@pytest.mark.parametrize("history", HISTORIES, ids=lambda history: f"{history.edge}-{history.name}")
+@pytest.mark.parametrize("history", histories.read("AvgShedder"), ids=lambda history: f"{history.edge}-{history.name}")
 def test_decides_as_pulsars_own_class(history):
     hits: dict[str, HitCount] = {}
     for step in history.steps:

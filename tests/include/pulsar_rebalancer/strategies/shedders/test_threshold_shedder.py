@@ -27,12 +27,6 @@ def held(owner, sizes, **more):
     return [bundle(owner, f"t/{owner}/0x{n:02}_0x{n + 1:02}", throughput=size * MIB, **more) for n, size in sizes]
 
 
-class TestUpstreamCases:
-    """The cases of Pulsar's ThresholdShedderTest, sizes in MiB/s."""
-
-    BROKERS = (broker("b1", 99.9, bundles=10, throughput=110 * MIB), broker("b2", 0, bundles=10))
-
-
 def test_the_lower_boundary_is_tried_as_well_when_the_excess_finds_no_bundle():
     brokers = [
         broker("b1", 90, bundles=2, throughput=200 * MIB),
