@@ -160,19 +160,6 @@ def test_a_plan_is_rejected_and_nobody_approves_their_own(stage: Stage) -> None:
     stage.says("moved", "each verified on its new broker")
 
 
-STALE = Part("stale", WAITS | {"interval_seconds": 60})
-
-
-@scene(STALE)
-def test_a_run_that_cannot_ask_the_brokers(stage: Stage) -> None:
-    stage.begin()
-    assert stage.ended() == "success"
-    stage.says("waiting")
-    stage.cluster.faults.add("unauthorized")
-    stage.says("failed", "The latest run failed in collect (unauthorized):")
-    assert stage.chromium.run("document.querySelector('nav.links a[href$=\"/tasks/collect\"]') !== null")
-
-
 DRAINED = "document.querySelector('section.drains')"
 
 
@@ -251,13 +238,6 @@ def test_hits_are_counted_run_by_run(stage: Stage) -> None:
     assert stage.ended(number=4) == "success"
     stage.says("waiting", "(hit 4 of 8)")
     stage.draw("east")
-
-
-@scene(Part("large", WAITS, brokers=200, bundles=2000))
-def test_two_hundred_brokers(stage: Stage) -> None:
-    stage.begin()
-    assert stage.ended() == "success"
-    stage.says("waiting")
 
 
 SEARCH = "document.querySelector('.search input')"
