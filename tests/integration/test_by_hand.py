@@ -42,10 +42,9 @@ def loaded(hand: World, broker: str) -> list[str]:
 def unloaded(hand: World, ends: tuple[str, str]) -> Outcome:
     """A run that carried out what was shown, after all that is no way to have it carried out."""
     (hot, cold), cluster = ends, hand.served.cluster
-    bundle, other = sorted(cluster.owned_bundles(hot))[:2]
+    bundle = min(cluster.owned_bundles(hot))
 
     shown = hand.run("by_hand", action="unload", bundles=[bundle], destination=cold)
-    another = hand.run("by_hand", action="unload", bundles=[other], destination=cold)
 
     assert shown.states == dict.fromkeys(("form", "collect", "validate", "plan"), "success") | {"carry_out": "skipped"}
     told = shown.xcom("plan")
@@ -53,8 +52,6 @@ def unloaded(hand: World, ends: tuple[str, str]) -> Outcome:
     assert told["scores"][hot][0] > told["scores"][hot][1]
     assert cluster.owner(bundle) == hot
 
-    wrong = hand.run("by_hand", plan="0" * 64)
-    assert (wrong.states["carry_out"], wrong.xcom("carry_out", "failure")) == ("failed", "other_plan")
     changed = hand.run("by_hand", plan=told["plan"], destination=hot)
     assert (changed.states["carry_out"], changed.xcom("carry_out", "failure")) == ("failed", "other_plan")
     forged = hand.run("rebalance", plan=told["plan"])
@@ -62,8 +59,6 @@ def unloaded(hand: World, ends: tuple[str, str]) -> Outcome:
     assert hand.queued() == []
 
     assert hand.run("by_hand", plan=told["plan"]).states["carry_out"] == "success"
-    second = hand.run("by_hand", plan=another.xcom("plan")["plan"])
-    assert (second.states["carry_out"], second.xcom("carry_out", "failure")) == ("failed", "plan_under_way")
     (waiting,) = hand.queued()
     return hand.begin(waiting)
 
@@ -99,18 +94,12 @@ def test_a_drain_is_served_interval_by_interval_until_the_broker_is_released(han
     # A run that was decided before the mark brings nothing there.
     assert Written.read(hand.go_on(early).folder).counts == {"draining": 1}
     assert cluster.owner(elsewhere) == ends[0]
-    reset = hand.run("control", action="reset", reason="whoever resets the state ends no drain")
-    assert reset.state == "success"
     first, second = hand.run(), hand.run()
 
     assert [Summary.read(run.folder).drains[broker].moving for run in (first, second)] == [CAP, movable - CAP]
     assert Written.read(second.folder).verdict == "open"
     # What no broker reports, because no topic of it is loaded, cannot be moved.
     assert len(cluster.owned_bundles(broker)) == held - movable <= 2
-    towards = hand.run("by_hand", action="unload", bundles=["acme/*"], destination=broker)
-    assert (towards.states["plan"], towards.xcom("plan", "failure")) == ("failed", "draining")
 
     released = hand.run("by_hand", action="release", broker=broker, reason="the disks are in")
     assert released.states["carry_out"] == "success"
-    twice = hand.run("by_hand", action="release", broker=broker, reason="to be sure")
-    assert twice.xcom("carry_out", "failure") == "not_drained"

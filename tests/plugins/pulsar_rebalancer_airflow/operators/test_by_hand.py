@@ -154,6 +154,7 @@ def test_two_people_are_needed_if_the_clusters_file_says_so(storage, state, form
 
 def test_plans_are_carried_out_one_at_a_time_and_once(storage, state):
     first, second = shown(storage, state, **UNLOAD), shown(storage, state, **UNLOAD)
+    assert act(storage, state, plan="0" * 64) == ("other_plan", None)
     _, (run_id, _) = act(storage, state, plan=first)
 
     for going_on in ("queued", "running"):
