@@ -158,19 +158,24 @@ def badly_spread(bundles: pa.Table, brokers: int, left_out: Collection[str]) -> 
         "traffic", pc.if_else(sound, pc.add(*ways), 0.0)
     )
     table = table.append_column("namespace", namespaces_of(table["bundle"]))
-    table = table.sort_by([("traffic", "descending"), ("bundle", "ascending")])
     sums = table.group_by("namespace", use_threads=False).aggregate(
-        [("bundle", "first"), ("topics", "sum"), ("traffic", "sum"), ([], "count_all")]
+        [("topics", "sum"), ("traffic", "sum"), ([], "count_all")]
     )
-    namespaces = sums.to_pylist()
-    whole = sum(row["traffic_sum"] for row in namespaces)
-    for row in sorted(namespaces, key=lambda row: (-row["traffic_sum"], row["namespace"])):
-        count, carried = row["count_all"], row["traffic_sum"]
+    whole = sum(sums["traffic_sum"].to_pylist())
+    few = [
+        row
+        for row in sums.sort_by([("traffic_sum", "descending"), ("namespace", "ascending")]).to_pylist()
         # A bundle is too large with more than half of a broker's fair share; a split needs more topics than bundles.
-        if count < min(brokers, row["topics_sum"] or 0) and 2 * carried * brokers > whole * count:
-            share = f"{number_of(count, 'bundle')} for {brokers} brokers and {carried / whole:.0%} of the traffic"
-            detail = f"{share}, the largest {row['bundle_first']}"
-            yield Finding(reason=Reason.FEW_BUNDLES, subject=row["namespace"], detail=detail)
+        if row["count_all"] < min(brokers, row["topics_sum"] or 0)
+        and 2 * row["traffic_sum"] * brokers > whole * row["count_all"]
+    ]
+    theirs = table.filter(pc.field("namespace").isin(pa.array([row["namespace"] for row in few], pa.string())))
+    by_traffic = theirs.sort_by([("traffic", "ascending"), ("bundle", "descending")]).to_pylist()
+    largest = {row["namespace"]: row["bundle"] for row in by_traffic}
+    for row in few:
+        share = f"{row['traffic_sum'] / whole:.0%} of the traffic, the largest {largest[row['namespace']]}"
+        detail = f"{number_of(row['count_all'], 'bundle')} for {brokers} brokers and {share}"
+        yield Finding(reason=Reason.FEW_BUNDLES, subject=row["namespace"], detail=detail)
     system = table.filter(pc.field("namespace") == SYSTEM_NAMESPACE).to_pylist()
     broker, held = next(iter(Counter(row["broker"] for row in system).most_common(1)), ("", 0))
     if is_crowded(held, len(system), brokers):
