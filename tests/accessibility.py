@@ -40,11 +40,7 @@ ARRIVED = """(() => {
 
 
 def assert_accessible(chromium: Browser, width: int = 1200, height: int = 900) -> None:
-    """Check the page of the project, alone or in the frame of Airflow's UI; then the window has the size given.
-
-    Raises:
-        AssertionError: rule, node and summary of each violation; or what is wider than a phone.
-    """
+    """Check the page of the project, alone or in the frame of Airflow's UI; then the window has the size given."""
     world = chromium.world("/pulsar_rebalancer/")
     if chromium.run("typeof axe", world) == "undefined":
         chromium.run(AXE.read_text(), world)

@@ -45,12 +45,7 @@ _LOOK = """(of) => new Promise((done) => {
 
 
 class Browser:
-    """One page of a Chromium.
-
-    Attributes:
-        problems: what its console said of errors, what was thrown, and what it was not allowed to do.
-        requests: addresses that it asked for.
-    """
+    """One page of a Chromium; `problems` also has what it was not allowed to do."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
@@ -141,11 +136,7 @@ class Browser:
 
 @contextlib.contextmanager
 def browser() -> Iterator[Browser]:
-    """Start a Chromium with a profile of its own, and end it.
-
-    Raises:
-        AssertionError: there is none on this machine.
-    """
+    """Start a Chromium with a profile of its own, and end it."""
     program = installed("chromium", _program)
     assert program, MISSING
     with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as profile:

@@ -29,13 +29,7 @@ def _known_as(name: str) -> str:
 
 @dataclass(frozen=True)
 class Series:
-    """A point of a metric.
-
-    Attributes:
-        name: as Prometheus has it: underscores, the unit, `_total` for a counter.
-        labels: by name.
-        value: of a histogram, its sum.
-    """
+    """A point of a metric, named as Prometheus does; of a histogram, the value is its sum."""
 
     name: str
     labels: dict[str, str]
@@ -44,12 +38,7 @@ class Series:
 
 @dataclass
 class Received:
-    """Everything that came in, in order.
-
-    Attributes:
-        port: on loopback; TCP for OTLP and for a Prometheus, UDP for StatsD.
-        series: grows while the receiver runs.
-    """
+    """Everything that came in, in order; the port is one of TCP for OTLP, and of UDP for StatsD."""
 
     port: int
     series: list[Series] = field(default_factory=list)

@@ -35,7 +35,6 @@ def asked_for() -> set[tuple[str, str]]:
 
 
 def selectors(expression: promql_parser.Expr) -> list[promql_parser.VectorSelector]:
-    """Every place of an expression that names a metric."""
     found: list[promql_parser.VectorSelector] = []
 
     def visit(node: promql_parser.Expr) -> bool:

@@ -54,14 +54,7 @@ def broker(number: int) -> str:
 
 
 class Scene:
-    """One cluster; its hits are kept from run to run, and bundles that were moved stay moved.
-
-    Args:
-        root: storage root.
-        loads: percent of CPU by broker.
-        each: bundles of a broker.
-        settings: of the cluster.
-    """
+    """One cluster; its hits are kept from run to run, and bundles that were moved stay moved."""
 
     def __init__(
         self, root: str, loads: Mapping[str, float], *, cluster: str = "east", each: int = 10, **settings: Any
@@ -93,16 +86,7 @@ class Scene:
         begun: int = 2,
         **more: Any,
     ) -> StoragePath:
-        """A run that begins at a time.
-
-        Args:
-            at: when the sample is taken.
-            verdict: of the gate; None: what the mode says.
-            astray: so many moves go wrong.
-            seconds: until it ends; 0: it does not.
-            begun: moves that have ended by then, of a run that does not end.
-            more: further fields of its request.
-        """
+        """A run that begins at a time; one of 0 seconds does not end, and `begun` of its moves have ended by then."""
         self.runs += 1
         folder, cluster = self.storage.new_run(at), self.storage.cluster
         resolved = Resolved(settings=self.settings, origins={})

@@ -28,18 +28,7 @@ DISCOVERY, TOKEN = "/.well-known/openid-configuration", "/oauth/token"
 
 @dataclass
 class TokenIssuer(RequestValidator):  # type: ignore[misc] # the base class is untyped
-    """One issuer with one client.
-
-    Attributes:
-        server: what it was asked.
-        folder: where `credentials_file` is written.
-        ca_file: authority of its certificate.
-        lifetime: seconds until its tokens expire.
-        promised: what it says about that, `expires_in`.
-        audiences: what it issues tokens for.
-        constant: what it issues instead of signed tokens.
-        issued: its tokens, the last one last.
-    """
+    """One issuer with one client; tokens last for `lifetime` seconds, and it says that they last for `promised`."""
 
     server: Broker
     folder: Path

@@ -37,7 +37,6 @@ def mounts(service: Mapping[str, Any]) -> Iterator[Mount]:
 
 
 def load(variables: Mapping[str, str]) -> dict[str, Any]:
-    """The file with these values, as `docker compose config` shows it; keys that begin with `x-` are dropped."""
     document = _filled(yaml.safe_load(COMPOSE.read_text()), variables)
     return {name: value for name, value in document.items() if not name.startswith("x-")}
 

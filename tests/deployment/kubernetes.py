@@ -40,9 +40,5 @@ def containers(pod: Document) -> Iterator[Document]:
 
 
 def check(document: Document) -> None:
-    """Refuse an object that does not follow its schema, and unknown keys.
-
-    Raises:
-        kubernetes_validate.ValidationError: what is wrong.
-    """
+    """Refuse an object that does not follow its schema, and unknown keys."""
     validate(document, VERSION, strict=True)

@@ -20,13 +20,7 @@ _RIGHTS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "D
 
 
 class Api(ThreadingHTTPServer):
-    """A cluster with one pod, the driver's.
-
-    Attributes:
-        asked: what was asked for, as resource and verb.
-        refused: what no rule allows of it.
-        created: every pod that was created, as it was asked for.
-    """
+    """A cluster with one pod, the driver's; `refused` is what was asked for and no rule allows."""
 
     daemon_threads = True
 

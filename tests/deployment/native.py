@@ -66,11 +66,7 @@ class Native:
         return self._ports[service, port]
 
     def up(self, name: str) -> None:
-        """Start a service after all that it depends on, and wait until its health check says so.
-
-        Raises:
-            RuntimeError: it is not healthy in time, or a service that should end by itself failed.
-        """
+        """Start a service after all that it depends on, and wait until its health check says so."""
         if name in self._done:
             return
         service = self._services[name]

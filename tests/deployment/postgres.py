@@ -16,14 +16,7 @@ _INSTALLED = Path("/usr/lib/postgresql")
 
 
 class Postgres:
-    """A server on loopback, its data in a new folder that goes with it.
-
-    PostgreSQL refuses to run as root: then it runs as Debian's user `postgres`.
-
-    Args:
-        environment: POSTGRES_USER, POSTGRES_PASSWORD and POSTGRES_DB.
-        port: where it listens.
-    """
+    """A server on loopback, its data in a new folder; for root, who may not run it, as Debian's user `postgres`."""
 
     def __init__(self, environment: Mapping[str, str], port: int) -> None:
         self.programs = _programs()

@@ -1,5 +1,3 @@
-"""The event loop that asynchronous tests run on, the cluster that bundles are moved on, and where files are kept."""
-
 from pathlib import Path
 
 import pytest

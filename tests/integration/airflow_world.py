@@ -74,13 +74,7 @@ class World:
         return self.begin(self.start(dag, **conf), dag)
 
     def run_again(self, outcome: Outcome, first: str, last: str = "") -> Outcome:
-        """Clear a task of a run with all that follow it, and let the run go on, as a person or a restart does.
-
-        Args:
-            outcome: the run.
-            first: the task.
-            last: with its end the machine stands still: nothing more is run.
-        """
+        """Clear a task of a run with all that follow it, and let the run go on to its end, or to that of `last`."""
         dag = self.dag(outcome.run.dag_id)
         names = {first} | dag.task_dict[first].get_flat_relative_ids(upstream=False)
         with create_session() as session:
@@ -92,7 +86,6 @@ class World:
         return self._go_on(run, last)
 
     def queued(self, dag: str = "rebalance") -> list[str]:
-        """Ids of the runs of a DAG that wait for their turn, in its order."""
         with create_session() as session:
             found = select(DagRun.run_id).where(
                 DagRun.dag_id == f"pulsar_{dag}__{self.name}", DagRun.state == DagRunState.QUEUED
@@ -133,7 +126,6 @@ class World:
             return Outcome(self, _run(run.id, session))
 
     def asked(self, run_id: str) -> str:
-        """The text of a question as Airflow shows it."""
         with create_session() as session:
             found = select(HITLDetail.body).join(TaskInstance, TaskInstance.id == HITLDetail.ti_id)
             return str(session.scalar(found.where(TaskInstance.run_id == run_id)))
@@ -155,7 +147,6 @@ class World:
                 session.delete(row)
 
     def put(self, document: StateDocument) -> None:
-        """Store a document, as the task that writes it would."""
         with create_session() as session:
             asset = session.scalar(select(AssetModel.id).where(AssetModel.name == state_asset(self.name).name))
             value = json.dumps(document.model_dump(mode="json"))
@@ -171,7 +162,6 @@ class World:
         return None if value is None else json.loads(value)
 
     def events(self) -> list[Any]:
-        """Extras of the events on the asset of moves."""
         with create_session() as session:
             rows = session.scalars(
                 select(AssetEvent.extra)

@@ -71,7 +71,6 @@ def show(chromium: Browser, address: str) -> str:
 
 
 def press(chromium: Browser, button: str, reason: str = "") -> None:
-    """Press a button of the page and send what it asks for."""
     chromium.until(f"document.querySelector('[data-key=\"act {button}\"]')")
     chromium.run(f"document.querySelector('[data-key=\"act {button}\"]').click()")
     chromium.until("document.querySelector('dialog[open]')")

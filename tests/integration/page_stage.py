@@ -108,7 +108,6 @@ class Stage:
         return {task["task_id"]: task["state"] for task in self.airflow.tasks(self.dag(), run_id)}
 
     def until(self, happened: Callable[[], Any]) -> Any:
-        """What is returned, once it is something."""
         limit = time.monotonic() + PATIENCE
         while not (found := happened()):
             assert time.monotonic() < limit, f"it did not happen; the page says: {self.chromium.text()[:1500]}"
@@ -166,7 +165,6 @@ class Stage:
         return self.ended(kind, before + 1)
 
     def clicks(self, button: str, done: str) -> None:
-        """Click a button of the open dialog, until an expression is true."""
         found = f"document.querySelector('dialog {button}:enabled')"
         send(self.chromium, lambda: self.chromium.until(f"{found} && ({found}.click(), true)"), done)
 

@@ -1,5 +1,3 @@
-"""Bad input of every kind, served over HTTP and taken through the DAG's real tasks."""
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -23,7 +23,6 @@ def north(tmp_path_factory: pytest.TempPathFactory, one_session: None) -> Iterat
 
 @pytest.fixture(scope="module")
 def counted(north: World) -> Outcome:
-    """A run that counted: one hit for every pair that is out of balance."""
     return north.run()
 
 

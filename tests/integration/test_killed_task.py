@@ -114,13 +114,7 @@ def refusal(airflow: LocalAirflow, field: str, value: Any) -> str:
 
 @dataclass(frozen=True)
 class Ended:
-    """A run that has ended.
-
-    Attributes:
-        run: as Airflow's API shows it.
-        tries: number of tries by task.
-        folder: the run's.
-    """
+    """A run that has ended, as Airflow's API shows it; number of tries by task."""
 
     run: Any
     tries: dict[str, int]
@@ -139,14 +133,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Stop:
-    """A stop, given while another stop waits for a bundle.
-
-    Attributes:
-        unloads: number of unloads of the wave.
-        meanwhile: state of the other stop's run when the stop was stored.
-        run: the stopped run.
-        answer: what the control DAG said of the stop.
-    """
+    """A stop; `meanwhile` is the state of the run of another stop, which waits for a bundle, when it was stored."""
 
     unloads: int
     meanwhile: str
@@ -192,18 +179,7 @@ class Other:
 
 @dataclass(frozen=True)
 class Story:
-    """What happened.
-
-    Attributes:
-        cluster: the simulation.
-        unloads: how often each bundle was unloaded.
-        stored: the state when record was killed, and when all was over.
-        scheduled: the scheduled run.
-        manual: the run that a person began meanwhile.
-        refusals: what Airflow's API answered to runs with a wrong value, by field.
-        metrics: what a receiver of Airflow's metrics got.
-        stop: how the other cluster was stopped.
-    """
+    """What happened; `stored` is the state when record was killed, and when all was over."""
 
     cluster: Cluster
     unloads: Counter[str]
@@ -253,7 +229,6 @@ def kill(victim: psutil.Process) -> None:
 
 
 def quick_cluster() -> Cluster:
-    """A cluster with one hot and one empty broker, which measure themselves every second."""
     timing = Timing(stats_period=1, host_check_period=1, report_max_interval=5)
     return build(brokers=4, bundles=60, noise=QUIET, timing=timing, clock=RealClock())
 

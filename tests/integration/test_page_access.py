@@ -79,7 +79,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoragePath:
 
 @pytest.fixture
 def known() -> None:
-    """Airflow knows the DAGs of all clusters, and its scheduler is alive."""
     scheduler_is_alive()
     with create_session() as session:
         session.merge(DagBundleModel(name="pages"))

@@ -32,7 +32,6 @@ def east(tmp_path_factory: pytest.TempPathFactory, one_session: None) -> Iterato
 
 @pytest.fixture(scope="module")
 def usage(east: World) -> dict[str, float]:
-    """What each broker uses before anything was moved, percent."""
     return east.served.cluster.true_scores()
 
 

@@ -1,5 +1,3 @@
-"""The proof for GainShedder: parts are really taken away, and goals are judged as they were set."""
-
 import pytest
 from lab.families.contestants import AVG, GAIN
 from lab.families.family_results import FamilyResults, Values

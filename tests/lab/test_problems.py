@@ -1,5 +1,3 @@
-"""How values become verdicts, by the stated rules, and rows of the tables."""
-
 import math
 from dataclasses import fields, replace
 from typing import Any

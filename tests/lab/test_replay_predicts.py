@@ -55,7 +55,6 @@ def cluster(seed: int, minutes: int) -> Spec:
 
 
 def real(spec: Spec, settings: Settings, minutes: int, writer: Writer | None = None) -> Real:
-    """Let a strategy balance the cluster; if there is a writer, only record it."""
     balancer, found = Balancer(Roster(spec.brokers.names, spec.workload.bundles.names), settings), Real([], [])
     simulation = Simulation(spec)
     for number in range(minutes):

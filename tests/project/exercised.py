@@ -171,20 +171,17 @@ def done(*more: str) -> Callable[[list[str]], None]:
 
 
 def helped(words: list[str]) -> None:
-    """Every target that is documented has its line."""
     said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     targets = {command.split()[1] for command in commands() if command.startswith("make ")}
     assert targets <= {line.split()[0] for line in said.splitlines()}
 
 
 def airflow(words: list[str]) -> None:
-    """Airflow's own command line, in this process."""
     given = cli_parser.get_parser().parse_args([word.replace("<cluster>", "east") for word in words[1:]])
     given.func(given)
 
 
 def stored_connections() -> dict[str, str]:
-    """URIs by id."""
     with create_session() as session:
         return {stored.conn_id: stored.get_uri() for stored in session.scalars(select(StoredConnection))}
 
@@ -223,7 +220,6 @@ def connection_gone(words: list[str]) -> None:
 
 
 def triggered(words: list[str]) -> None:
-    """Airflow takes the run, and the DAG takes its parameters."""
     airflow(words)
     with create_session() as session:
         dag_id = words[3].replace("<cluster>", "east")
@@ -272,7 +268,6 @@ def asked_from_outside(words: list[str]) -> None:
 
 
 def exported(words: list[str]) -> None:
-    """The notifier finds receivers in the connection."""
     (assignment,) = words
     name, _, value = assignment.partition("=")
     with pytest.MonkeyPatch.context() as patch:
@@ -292,7 +287,6 @@ def wheel(words: list[str]) -> None:
 
 
 def composed(words: list[str]) -> None:
-    """A command inside a container names one that the compose file has; tests/deployment tries the file out."""
     if words[2] == "exec":
         image = compose.raw()["services"][words[3]]["image"]
         assert image.startswith("apachepulsar/pulsar:")

@@ -1,5 +1,3 @@
-"""`make audit` against a service that is asked over HTTP, and without one."""
-
 import json
 import os
 import re
@@ -24,8 +22,6 @@ HOLE = {
 
 
 class Service(BaseHTTPRequestHandler):
-    """Knows of one hole, in jinja2."""
-
     asked: ClassVar[set[str]] = set()
 
     def do_POST(self) -> None:

@@ -1,5 +1,3 @@
-"""What the documents name is there, and their blocks are what they say they are."""
-
 import tests.airflow_home  # noqa: F401 - before anything of Airflow
 from fastapi.routing import APIRoute
 

@@ -1,5 +1,3 @@
-"""Names are unique: a reader who searches for a module or a class finds one."""
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""What `scripts/same_decisions.py` counts as a difference between the decisions of two commits."""
-
 import copy
 from collections.abc import Callable
 from pathlib import Path

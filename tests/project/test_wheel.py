@@ -64,14 +64,7 @@ LOCKED = {"alerts", "extensible", "kubernetes", "postgres"}
 
 @dataclass(frozen=True)
 class Environment:
-    """A fresh environment with the lock, then the wheels alone.
-
-    Attributes:
-        folder: where it is.
-        wheel: the file of the product that was installed.
-        core: that of the domain, which the product requires.
-        simulator: that of the simulated cluster.
-    """
+    """A fresh environment with the lock, then the wheels alone."""
 
     folder: Path
     wheel: Path

@@ -1,5 +1,3 @@
-"""Tokens and certificates for brokers under test, made on the spot."""
-
 from __future__ import annotations
 
 import base64
@@ -18,8 +16,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 
 def token(key: bytes, subject: str) -> str:
-    """A JSON web token (HS256) for Pulsar's ``AuthenticationProviderToken``."""
-
     def part(data: bytes) -> bytes:
         return base64.urlsafe_b64encode(data).rstrip(b"=")
 
@@ -29,8 +25,6 @@ def token(key: bytes, subject: str) -> str:
 
 @dataclass(frozen=True)
 class Certificates:
-    """PEM files: the private authority's certificate, the server's certificate and its key (PKCS 8)."""
-
     ca_file: Path
     server_file: Path
     key_file: Path

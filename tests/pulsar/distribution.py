@@ -67,13 +67,7 @@ class DistributionError(RuntimeError):
 
 @dataclass(frozen=True)
 class Distribution:
-    """One Pulsar version on disk.
-
-    Attributes:
-        version: Pulsar's version, as its brokers report it.
-        lib: folder that holds every jar of the class path.
-        java: the command that runs them.
-    """
+    """One Pulsar version on disk; `lib` holds every jar of its class path."""
 
     version: str
     lib: Path

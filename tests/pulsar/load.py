@@ -22,15 +22,7 @@ class LoadError(RuntimeError):
 
 @dataclass(frozen=True)
 class TopicReport:
-    """What became of one topic's messages.
-
-    Attributes:
-        sent: messages handed to the client.
-        acked: messages a broker acknowledged.
-        errors: messages given up (queue full, or no acknowledgement within five minutes).
-        ack_gaps: the longest times between two acknowledgements, in seconds, in no order.
-        received: messages that the subscriber has seen, each counted once; 0 without one.
-    """
+    """What became of a topic's messages; `ack_gaps` are the longest times between two acknowledgements, in seconds."""
 
     sent: int
     acked: int
@@ -117,7 +109,6 @@ class Load:
         return LoadError(f"producers died with {code}:\n{self._log.read_text(errors='replace')[-4000:]}")
 
     def signal(self, number: int) -> None:
-        """Send a signal to the producers: SIGTERM ends the sending, the report can still be read."""
         if self._child is None:
             raise LoadError("the load was not started")
         self._child.send_signal(number)

@@ -1,5 +1,3 @@
-"""Child processes with a log file each; only processes started here are ever ended."""
-
 from __future__ import annotations
 
 import os

@@ -59,7 +59,6 @@ class Topic:
         self._seen: set[bytes] = set()
 
     def send(self, seconds: float, body: bytes) -> None:
-        """Send what is due after this many further seconds."""
         self._due += self.rate * seconds
         while self._due >= 1:
             self._due -= 1

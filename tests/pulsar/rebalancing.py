@@ -23,8 +23,6 @@ DAG_ID = "pulsar_rebalance__real"
 
 
 class Run:
-    """What one ended DAG run left behind."""
-
     def __init__(self, airflow: LocalAirflow, run: DagRun) -> None:
         self.state: str = run["state"]
         self.tasks = {task["task_id"]: task["state"] for task in airflow.tasks(DAG_ID, run["dag_run_id"])}

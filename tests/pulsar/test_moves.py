@@ -1,5 +1,3 @@
-"""Moves between real brokers: many at once, without a lost message, and while brokers die."""
-
 from __future__ import annotations
 
 import asyncio

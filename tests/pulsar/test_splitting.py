@@ -1,5 +1,3 @@
-"""Splits on real brokers: where their own algorithms cut, where we would, and splits carried out and read back."""
-
 from __future__ import annotations
 
 import asyncio

@@ -59,11 +59,7 @@ SHEDDING: dict[Strategy, dict[str, Any]] = {
 
 @dataclass
 class World:
-    """A loaded cluster and the product's way to it.
-
-    Attributes:
-        topics: a topic of every loaded bundle, all of them on broker 0 at first.
-    """
+    """A loaded cluster and the product's way to it; at first all loaded bundles are on broker 0."""
 
     cluster: PulsarCluster
     admin: Admin

@@ -98,15 +98,7 @@ def with_the_departed(
     pairs: Iterable[Decision],
     after: Mapping[str, HitCount],
 ) -> dict[str, HitCount]:
-    """Hits as Pulsar's AvgShedder keeps them: those of brokers that are gone until no pair is above the low threshold.
-
-    Args:
-        settings: the low threshold.
-        step: what is listed.
-        before: hits before the step.
-        pairs: what was decided.
-        after: hits that it left.
-    """
+    """Hits as Pulsar's AvgShedder keeps them: of brokers that are gone until no pair is above the low threshold."""
     listed = {row["broker"] for row in step.brokers}
     over = any(pair.gap is not None and pair.gap >= settings.low_threshold for pair in pairs)
     return {**({name: hit for name, hit in before.items() if name not in listed} if over else {}), **after}

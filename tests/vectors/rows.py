@@ -24,7 +24,6 @@ MIB = 1048576
 
 
 def broker(name: str, cpu: float, *, bundles: int = 0, rate: float = 0, throughput: float = 0, **more: Any) -> Any:
-    """A row of the brokers table; `cpu` in percent."""
     row = {"broker": name, "cpu_usage": cpu, "cpu_limit": 100.0, "bundles": bundles, "left_out": None}
     return row | {"msg_rate_in": float(rate), "msg_throughput_in": float(throughput)} | more
 

@@ -1,5 +1,3 @@
-"""Run folders as many runs leave them, at times of the past."""
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

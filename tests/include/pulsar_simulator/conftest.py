@@ -11,7 +11,6 @@ from pulsar_simulator.serve import Running, running
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """Four brokers that stand still, driven by hand."""
     return build(brokers=4, bundles=60, noise=QUIET)
 
 

@@ -25,7 +25,6 @@ CASES = [
 
 
 def place(folder: Path, version: int | str | None) -> Path:
-    """A folder whose `java` says a version."""
     folder.mkdir(parents=True)
     if isinstance(version, int):
         (folder / "java").write_text(f"#!/bin/sh\necho 'openjdk version \"{version}.0.1\" 2026-01-01' >&2\n")

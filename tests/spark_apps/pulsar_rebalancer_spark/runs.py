@@ -1,5 +1,3 @@
-"""Folders of runs as collect and validate leave them, of any size."""
-
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path

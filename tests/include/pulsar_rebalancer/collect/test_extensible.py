@@ -61,8 +61,6 @@ def message(topic, document, *, broker=A, age_s=0.0):
 
 @dataclass
 class Brokers:
-    """What brokers answer, and what they publish while somebody listens."""
-
     heard: list[tuple[str, Any]] = field(default_factory=list)
     metrics_of: dict[str, Any] = field(default_factory=dict)
     owned_by: dict[str, Any] = field(default_factory=dict)

@@ -27,8 +27,6 @@ from pulsar_simulator.timeline import ManualClock
 
 
 class Now(ManualClock):
-    """Five minutes before now, in which the brokers take their first samples."""
-
     def __init__(self) -> None:
         self._now = time.time() - 300
 

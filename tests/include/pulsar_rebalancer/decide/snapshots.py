@@ -1,5 +1,3 @@
-"""Snapshots of small clusters below a storage root, for plans that people ask for."""
-
 import secrets
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -106,7 +104,6 @@ class Snapshots:
         return table([dict.fromkeys(TRAFFIC, 0.0) | row for row in held], BUNDLES)
 
     def show(self, drains: Any = None, /, **form: Any) -> tuple[Summary, dict[str, str]]:
-        """The plan of a form, and what becomes of each bundle: its destination, or the reason why it stays."""
         run = self.take(**{"drains": drains} if drains else {})
         return plan_request(self.storage, run, parse_form(form), "ada"), fates(run)
 
@@ -133,6 +130,5 @@ def planned(
 
 
 def fates(run: StoragePath) -> dict[str, str]:
-    """What a plan does with each bundle: its destination, or the reason why it stays."""
     moves = [CandidateMove.of_row(row) for row in (run / "plan" / "moves.parquet").read_table().to_pylist()]
     return {move.bundle: str(move.destination if move.taken else move.reason) for move in moves}

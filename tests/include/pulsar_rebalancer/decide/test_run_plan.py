@@ -128,11 +128,7 @@ def learned_and_decided(run: RunInput) -> Plan:
 
 
 def forced(root: Path, owned: dict[str, dict[str, float]], cpu: dict[str, float], **moved: Any) -> RunInput:
-    """A forced run of GainShedder, in which a broker's CPU does not follow from its bundles.
-
-    Args:
-        moved: columns of the bundle with the number 1, which moved from z to a a minute ago; nothing if it did not.
-    """
+    """A forced run of GainShedder; `moved`: columns of bundle 1, which moved from z to a a minute ago."""
     snapshots = Snapshots(root, owned, strategy="GainShedder")
     if moved:
         snapshots.unloaded, snapshots.onto = {name(1): timedelta(minutes=1)}, "a:1"

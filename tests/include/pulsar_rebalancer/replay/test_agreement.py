@@ -23,7 +23,6 @@ AFTER = Run({A: 40, B: 60}, {A: dict(zip(FOUR[1:], (200, 100, 100), strict=True)
 
 
 def of(recording: Recording, name: str = "nothing") -> tuple[VariantOutcome, VariantOutcome]:
-    """The recording's outcome and that of the current settings."""
     current = settings(strategy=f"{listed.__module__}:{name}")
     replayed, outcome = replay(recording, [Variant(CURRENT, current, current=True)], current)
     return outcome, replayed

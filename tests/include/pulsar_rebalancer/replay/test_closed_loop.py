@@ -1,5 +1,3 @@
-"""Recorded load through a variant: what it moved carries its load where the variant put it."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -42,8 +42,6 @@ MOST_RUNS = 50
 
 @dataclass
 class Demonstration:
-    """What `make run` starts for a strategy."""
-
     cluster: Cluster
     entry: ClusterEntry
     columns: LearnedColumns | None = None
@@ -83,7 +81,6 @@ def demonstration(strategy: str) -> Demonstration:
 
 
 async def decided(shown: Demonstration, storage: ClusterStorage, admin: PulsarAdmin, before: StateBefore) -> RunInput:
-    """Collects and decides one run."""
     now = datetime.fromtimestamp(shown.cluster.clock.now(), UTC)
     folder = storage.new_run(now)
     earlier = Earlier(folder=storage.state, before=before)
@@ -100,7 +97,6 @@ async def decided(shown: Demonstration, storage: ClusterStorage, admin: PulsarAd
 
 
 def moved(shown: Demonstration, run: RunInput, summary: Summary) -> dict[str, Unload]:
-    """Carries the plan out."""
     now = datetime.fromtimestamp(shown.cluster.clock.now(), UTC)
     done = {}
     for move in plan.verify(run.folder, summary).moves:

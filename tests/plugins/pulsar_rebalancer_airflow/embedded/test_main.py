@@ -151,8 +151,6 @@ FAILED = RunLine("the line", failed="decide failed [bad_value]")
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """Watches an Airflow whose runs have these lines."""
-
     def watch(lines: list[RunLine], *, once: bool, acts: bool = True) -> int:
         airflow = Mock(spec=LocalAirflow, **{"ended_runs.return_value": iter(lines)})
         return embedded_main._watch(airflow, "dag", once=once, acts=acts)

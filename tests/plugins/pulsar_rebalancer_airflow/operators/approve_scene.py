@@ -71,15 +71,7 @@ def asked(
     known=False,
     **present,
 ):
-    """The text that a run asks with; `stands`: nothing is asked anew; else why not: `skipped`, or a reason code.
-
-    Args:
-        storage: of the cluster.
-        state: of Airflow.
-        run_id: of the apply DAG; the one that is to ask unless given.
-        attempt: number of the try, and how many there may be.
-        known: whether an earlier attempt has asked.
-    """
+    """The text that a run asks with; `stands`: nothing is asked anew; else why not: `skipped`, or a reason code."""
     operator = ApproveOperator(task_id="approve", entry=entry(**present), root=storage.root, retries=2)
     given: Any = context(CLUSTER, state, run_id=run_id or question(state).run_id)
     given["ti"].id, (given["ti"].try_number, given["ti"].max_tries) = "7", attempt

@@ -37,7 +37,6 @@ def order(storage, state, action, until=None, runs=None, cleared=0):
 
 
 def gate(storage: ClusterStorage, state: MemoryState, run: StoragePath, settings: Settings = SETTINGS) -> str:
-    """What the gate says of a run that was collected now and recorded."""
     StateBefore(decision=store_of(state).get(DecisionState)).write(run)
     given: Any = context(CLUSTER, state)
     RecordOperator(task_id="record", cluster=CLUSTER, run=run.uri).execute(given)

@@ -26,7 +26,6 @@ SETTINGS = Settings.model_validate({"mode": "auto", "connection": "pulsar_test"}
 
 
 def committed(storage: ClusterStorage, state: MemoryState, seq: int, **given: Any) -> StoragePath:
-    """A recorded run whose plan moves a bundle."""
     run = make_run(storage, [move_row(1, "a:1", "b:1")], base_seq=seq - 1, **given)
     RecordOperator(task_id="record", cluster=CLUSTER, run=run.uri).execute(context(CLUSTER, state))
     return run

@@ -24,8 +24,6 @@ PAUSE = {"pause": {"until": datetime(2100, 1, 1, tzinfo=UTC), "reason": "holiday
 
 
 class Desk:
-    """A cluster with a young sample, and the task of its roll DAG."""
-
     def __init__(self, folder: Path, owned: Any = None, **settings: Any) -> None:
         self.snapshots = Snapshots(folder, owned or OWNED)
         self.snapshots.take(after=datetime.now(UTC) - NOW)

@@ -93,11 +93,7 @@ def waves_by_range(scene: UnloadScene) -> Moves:
 
 @dataclass
 class Killed:
-    """The process of a wave, killed when a request for a bundle arrives, which nobody answers.
-
-    Attributes:
-        unloaded: bundles that an owner unloaded, also afterwards.
-    """
+    """The process of a wave, killed when a request for a bundle arrives, which nobody answers."""
 
     scene: UnloadScene
     unloaded: list[str] = field(default_factory=list)

@@ -1,5 +1,3 @@
-"""A simulated cluster, a storage root and a state store, and the operator that unloads a wave there."""
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +35,6 @@ class UnloadScene:
         return self.served.cluster
 
     def moves(self, count: int) -> Moves:
-        """Moves of bundles with traffic, each from its owner to another broker, no hash range twice."""
         report = {b: self.cluster.load_report(b)["lastStats"] for b in self.cluster.active_brokers()}
         brokers = sorted(report)
         rows: Moves = []

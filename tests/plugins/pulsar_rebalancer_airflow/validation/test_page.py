@@ -1,5 +1,3 @@
-"""The page of a validation result: whole without the network, and harmless whatever brokers are called."""
-
 import math
 from html.parser import HTMLParser
 

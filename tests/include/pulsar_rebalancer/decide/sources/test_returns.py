@@ -23,7 +23,6 @@ BACK = {name(1): HOME, name(2): HOME, name(3): HOME}
 
 
 def brought_back(tmp_path: Path, **given: Any) -> tuple[Plan | None, dict[str, str]]:
-    """The plan, and the destination of each bundle, or the reason why it stays."""
     snapshots = Snapshots(tmp_path, given.pop("owned", OWNED), **given.pop("settings", {}))
     bundles, home = given.pop("bundles", MINE), given.pop("home", HOME)
     for attribute, value in given.items():

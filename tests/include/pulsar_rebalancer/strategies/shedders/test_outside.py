@@ -1,5 +1,3 @@
-"""A shedder from outside the package brings all that the product asks of one; nothing here is changed for it."""
-
 import importlib
 from dataclasses import replace
 from pathlib import Path
