@@ -264,10 +264,6 @@ class ShedderState:
     def cluster_hits(self) -> int:
         return self.hits.get(WHOLE_CLUSTER, HitCount()).low
 
-    def without_hits(self) -> Self:
-        """Return a copy with all hits reset. Averages are kept, as they are in Pulsar until the leader changes."""
-        return replace(self, hits={})
-
 
 @_STORED
 @dataclass(frozen=True, slots=True)

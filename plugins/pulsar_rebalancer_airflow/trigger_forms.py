@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow.sdk import Param
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, RunParams
@@ -82,48 +83,43 @@ def _by_hand_param(name: str, field: FieldInfo) -> Param:
     return Param("", type=["null", "string"], maxLength=500, **given)
 
 
-def control_params() -> dict[str, Param]:
-    typed: dict[str, dict[str, Any]] = {
-        "action": {"default": SHOW, "type": "string", "enum": list(ACTIONS)},
-        "reason": {"default": "", "type": ["null", "string"], "maxLength": 500},
-        "until": {"default": None, "type": ["null", "string"], "format": "date-time"},
-        "subject": {"default": "", "type": ["null", "string"], "maxLength": 500},
-    }
-    return {
-        name: Param(**typed[name], title=name.capitalize(), description=field.description)
-        for name, field in ControlRequest.model_fields.items()
-    }
-
-
-def roll_params() -> dict[str, Param]:
-    typed: dict[str, dict[str, Any]] = {
-        "brokers": {"default": [], "type": ["null", "array", "string"], "items": {"type": "string"}},
-        "reason": {"default": "", "type": ["null", "string"], "maxLength": 500},
-        "plan": {"default": "", "type": ["null", "string"], "maxLength": 64},
-    }
-    return {
-        name: Param(**typed[name], title=name.capitalize(), description=field.description)
-        for name, field in RollRequest.model_fields.items()
-    }
-
-
-def replay_params() -> dict[str, Param]:
-    """Return the parameters for a replay run: the fields of `ReplayRequest` that a person fills in."""
-    typed: dict[str, dict[str, Any]] = {
-        "start": {"default": None, "type": ["null", "string"], "format": "date-time"},
-        "end": {"default": None, "type": ["null", "string"], "format": "date-time"},
-        "grid": {"default": DEFAULT_GRID, "type": "array", "items": {"type": "object"}},
-        "worth": {"default": 10, "type": "number", "minimum": 0},
-        "days_apart": {"default": False, "type": "boolean"},
-    }
+def _form(model: type[BaseModel], fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Param]:
+    """Return a form with these fields of a model, each with its default and JSON schema."""
     return {
         name: Param(
             **given,
             title=name.replace("_", " ").capitalize(),
-            description=ReplayRequest.model_fields[name].description,
+            description=model.model_fields[name].description,
         )
-        for name, given in typed.items()
+        for name, given in fields.items()
     }
+
+
+_TEXT = {"default": "", "type": ["null", "string"], "maxLength": 500}
+_TIME = {"default": None, "type": ["null", "string"], "format": "date-time"}
+
+
+def control_params() -> dict[str, Param]:
+    action = {"default": SHOW, "type": "string", "enum": list(ACTIONS)}
+    return _form(ControlRequest, {"action": action, "reason": _TEXT, "until": _TIME, "subject": _TEXT})
+
+
+def roll_params() -> dict[str, Param]:
+    brokers = {"default": [], "type": ["null", "array", "string"], "items": {"type": "string"}}
+    plan = {"default": "", "type": ["null", "string"], "maxLength": 64}
+    return _form(RollRequest, {"brokers": brokers, "reason": _TEXT, "plan": plan})
+
+
+def replay_params() -> dict[str, Param]:
+    """Return the parameters for a replay run: the fields of `ReplayRequest` that a person fills in."""
+    fields: dict[str, dict[str, Any]] = {
+        "start": _TIME,
+        "end": _TIME,
+        "grid": {"default": DEFAULT_GRID, "type": "array", "items": {"type": "object"}},
+        "worth": {"default": 10, "type": "number", "minimum": 0},
+        "days_apart": {"default": False, "type": "boolean"},
+    }
+    return _form(ReplayRequest, fields)
 
 
 def maintenance_params() -> dict[str, Param]:

@@ -34,13 +34,8 @@ def session() -> SparkSession:
     return builder.getOrCreate()
 
 
-def end_with_process(begun: Future[SparkSession]) -> None:
-    """Stop this process's work on the Spark Connect server when the process is terminated."""
-    if CONNECTED:
-        signal.signal(signal.SIGTERM, lambda number, _: _leave(number, begun))
-
-
 def _leave(number: int, begun: Future[SparkSession]) -> None:
+    """Stop this process's work on the Spark Connect server, and end the process."""
     # A process group may get the signal twice; the second one must not interrupt the handling of the first.
     signal.signal(number, signal.SIG_IGN)
     if begun.done() and begun.exception() is None:
@@ -62,7 +57,8 @@ def main() -> int:
     gc.set_threshold(_COLLECTED_AFTER)
     with ThreadPoolExecutor(max_workers=1) as beside:
         begun = beside.submit(session)
-        end_with_process(begun)
+        if CONNECTED:
+            signal.signal(signal.SIGTERM, lambda number, _: _leave(number, begun))
         try:
             # Imported while Java starts the session, because the import takes half a second.
             from pulsar_rebalancer_spark import rebalance

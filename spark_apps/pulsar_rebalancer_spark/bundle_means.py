@@ -128,11 +128,6 @@ def write(frame: DataFrame, file: StoragePath) -> None:
     frame.write.mode("overwrite").options(**once).parquet(file.for_spark)
 
 
-def is_written(file: StoragePath) -> bool:
-    """Return whether a table was written completely. Spark writes a marker file last."""
-    return (file / "_SUCCESS").exists()
-
-
 def literal(spark: SparkSession, rows: Iterable[Mapping[str, Cell]], schema: pa.Schema) -> DataFrame:
     """Return a table built from a few rows in the driver, a literal in the query; a missing key is null."""
     text = json.dumps([dict(row) for row in rows])
@@ -156,7 +151,8 @@ def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
     if partitions(spark) == 1:
         bundles, known = bundles.coalesce(1), known.coalesce(1)
     if run.validation.quarantined:
-        left_out = literal(spark, run.bundles_quarantined, QUARANTINED).withColumn("refused", F.lit(True))
+        rows = [{"cluster": run.cluster, "bundle": name} for name in run.validation.quarantined]
+        left_out = literal(spark, rows, QUARANTINED).withColumn("refused", F.lit(True))
         bundles = bundles.join(F.broadcast(left_out), on=["cluster", "bundle"], how="left").fillna({"refused": False})
     else:
         bundles = bundles.withColumn("refused", F.lit(False))
@@ -179,12 +175,7 @@ def means_of_sample(run: RunInput, held: Callable[[], DataFrame], kept: Callable
     return run.new_means
 
 
-def forget_means(run: RunInput) -> None:
-    if not run.counting.counts:
-        run.new_means.delete()
-
-
 def _write_means(run: RunInput, bundles: DataFrame) -> None:
     # Even means that only this plan needs are written to the state's folder: executors may not write to other folders.
-    if not is_written(run.new_means):
+    if not (run.new_means / "_SUCCESS").exists():  # Spark writes this file last
         write(table(bundles), run.new_means)

@@ -87,7 +87,8 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
             planned = run_plan.plan_run(run, bundles, learned, _judge(tuned.result, run))
             kept.result()
         finally:
-            bundle_means.forget_means(run)
+            if not run.counting.counts:
+                run.new_means.delete()
     return plan_files.write_run(run, planned)
 
 

@@ -25,9 +25,8 @@ from pulsar_rebalancer.run.plan import (
     candidate_rows,
     plan_hash,
     read_moves,
-    write_decisions,
-    write_moves,
     write_splits,
+    write_tables,
 )
 from pulsar_rebalancer.run.request import ByHand
 from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
@@ -111,11 +110,10 @@ def write(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence[Row]
     """
     request, decisions = run.request, plan.completed
     moves = move_table(request.cluster, plan.moves)
-    write_moves(run.folder, moves)
     empty = {"restarts"} if not state.restarts else set()
     document = state.model_dump(mode="json", exclude=empty)
     decided = table([_row(request.cluster, decision) for decision in decisions], DECISIONS)
-    write_decisions(run.folder, decided, document)
+    write_tables(run.folder, moves, decided, document)
     cuts = write_splits(run.folder, splits)
     taken = moves.filter(moves["taken"]).to_pylist()
     skip_reasons = sum(plan.reasons.values(), Counter[Reason]())

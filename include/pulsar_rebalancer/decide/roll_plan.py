@@ -269,7 +269,9 @@ def _home_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
         name: unload.owner or ("" if unload.missed(unload.destination) else unload.destination)
         for name, unload in moved_lately(snapshot).items()
     }
-    known = {*_bundles_of(snapshot, broker), *arrived_lately(snapshot, broker)}
+    table = snapshot.table("bundles", ["broker", "bundle"])
+    reported = table.filter(pc.equal(table["broker"], pa.scalar(broker)))["bundle"].to_pylist()
+    known = {*map(str, reported), *arrived_lately(snapshot, broker)}
     return tuple(sorted(name for name in known if owners.get(name, "") in ("", broker)))
 
 
@@ -279,8 +281,3 @@ def _moved_away(snapshot: Snapshot, roll: Roll) -> tuple[str, ...]:
     gone = {name for name, each in unloads.items() if each.source == roll.broker and each.plan_id > roll.sample}
     owners = Snapshot(begun).owners(gone - {*roll.home}) if begun else {}
     return tuple(name for name in gone if roll.broker in owners.get(name, (roll.broker,)))
-
-
-def _bundles_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
-    table = snapshot.table("bundles", ["broker", "bundle"])
-    return tuple(sorted(map(str, table.filter(pc.equal(table["broker"], pa.scalar(broker)))["bundle"].to_pylist())))

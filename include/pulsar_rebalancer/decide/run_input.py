@@ -110,10 +110,6 @@ class RunInput(Snapshot):
         return self.brokers_without(left_out_of(self))
 
     @property
-    def bundles_quarantined(self) -> list[dict[str, Cell]]:
-        return [{"cluster": self.cluster, "bundle": name} for name in self.validation.quarantined]
-
-    @property
     def parts_of_split_bundles(self) -> list[dict[str, Cell]]:
         return [
             {"cluster": self.cluster, "bundle": bundle, "part": part, "share": share}

@@ -234,7 +234,9 @@ class BundleAdmin:
             detail = f"the owner's service URL is {first_line(ascii(url))}"
             raise failure(self._transport.mask, Reason.FOREIGN_ADDRESS, what, result.addresses[0], detail)
         await self._transport.brokers()
-        if self._transport.connection.has_credentials and not self._transport.addresses.knows_host(address):
+        connection = self._transport.connection
+        credentials = connection.has_token or connection.client_cert_file is not None
+        if credentials and not self._transport.addresses.knows_host(address):
             detail = f"the owner's service URL is {url}, which is not a broker's host; nothing was sent there"
             raise failure(self._transport.mask, Reason.FOREIGN_ADDRESS, what, result.addresses[0], detail)
         return url

@@ -173,10 +173,6 @@ class AdminConnection:
             raise SettingsError(Reason.CONTRADICTION, "service_url: brokers behind https need a pulsar+ssl:// address")
 
     @property
-    def has_credentials(self) -> bool:
-        return self.has_token or self.client_cert_file is not None
-
-    @property
     def has_token(self) -> bool:
         return any(source is not None for source in (self.token, self.token_file, self.oauth2))
 

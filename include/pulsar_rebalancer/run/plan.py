@@ -150,9 +150,8 @@ def not_split(split: Split, reason: Reason) -> SplitOutcome:
 
 def write_splits(run: StoragePath, rows: Sequence[Row]) -> list[Row]:
     """Write `plan/splits.parquet` if there are rows; return those to split as read back, for `plan_hash`."""
-    if not rows:
-        return []
-    _file(run).write_table(table(rows, SPLITS))
+    if rows:
+        (run / _SPLITS).write_table(table(rows, SPLITS))
     return taken_rows(run)
 
 
@@ -161,7 +160,7 @@ def taken_rows(run: StoragePath) -> list[Row]:
 
     Raises SnapshotError `file_damaged` or `storage_failed`.
     """
-    file = _file(run)
+    file = run / _SPLITS
     return [row for row in file.read_table().to_pylist() if row["taken"]] if file.exists() else []
 
 
@@ -196,11 +195,8 @@ def read_outcomes(run: StoragePath) -> dict[str, SplitOutcome]:
     return {outcome.bundle: outcome for outcome in (documents.load(SplitOutcome, row, file.uri) for row in rows)}
 
 
-def _file(run: StoragePath) -> StoragePath:
-    return run / "plan" / "splits.parquet"
-
-
 _DECISIONS, _MOVES, _STATE = "plan/decisions.parquet", "plan/moves.parquet", "plan/state.json"
+_SPLITS = "plan/splits.parquet"
 
 MAX_WAVES = 16
 """Maximum number of waves if bundles with equal hash ranges must not move at once (`caps.needs_waves`)."""
@@ -335,11 +331,8 @@ class Move(BaseModel):
     msg_throughput: float = 0.0
 
 
-def write_moves(run: StoragePath, candidates: pa.Table) -> None:
-    (run / _MOVES).write_table(candidates)
-
-
-def write_decisions(run: StoragePath, decisions: pa.Table, state: Mapping[str, JsonValue]) -> None:
+def write_tables(run: StoragePath, moves: pa.Table, decisions: pa.Table, state: Mapping[str, JsonValue]) -> None:
+    (run / _MOVES).write_table(moves)
     (run / _DECISIONS).write_table(decisions)
     (run / _STATE).write_json(state)
 

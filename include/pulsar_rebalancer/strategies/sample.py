@@ -35,10 +35,6 @@ class RecentMove(NamedTuple):
 COUNTED = Counting(counts=True, reason=Reason.COUNTED)
 
 
-def allow_all(bundle: str, source: str, destination: str) -> Reason | None:
-    return None
-
-
 class JudgedPair(NamedTuple):
     """Two brokers of a pool after this sample, numbered by pool from the outermost pair inwards.
 
@@ -112,7 +108,7 @@ class ClusterSample:
     unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
     arriving: Mapping[str, Mapping[Measure, float]] = field(default_factory=dict)
     lesson: Lesson = field(default_factory=Lesson)
-    forbids: Callable[[str, str, str], Reason | None] = allow_all
+    forbids: Callable[[str, str, str], Reason | None] = lambda bundle, source, destination: None
     judge: Judge | None = None
     brief: bool = False
 

@@ -147,8 +147,7 @@ class ApproveOperator(ApprovalOperator):
 
     def _refusal(self, context: Context, store: StateStore, event: dict[str, Any]) -> PlanError | None:
         question = store.get(Question)
-        refusal = refusal_now(context, self.entry, store, datetime.now(UTC))
-        refusal = refusal or not_of_roll(store, question.plan_id)
+        refusal = refusal_now(context, self.entry, store, datetime.now(UTC)) or not_of_roll(store, question.plan_id)
         if refusal is None and self.entry.settings.two_people:
             refusal = lacks_second_person(self._plan(question)[1].requested_by, _names(event))
         return refusal
@@ -170,8 +169,8 @@ class CarryOutApprovedOperator(HandOverOperator):
             answer = next(noted, None)
             if answer is None:
                 raise PlanError(Reason.NO_USER, f"no approval is recorded for the question of {asked_by}")
-            self._refuse_while_closed(context, store, datetime.now(UTC))
-            if refusal := not_of_roll(store, answer.question.plan_id):
+            refusal = refusal_now(context, self.entry, store, datetime.now(UTC))
+            if refusal := refusal or not_of_roll(store, answer.question.plan_id):
                 raise refusal
             self.trigger_run_id, self.conf = answer.carried_out_by, {"plan": answer.question.hash}
             self.note = f"Approved {answer.because}"

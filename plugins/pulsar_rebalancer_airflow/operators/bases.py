@@ -96,21 +96,9 @@ class HandOverOperator(TriggerDagRunOperator):
         self.entry = entry
         self.storage = ClusterStorage(root, entry.name)
 
-    def _refuse_while_closed(
-        self, context: Context, store: StateStore, now: datetime, *, may_wait: bool = False
-    ) -> None:
-        refusal = refusal_now(context, self.entry, store, now, may_wait=may_wait)
-        if refusal is not None:
-            raise refusal
-
 
 def refusal_now(
-    context: Context,
-    entry: ClusterEntry,
-    store: StateStore,
-    now: datetime,
-    *,
-    may_wait: bool = False,
+    context: Context, entry: ClusterEntry, store: StateStore, now: datetime, *, may_wait: bool = False
 ) -> PlanError | None:
     """Return why no plan is handed over now; None if plans are handed over.
 

@@ -45,6 +45,7 @@ from pulsar_rebalancer_airflow.operators.bases import (
     HandOverOperator,
     cancelled,
     new_run_id,
+    refusal_now,
     refuse_repeated,
     refuse_while_plan_waits,
     requester,
@@ -171,7 +172,8 @@ class CarryOutOperator(HandOverOperator):
                 return
             entry, request = self._shown(store, form, now)
             drains = request.action is Action.DRAIN
-            self._refuse_while_closed(context, store, now, may_wait=drains)
+            if refusal := refusal_now(context, self.entry, store, now, may_wait=drains):
+                raise refusal
             refuse_alone(self.entry.settings, entry.by, by, asks=not drains)
             handed = HandedOver(plan=entry, run_id=context["dag_run"].run_id, at=now, by=by)
             others = store.get(HandedOverPlans)
@@ -185,13 +187,15 @@ class CarryOutOperator(HandOverOperator):
             refuse_while_rolling(store)  # it may have begun since the check above
             if drains:  # recorded above: if this attempt ends early, the run's next attempt continues
                 drain = Drain(at=handed.at, by=handed.by, reason=request.reason, overrule=request.overrule)
-                marked = store.get(Drains)
-                self._mark(store, request.broker, drain)
+                before_it = store.get(Drains)
+                drained = before_it.brokers | dict.fromkeys(request.broker, drain)
+                store.put(before_it.model_copy(update={"brokers": drained}))
                 try:
                     refuse_while_rolling(store)
                 except PlanError:
-                    store.put(marked)
+                    store.put(before_it)
                     raise
+                self.log.warning("%s drained by %s: %s", request.broker, drain.by or "unknown", drain.reason)
                 emit_orders(context, self.entry.name, self.entry.settings)
                 return
             self.trigger_run_id, self.conf = handed.run_id, {"plan": form.plan}
@@ -244,12 +248,6 @@ class CarryOutOperator(HandOverOperator):
         if before.run_id != handed.run_id or any(at >= before.at for at in released):
             raise PlanError(Reason.PLAN_USED, f"see run {before.run_id}")
         return before
-
-    def _mark(self, store: StateStore, brokers: Iterable[str], drain: Drain) -> None:
-        marked = store.get(Drains)
-        drained = marked.brokers | dict.fromkeys(brokers, drain)
-        store.put(marked.model_copy(update={"brokers": drained}))
-        self.log.warning("%s has %s drained: %s", drain.by or "unknown", ", ".join(brokers), drain.reason)
 
     def _next_run(
         self,

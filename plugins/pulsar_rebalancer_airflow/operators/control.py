@@ -41,22 +41,11 @@ _log = logging.getLogger(__name__)
 _NUMBERED = re.compile(r"change-.+-re(?:set|store)\.json")
 
 
-class StateSummary(TypedDict):
-    """A summary of a cluster's state, with at most twenty brokers (most hits first) and twenty stored destinations."""
+def summary(store: StateStore) -> dict[str, JsonValue]:
+    """Return a summary of the documents `decision` and `moves`; of initial documents if they are lost.
 
-    seq: int
-    plan_id: str
-    counted_at: str | None
-    strategy: str
-    means: str
-    brokers_with_hits: int
-    most_hits: dict[str, dict[str, float]]
-    recently_unloaded: int
-    destinations_kept: dict[str, str]
-
-
-def summary(store: StateStore) -> StateSummary:
-    """Return a summary of the documents `decision` and `moves`; of initial documents if they are lost."""
+    It has at most twenty brokers, most hits first, and twenty stored destinations.
+    """
     decision, moves = store.readable(DecisionState), store.readable(MovesState)
     most = sorted(decision.hits.items(), key=lambda item: (-item[1].high, -item[1].low, item[0]))
     return {

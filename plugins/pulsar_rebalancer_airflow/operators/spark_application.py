@@ -24,7 +24,6 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.variants import ANSWER, ReplayRequest, current_settings
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.documents import ClusterStorage
-from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 from pulsar_rebalancer_airflow.operators.bases import requester
 from pulsar_rebalancer_airflow.options import FAILURE, VARIABLES, final_unless_passing, option, option_path, run_folder
@@ -311,7 +310,8 @@ class ReplayOperator(SparkApplicationOperator):
         self.log.info("Replay of %s to %s in %s", request.start, request.end, folder.uri)
         self._submit(context, connection)
         self.report_of = folder.name
-        return _answer(folder)
+        answer: dict[str, JsonValue] = (folder / ANSWER).read_json()
+        return answer
 
     def _request(self, context: Context, storage: ClusterStorage) -> ReplayRequest:
         params: dict[str, Any] = {name: value for name, value in context["params"].items() if value is not None}
@@ -334,8 +334,3 @@ class ReplayOperator(SparkApplicationOperator):
                 "settings_from": source,
             }
         )
-
-
-def _answer(folder: StoragePath) -> dict[str, JsonValue]:
-    answer: dict[str, JsonValue] = (folder / ANSWER).read_json()
-    return answer

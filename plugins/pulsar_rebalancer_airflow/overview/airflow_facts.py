@@ -90,12 +90,13 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowCon
     stored = _state(session, storage)
     dag = session.get(DagModel, dag_id)
     scheduler, running = most_recent_job("SchedulerJob", session=session), _running(session, dag_id)
+    gate = _left_about_run(session, dag_id, running.run_id, key="reason", task="gate") if running else None
     facts = AirflowContext(
         paused=dag is not None and dag.is_paused,
         scheduled=scheduler is not None and scheduler.is_alive(),
         next_run_at=dag.next_dagrun_create_after if dag is not None else None,
         running_since=running.start_date if running else None,
-        opened=running.run_id if running and _has_opened(session, running) else "",
+        opened=running.run_id if running and gate == Reason.OPEN else "",
         queued=_queued(session, dag_id),
         failed=_failed(session, dag_id),
     )
@@ -127,10 +128,6 @@ def _not_handed_over(session: Session, dag_id: str, answers: Answers) -> dict[st
 def _running(session: Session, dag_id: str) -> DagRun | None:
     running = select(DagRun).where(DagRun.dag_id == dag_id, DagRun.state == DagRunState.RUNNING)
     return session.scalar(running.order_by(DagRun.id.desc()).limit(1))
-
-
-def _has_opened(session: Session, run: DagRun) -> bool:
-    return bool(_left_about_run(session, run.dag_id, run.run_id, key="reason", task="gate") == Reason.OPEN)
 
 
 def _queued(session: Session, dag_id: str) -> tuple[str, ...]:

@@ -74,7 +74,7 @@ def sample(given: RunInput, previous: Iterable[dict[str, Any]] = ()) -> tuple[li
     """Brokers and bundles of a run as strategies see them, `previous` being the means before it."""
     brokers = (given.folder / "input" / "brokers.parquet").read_table().to_pylist()
     bundles = (given.folder / "input" / "bundles.parquet").read_table().to_pylist()
-    refused = {row["bundle"] for row in given.bundles_quarantined}
+    refused = set(given.validation.quarantined)
     found = {
         row["bundle"]: row
         for row in bundle_columns.update([r for r in bundles if r["bundle"] not in refused], previous)

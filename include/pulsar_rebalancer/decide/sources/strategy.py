@@ -63,7 +63,8 @@ def wanted(given: StrategyInput, arriving: Mapping[str, Mapping[Measure, float]]
         return PolicyFilter(given.policies, given.brokers, given.bundles, given.settings)
 
     state = given.state
-    before = replace(state, shedder=state.shedder.without_hits()) if given.counting.clear else state
+    # Averages are kept, as they are in Pulsar until the leader changes.
+    before = replace(state, shedder=replace(state.shedder, hits={})) if given.counting.clear else state
     sample = ClusterSample(
         given.brokers,
         given.bundles,
