@@ -286,7 +286,8 @@ class Cluster:
                 roll = {"version": 1, "id": "ab" * 32, "run_id": "r", "by": "ada", "phase": phase, "home": self.home}
                 roll |= {"order": [self.brokers[turn]], "listed": self.brokers, "turn_at": since, "since": since}
         marks = {name: {"at": self.now, "by": "ada", "reason": "disk", "overrule": o} for name, o in drains.items()}
-        return {"drains": {"version": 1, "brokers": marks}} | ({"roll": roll} if roll else {})
+        stored = {"control": {"version": 1}, "drains": {"version": 1, "brokers": marks}}
+        return stored | ({"roll": roll} if roll else {})
 
     def carry_out(self, root: Path, case: Row, decided: Row) -> None:
         """Let the decided moves and splits happen, and keep the state for the next run."""
