@@ -80,7 +80,7 @@ async def test_a_broker_is_asked_for_its_bundles_in_the_way_of_its_load_manager(
         async with connect(modular) as admin:
             assert await admin.bundles_on(modular.id) == {"t/n/0x00000000_0xffffffff"}
             assert await admin.bundles_on(extensible.id) == {"t/m/0x00000000_0xffffffff"}
-        assert modular.paths == [f"GET {REPORT}", "GET /admin/v2/clusters"]
+        assert modular.paths == [f"GET {REPORT}", f"GET {RUNTIME}"]
 
 
 @pytest.mark.parametrize(
