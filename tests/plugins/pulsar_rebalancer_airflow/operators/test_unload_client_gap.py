@@ -102,10 +102,7 @@ def test_a_report_keeps_what_each_bundles_move_cost(scene):
     [
         (FaultKind.SILENT, "/stats"),
         (FaultKind.SILENT, "/broker-stats/topics"),
-        (FaultKind.GARBAGE, "/stats"),
         (FaultKind.FORBIDDEN, "/stats"),
-        (FaultKind.NULL_ANSWER, "/broker-stats/topics"),
-        (FaultKind.HALF_JSON, "/broker-stats/topics"),
     ],
 )
 def test_statistics_that_do_not_answer_leave_the_client_gap_unknown(scene, kind, path):
