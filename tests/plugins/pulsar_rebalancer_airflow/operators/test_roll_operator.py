@@ -129,6 +129,14 @@ def test_roll_that_cannot_begin_is_refused(tmp_path, settings, user, reason):
     assert desk.act(user=user, plan=desk.plan()) == reason
 
 
+def test_no_roll_begins_once_a_broker_has_restarted_since_it_was_shown(tmp_path):
+    desk = Desk(tmp_path)
+    plan = desk.plan(brokers=["b:1"])
+    desk.snapshots.started["a:1"] = timedelta(minutes=1)
+    desk.snapshots.take(after=datetime.now(UTC) - NOW)
+    assert desk.act(plan=plan) == "other_plan"
+
+
 def test_no_roll_begins_while_a_broker_is_drained_and_the_dry_run_says_so(tmp_path):
     desk = Desk(tmp_path, **PAUSE)
     drain = Drain(at=NOW, by="ada", reason="new disks")
