@@ -161,7 +161,7 @@ def badly_spread(bundles: pa.Table, brokers: int, left_out: Collection[str]) -> 
     sums = table.group_by("namespace", use_threads=False).aggregate(
         [("topics", "sum"), ("traffic", "sum"), ([], "count_all")]
     )
-    whole = sum(sums["traffic_sum"].to_pylist())
+    whole = math.fsum(value or 0.0 for value in sums["traffic_sum"].to_pylist())
     few = [
         row
         for row in sums.sort_by([("traffic_sum", "descending"), ("namespace", "ascending")]).to_pylist()
