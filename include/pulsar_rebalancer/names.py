@@ -28,8 +28,7 @@ HEARTBEAT_NAMESPACE = r"(?:pulsar|sla-monitor)/[^:/]+:[0-9]+"
 """Heartbeat and SLA-monitor namespaces, which Pulsar's strategies ignore (NamespaceService, 4.2.4 and 5.0.1)."""
 
 SYSTEM_NAMESPACE = "pulsar/system"
-SYSTEM_BUNDLES = f"{SYSTEM_NAMESPACE}/*"
-"""Pattern of bundles that Pulsar would move; the rebalancer moves them only if nothing excludes this pattern."""
+"""A namespace whose bundles Pulsar moves; the rebalancer moves them only with `move_system_bundles`."""
 
 _HEARTBEAT = re.compile(HEARTBEAT_NAMESPACE)
 _OF_BROKERS = ("pulsar/", "sla-monitor/")

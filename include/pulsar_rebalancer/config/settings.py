@@ -21,7 +21,7 @@ from pydantic import (
 from pulsar_rebalancer.config.field_types import DEFAULT_STRATEGY, Mode, Placement, Strategy, Window
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME, PulsarSettings
 from pulsar_rebalancer.errors import SettingsError, WrongFields
-from pulsar_rebalancer.names import SYSTEM_BUNDLES, Brokers, Patterns
+from pulsar_rebalancer.names import Brokers, Patterns
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import typed
 
@@ -109,11 +109,8 @@ class Settings(PulsarSettings):
     max_bytes_per_run: float | None = Field(
         None, gt=0, description="maximum throughput of the bundles moved per run, bytes/s inbound plus outbound"
     )
-    excluded_bundles: Patterns = Field(
-        (SYSTEM_BUNDLES,),
-        description="bundles never moved; * matches any text, ? any character. A list without "
-        f"{SYSTEM_BUNDLES} lets Pulsar's system bundles move too",
-    )
+    excluded_bundles: Patterns = Field((), description="bundles never moved; * matches any text, ? any character")
+    move_system_bundles: bool = Field(False, description="bundles of pulsar/system may move, as Pulsar lets them")
     max_quarantined_brokers: int = Field(2, ge=0, description="maximum brokers left out before the run is blocked")
     pause: Pause | None = Field(None, description="nothing is moved until its end")
     maintenance_windows: tuple[Window, ...] = Field((), description="bundles are moved only within these windows")

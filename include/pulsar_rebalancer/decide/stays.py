@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.names import SYSTEM_BUNDLES, is_heartbeat, is_of_brokers, matching, namespace_of, of_glob
+from pulsar_rebalancer.names import is_heartbeat, is_of_brokers, matching, namespace_of, of_glob
 from pulsar_rebalancer.orders.in_force import kept_namespaces
 from pulsar_rebalancer.orders.order import Control
 from pulsar_rebalancer.reasons import Reason
@@ -43,7 +43,6 @@ class BundleFacts:
     to_be_split: Collection[str] = ()
     quarantined: Collection[str] = ()
     control: Control = field(default_factory=Control)
-    system_moves: bool = False
 
     @classmethod
     def of(cls, run: Snapshot, settings: Settings, overruled: Collection[Overrule] = ()) -> BundleFacts:
@@ -56,13 +55,12 @@ class BundleFacts:
             if Overrule.GRACE_PERIOD not in overruled
         }
         control = Control() if Overrule.EXCLUSIONS in overruled else run.before.control
-        system_moves = SYSTEM_BUNDLES not in run.settings.excluded_bundles  # whatever a person overrules
-        return cls(settings, moved, run.to_be_split, run.validation.quarantined, control, system_moves)
+        return cls(settings, moved, run.to_be_split, run.validation.quarantined, control)
 
 
 def _of_brokers(names: Column, facts: BundleFacts) -> Column:
     may_be = pc.or_(pc.starts_with(names, "pulsar/"), pc.starts_with(names, "sla-monitor/"))
-    stays = is_heartbeat if facts.system_moves else is_of_brokers
+    stays = is_heartbeat if facts.settings.move_system_bundles else is_of_brokers
     return _among(names, [name for name in names.filter(may_be).to_pylist() if stays(name)])
 
 

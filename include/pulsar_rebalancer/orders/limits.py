@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from pulsar_rebalancer.config.clusters_file import Origin
 from pulsar_rebalancer.config.settings import CAPS, Settings
-from pulsar_rebalancer.names import SYSTEM_BUNDLES, matches, of_glob
+from pulsar_rebalancer.names import matches, of_glob
 from pulsar_rebalancer.orders.order import Closed, OrderKind, Situation, Words
 from pulsar_rebalancer.reasons import Reason
 
@@ -34,8 +34,7 @@ def _said(at: Situation) -> Iterator[str]:
         return (
             (name, getattr(at.settings, name))
             for name in names
-            if at.orders.origins.get(name, Origin.FILE) is origin
-            and getattr(at.settings, name) not in (None, (), (SYSTEM_BUNDLES,))
+            if at.orders.origins.get(name, Origin.FILE) is origin and getattr(at.settings, name) not in (None, ())
         )
 
     for origin, by in _BY.items():

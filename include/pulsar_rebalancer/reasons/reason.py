@@ -261,7 +261,7 @@ class Reason(StrEnum):
     RECENTLY_UNLOADED = ("recently_unloaded", VERDICT, Trait.NONE,
         "The bundle was moved within the grace period.")
     SYSTEM_NAMESPACE = ("system_namespace", VERDICT, Trait.NONE,
-        "A heartbeat or SLA namespace, or pulsar/system, which excluded_bundles lists.")
+        "A heartbeat or SLA namespace, or pulsar/system without move_system_bundles.")
     POLICY_UNKNOWN = ("policy_unknown", VERDICT, Trait.KEPT_IN_PLACE,
         "The namespace's policies could not be read.",
         "See policy_unclear or policy_unreadable.")

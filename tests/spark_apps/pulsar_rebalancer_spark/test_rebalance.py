@@ -124,7 +124,7 @@ def test_the_plan_is_the_one_that_rows_give(spark, tmp_path, eventful, monkeypat
     isolated = next(row for row in moves if row.bundle.startswith("vip/c"))
     assert (isolated.source, isolated.reason) == ("broker-00007.pulsar:8080", "anti_affinity")
     assert {row.reason for row in moves} >= {
-        *("taken", "over_remaining", "cap_broker", "bundle_excluded"),
+        *("taken", "over_remaining", "cap_broker", "system_namespace", "bundle_excluded"),
         *("bundle_quarantined", "recently_unloaded", "policy_unknown", "policy_forbids", "anti_affinity"),
     }
     assert [row.reason for row in decisions if row.pair is None] == [

@@ -108,8 +108,8 @@ def test_an_excluded_bundle_stays_unless_a_person_overrules_it(tmp_path, overrul
     assert found[name(2)] == "c:1"
 
 
-@pytest.mark.parametrize("settings", [{}, {"excluded_bundles": []}], ids=["excluded", "taken out"])
-def test_system_bundles_move_only_if_their_pattern_is_taken_out_of_the_exclusions(tmp_path, settings):
+@pytest.mark.parametrize("settings", [{}, {"move_system_bundles": True}], ids=["default", "may move"])
+def test_system_bundles_move_only_if_a_setting_lets_them(tmp_path, settings):
     system, heartbeat = name(8, "pulsar/system"), name(9, "pulsar/a:1")
     snapshots = Snapshots(tmp_path, {"a": {system: 20.0, heartbeat: 20.0}, "b": {}, "c": {}}, **settings)
     form: Any = {"overrule": ["exclusions"], "reason": "a test"}
