@@ -259,8 +259,9 @@ def _scores(brokers: BrokerLoads, compared: Flags, judged_by: Settings) -> Float
 
 
 def _stay(roster: Roster, settings: Settings) -> dict[int, Reason]:
-    reasons = stays.of_bundles(pa.array(roster.bundles, pa.string()), stays.BundleFacts(settings, {})).to_pylist()
-    return {number: Reason(reason) for number, reason in enumerate(reasons) if reason}
+    reasons = stays.of_bundles(pa.array(roster.bundles, pa.string()), stays.BundleFacts(settings, {}))
+    at = np.flatnonzero(reasons.is_valid()).tolist()
+    return {number: Reason(reasons[number].as_py()) for number in at}
 
 
 def _change(sample: RecordedSample, flows: Floats, bundles: Ints, to: Ints) -> Floats:
