@@ -18,6 +18,7 @@ HOLD = Validation(findings=(Finding(reason=Reason.BUILTIN_SHEDDING_ON),))
 
 
 def test_moves_its_wave_alone_and_verifies(scene):
+    scene.cluster.ownership.reconnect_delay = 3.0  # clients look bundles up after the task
     moves = scene.moves(6)
     later = moves.pop() | {"wave": 1}
     run = scene.run([*moves, later])
