@@ -60,7 +60,7 @@ import os, signal, time
 from datetime import timedelta
 from pathlib import Path
 
-from pulsar_rebalancer_airflow.dag_factory import build_dags, factory
+from pulsar_rebalancer_airflow import dag_factory
 from pulsar_rebalancer_airflow.operators import ControlOperator, GateOperator, RecordOperator, gate
 
 def waits(state, needed):
@@ -79,8 +79,8 @@ def patient(operator, context):
 
 ControlOperator.pre_execute = patient
 GateOperator.pre_execute = RecordOperator.pre_execute = killed_at_first
-factory._RETRY_DELAY = timedelta(0)
-globals().update(build_dags())
+dag_factory._RETRY_DELAY = timedelta(0)
+globals().update(dag_factory.build_dags())
 """
 
 WRONG: dict[str, Any] = {"hit_count_low": 0, "force_threshold": -1, "mode": "full", "max_bundles_per_run": -1}
