@@ -15,7 +15,7 @@ from pulsar_rebalancer.carry_out.gate import refuse_alone
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.decide import roll_plan
 from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, unsafe
-from pulsar_rebalancer.errors import AdminError, PlanError, SnapshotError, StateError
+from pulsar_rebalancer.errors import AdminError, PlanError, SettingsError, SnapshotError, StateError
 from pulsar_rebalancer.orders.in_force import LASTING, closings
 from pulsar_rebalancer.orders.manual_plans import Drains, Question, waits_until
 from pulsar_rebalancer.orders.order import Closed, Control, Situation
@@ -208,16 +208,16 @@ class RollOperator(BaseSensorOperator):
         try:
             drained = store.get(Drains).brokers
             seen = roll_plan.seen(self._sample(), roll, drained)
+            started = seen.started.get(roll.broker)
+            to_restart = roll.phase is Phase.RESTARTING and started is not None and started == roll.started
+            return (self._asked(roll, seen) if to_restart else seen), ""
         except (SnapshotError, StateError) as error:
             return None, f"a usable sample: {error.message}"
-        started = seen.started.get(roll.broker)
-        to_restart = roll.phase is Phase.RESTARTING and started is not None and started == roll.started
-        return (self._asked(roll, seen) if to_restart else seen), ""
 
     def _asked(self, roll: Roll, seen: RollSample) -> RollSample:
         try:
             return roll_plan.answered(seen, self.storage, roll, asyncio.run(self._owned(roll)))
-        except AdminError as error:
+        except (AdminError, SettingsError) as error:
             return seen._replace(unwell={**seen.unwell, roll.broker: error.reason})
 
     async def _owned(self, roll: Roll) -> set[str]:

@@ -11,7 +11,7 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.control_scene import cont
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.errors import AdminError
+from pulsar_rebalancer.errors import AdminError, RebalancerError, SettingsError, SnapshotError
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains, Question
 from pulsar_rebalancer.orders.order import Control, GivenOrder
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
@@ -33,7 +33,7 @@ class Desk:
         self.dag: Any = None
         self.paused = False
         self.pushed: dict[str, Any] = {}
-        self.owns: set[str] | AdminError = set()
+        self.owns: set[str] | RebalancerError = set()
 
     def act(self, run: str = "", user: str = "bob", attempt: int = 1, **form: Any) -> Any:
         """What the task returns after one step, or the reason code."""
@@ -51,7 +51,7 @@ class Desk:
             return str(given["ti"].pushed["failure"])
 
     async def _answer(self, _: Roll) -> set[str]:
-        if isinstance(self.owns, AdminError):
+        if isinstance(self.owns, RebalancerError):
             raise self.owns
         return self.owns
 
@@ -224,8 +224,12 @@ UNREACHABLE = AdminError(Reason.UNREACHABLE, "no connection")
 
 @pytest.mark.parametrize(
     ("owns", "waits"),
-    [({OF_B}, "1 bundle to leave it"), (UNREACHABLE, "a:1 to recover: unreachable")],
-    ids=["owns another's bundle", "is down"],
+    [
+        ({OF_B}, "1 bundle to leave it"),
+        (UNREACHABLE, "a:1 to recover: unreachable"),
+        (SettingsError(Reason.WRONG_SETTING, "host"), "a:1 to recover: wrong_setting"),
+    ],
+    ids=["owns another's bundle", "is down", "wrong connection"],
 )
 def test_the_users_own_dag_restarts_no_broker_that_does_not_itself_say_it_is_empty(tmp_path, monkeypatch, owns, waits):
     desk, triggered = Desk(tmp_path, roll_restart_dag="restart_broker"), []
@@ -238,6 +242,15 @@ def test_the_users_own_dag_restarts_no_broker_that_does_not_itself_say_it_is_emp
     desk.owns = set(OWNED["a"])  # those that never leave
     desk.empties("run")
     assert len(triggered) == 1
+
+
+def test_a_roll_waits_while_the_sample_of_the_empty_broker_cannot_be_read(tmp_path):
+    desk = Desk(tmp_path, roll_restart_dag="restart_broker")
+    desk.act("run", plan=desk.plan(brokers=["a:1"]))
+    desk.owns = SnapshotError(Reason.FILE_DAMAGED, "bundles.parquet is damaged")
+    desk.empties("run")
+    assert desk.roll.active
+    assert desk.roll.waits == "a usable sample: bundles.parquet is damaged"
 
 
 @pytest.mark.parametrize(("owns", "may"), [({OF_B}, False), (UNREACHABLE, True)], ids=["owns a bundle", "restarts"])
