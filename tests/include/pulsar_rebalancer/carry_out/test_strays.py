@@ -164,17 +164,32 @@ def test_an_error_that_nobody_expects_stops_one_bundle_alone(scene, caplog, brok
     assert "'int' object is not iterable" in caplog.text, "the traceback is in the log"
 
 
-def test_when_an_outcome_cannot_be_noted_no_other_move_is_begun(scene):
+def test_when_an_outcome_cannot_be_noted_moves_under_way_end_and_no_other_begins(scene):
+    failed = asyncio.Event()
+
+    def prepare(admin):
+        looks_up = admin.lookup_owner
+
+        async def held_until_the_first_fails(topic, destination):
+            if topic in scene.cluster.topology.topics(1):
+                await failed.wait()
+            return await looks_up(topic, destination)
+
+        admin.lookup_owner = held_until_the_first_fails
+
     def on_outcome(outcome):
-        scene.told.append(outcome)
+        scene.told.append(outcome.bundle)
         if len(scene.told) == 1:
+            failed.set()
             raise RuntimeError("the store is full")
 
     with pytest.raises(RuntimeError, match="the store is full"):
-        scene.run(*[scene.move(number) for number in range(IDLE)], concurrency=2, on_outcome=on_outcome)
-    # Those under way were brought to their end: nothing is left without an owner.
-    assert len(scene.told) == len(scene.admin.unloads) == 2
-    assert None not in {scene.cluster.owner(bundle) for bundle in scene.bundles}
+        scene.run(
+            *[scene.move(number) for number in range(IDLE)], prepare=prepare, concurrency=2, on_outcome=on_outcome
+        )
+    assert scene.told == list(scene.bundles[:2])
+    assert [scene.cluster.owner(bundle) for bundle in scene.told] == [scene.b, scene.b]
+    assert len(scene.admin.unloads) == 2
 
 
 def test_a_cancelled_run_ends_at_once_and_tells_nothing_of_what_is_under_way(scene):
