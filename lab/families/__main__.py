@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         families = load_all(options.families)
         training = [name for name, family in families.items() if family.kind == "training"]
         chosen = named(options.names or training, families, "family")
-        variants = contestants() | {path: from_outside(path) for path in options.strategy}
+        own = {path: from_outside(path) for path in options.strategy}
     except (RebalancerError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -50,10 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         begun = {
             (family.name, name): [pool.submit(run, family, variant, seed) for seed in family.seeds[: options.seeds]]
             for family in chosen
-            for name, variant in variants.items()
+            for name, variant in (contestants(family.kind) | own).items()
         }
         for family in chosen:
-            runs = {name: [future.result() for future in begun[family.name, name]] for name in variants}
+            runs = {
+                name: [future.result() for future in seeds] for (of, name), seeds in begun.items() if of == family.name
+            }
             results = FamilyResults(family.name, commit, family.seeds[: options.seeds], runs)
             write(folder / family.kind, results)
             print(f"{time.monotonic() - started:6.0f} s  {family.name}", flush=True)

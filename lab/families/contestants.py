@@ -23,8 +23,11 @@ BEST = {
 """The best of a grid of 24 settings for AvgShedder; docs/evidence.md says by which rule."""
 
 
-def contestants() -> dict[str, Variant]:
-    """Return the contestants by name, in the order of the tables."""
+def contestants(kind: str = "training") -> dict[str, Variant]:
+    """Return the contestants in a kind of families by name, in the order of the tables.
+
+    Sealed families judge GainShedder only against AvgShedder and no shedding.
+    """
     variants = (
         avg(AVG, {}),
         *(avg(f"AvgShedder, {what} of the grid", settings) for what, settings in BEST.items()),
@@ -36,7 +39,8 @@ def contestants() -> dict[str, Variant]:
         _variant(NOTHING, Strategy.THRESHOLD, {"placement": Placement.AVG, "average_threshold": 1000}),
         _variant(GAIN, Strategy.GAIN, AUTHORS_MINIMA),
     )
-    return {variant.name: variant for variant in variants}
+    kept = (AVG, NOTHING, GAIN) if kind == "sealed" else ("",)
+    return {variant.name: variant for variant in variants if variant.name.startswith(kept)}
 
 
 def avg(name: str, settings: Mapping[str, Any]) -> Variant:

@@ -11,7 +11,7 @@ from lab.experiments.building import BASE_LOAD
 from pulsar_simulator.load import spread
 from pulsar_simulator.minutes import workload
 from pulsar_simulator.minutes.machines import BrokerColumns, Event, Happening, Rules, Spec
-from pulsar_simulator.minutes.workload import MINUTES_PER_DAY, BundleColumns, Workload, random_shape
+from pulsar_simulator.minutes.workload import MINUTES_PER_DAY, BundleColumns, OnOff, Workload, random_shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from pulsar_simulator.load import Cost, Flags, Floats, Ints
 
 MESSAGE_BYTES = 1024.0
-KINDS = ("daily", "drift", "shifts", "bursts", "pauses", "jobs")
+KINDS = ("daily", "drift", "shifts", "bursts", "pauses", "jobs", "weeks", "arrivals")
 """Kinds of load; each has its own random stream."""
 
-_CLUSTER, _CORES, _SLOW, _SIZES, _COSTS, _RESTARTS, _SCALINGS, _SERIES = range(100, 108)  # one random stream each
+_LAGGING, _CLUSTER, _CORES, _SLOW, _SIZES, _COSTS, _RESTARTS, _SCALINGS, _SERIES = range(99, 108)  # a stream each
 _KBIT = 25e6  # of a NIC: never the most used resource here
 _DIGITS = 9  # exp and cos of two machines may differ in the last of 16
 
@@ -39,16 +39,14 @@ def draw(family: Family, seed: int, *, direct: bool) -> Spec:
     load = float(random.uniform(*family.brokers.load))
     started = np.arange(at_start + family.changes.spare) < at_start
     brokers = _brokers(family, seed, len(started))
-    rules = Rules(
-        direct=direct, cpu_noise=family.reports.cpu_noise, late=family.reports.late, missing=family.reports.missing
-    )
+    rules = Rules(direct=direct, **family.reports.model_dump())
     wanted = (load - BASE_LOAD) / 100 * brokers.cpu_limit * started
     bundles = _bundles(family, seed, at_start, rules.cost, wanted.sum())
     stable = max(1, at_start - family.changes.spare)
     series = np.hstack([_series(family, number, seed, at_start) for number in range(len(family.topics))])
     return Spec(
         brokers=brokers,
-        workload=Workload(bundles, seed=seed, series=series.round(_DIGITS)),
+        workload=Workload(bundles, tuple(_lagging(family, seed, at_start)), seed=seed, series=series.round(_DIGITS)),
         # As an operator would who knows cores and messages, but neither slow machines nor costs.
         owner=spread(bundles.msg_rate_in, wanted),
         started=started,
@@ -82,7 +80,9 @@ def _bundles(family: Family, seed: int, brokers: int, cost: Cost, cpu: float) ->
     for number, (topics, count) in enumerate(zip(family.topics, counts, strict=True)):
         edges = [round(edge) for edge in np.linspace(0, 0xFFFFFFFF, count + 1)]
         names += [f"family/load-{number:02d}/0x{low:08x}_0x{high:08x}" for low, high in pairwise(edges)]
-        sizes = np.exp(topics.size_spread * random_shape(seed, _SIZES, number).standard_normal(count))
+        random = random_shape(seed, _SIZES, number)
+        lognormal = np.exp(topics.size_spread * random.standard_normal(count))
+        sizes = lognormal if topics.tail is None else 1 + random.pareto(topics.tail, count)
         relative = np.exp(topics.cost_spread * random_shape(seed, _COSTS, number).standard_normal(count))
         of_message = 2 * 100 * (cost.per_message + cost.per_byte * MESSAGE_BYTES)  # published and delivered
         rates.append(topics.share / shares * cpu / of_message * sizes / (sizes * relative).sum())
@@ -109,14 +109,27 @@ def _bundles(family: Family, seed: int, brokers: int, cost: Cost, cpu: float) ->
 def _series(family: Family, number: int, seed: int, brokers: int) -> Floats:
     """Return the factors on the traffic of one kind of topics."""
     topics = family.topics[number]
-    count = topics.per_broker * brokers
-    factors = np.ones((family.minutes, count))
+    tenants = -(-topics.per_broker * brokers // topics.tenant)
+    factors = np.ones((family.minutes, tenants))
     for kind, name in enumerate(KINDS):
         settings = getattr(topics, name)
         if settings is not None:
             stream = random_shape(seed, _SERIES + kind, number)
-            factors *= getattr(workload, name)(stream, family.minutes, count, **settings.model_dump())
-    return factors
+            factors *= getattr(workload, name)(stream, family.minutes, tenants, **settings.model_dump())
+    return factors[:, np.arange(topics.per_broker * brokers) // topics.tenant]
+
+
+def _lagging(family: Family, seed: int, brokers: int) -> Iterator[OnOff]:
+    """Let the consumers of each tenant fall behind, each with its own period."""
+    first = 0
+    for number, topics in enumerate(family.topics):
+        random, count = random_shape(seed, _LAGGING, number), topics.per_broker * brokers
+        for start in range(first, first + count, topics.tenant):
+            if lagging := topics.lagging:
+                reading, away = (int(random.integers(*of, endpoint=True)) for of in (lagging.reading, lagging.away))
+                bundles, begun = np.arange(start, min(start + topics.tenant, first + count)), random.integers(1 << 20)
+                yield OnOff(bundles, reading, away, consume_only=True, begun=int(begun) % (reading + away))
+        first += count
 
 
 def _moments(random: np.random.Generator, family: Family, per_day: float) -> Ints:
@@ -126,14 +139,17 @@ def _moments(random: np.random.Generator, family: Family, per_day: float) -> Int
 
 
 def _restarts(family: Family, seed: int, stable: int) -> Iterator[Event]:
-    """Restart brokers that scaling never takes away, one at a time."""
+    """Restart brokers that scaling never takes away, one at a time, or all of them in turn."""
     random, back = random_shape(seed, _RESTARTS), 0
     for minute in _moments(random, family, family.changes.restarts_per_day).tolist():
         away, broker = int(random.integers(*family.changes.away, endpoint=True)), int(random.integers(stable))
         if minute > back:
-            back = minute + away
-            yield Event(minute, broker, Happening.STOP)
-            yield Event(back, broker, Happening.START)
+            turn = family.changes.in_turn
+            for each in (broker,) if turn is None else range(stable):
+                back = minute + away
+                yield Event(minute, each, Happening.STOP)
+                yield Event(back, each, Happening.START)
+                minute = back + (turn or 0)
 
 
 def _scalings(family: Family, seed: int, started: Flags, stable: int) -> Iterator[Event]:

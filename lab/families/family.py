@@ -41,21 +41,21 @@ class Daily(Strict):
 
 
 class Drift(Strict):
-    """Slow random changes, see `load_series.drift`."""
+    """Slow random changes, see `workload.drift`."""
 
     spread: Positive
     hours: Positive
 
 
 class Shifts(Strict):
-    """Jumps of the level, see `load_series.shifts`."""
+    """Jumps of the level, see `workload.shifts`."""
 
     per_day: Positive
     spread: Positive
 
 
 class Bursts(Strict):
-    """Minutes of high traffic, see `load_series.bursts`."""
+    """Minutes of high traffic, see `workload.bursts`."""
 
     per_day: Positive
     length: float = Field(ge=1)
@@ -63,18 +63,40 @@ class Bursts(Strict):
 
 
 class Pauses(Strict):
-    """Topics that are on and off, see `load_series.pauses`."""
+    """Topics that are on and off, see `workload.pauses`."""
 
     on: float = Field(ge=1)
     off: float = Field(ge=1)
 
 
 class Jobs(Strict):
-    """Periodic jobs, see `load_series.jobs`."""
+    """Periodic jobs, see `workload.jobs`."""
 
     every: Minutes
     length: Minutes
     factor: tuple[Positive, Positive]
+
+
+class Weeks(Strict):
+    """Working days and weekends, see `workload.weeks`."""
+
+    night: tuple[Share, Share]
+    weekend: tuple[Share, Share]
+    zones: int = Field(3, ge=1)
+
+
+class Arrivals(Strict):
+    """Bundles that appear, see `workload.arrivals`."""
+
+    late: Share
+    ramp: Minutes
+
+
+class Lagging(Strict):
+    """Consumers that read for some minutes what was published since they last did; both drawn for each tenant."""
+
+    reading: tuple[Minutes, Minutes]
+    away: tuple[Minutes, Minutes]
 
 
 class Topics(Strict):
@@ -84,14 +106,18 @@ class Topics(Strict):
         per_broker: number of bundles per broker that exists at the start.
         share: of the cluster's load, in relation to the shares of the other kinds.
         size_spread: of their mean traffic, standard deviation of the logarithm.
+        tail: if given, the exponent of a power law of their mean traffic, instead of `size_spread`.
         cost_spread: of the CPU of a message, which no strategy knows.
+        tenant: number of bundles that follow the same curve.
         noise: relative standard deviation from minute to minute.
     """
 
     per_broker: Minutes
     share: Positive = 1
     size_spread: NotNegative = 0.8
+    tail: float | None = Field(None, gt=1)
     cost_spread: NotNegative = 0.1
+    tenant: Minutes = 1
     noise: NotNegative = 0.05
     clients: int = Field(4, ge=1)
     daily: Daily | None = None
@@ -100,6 +126,9 @@ class Topics(Strict):
     bursts: Bursts | None = None
     pauses: Pauses | None = None
     jobs: Jobs | None = None
+    weeks: Weeks | None = None
+    arrivals: Arrivals | None = None
+    lagging: Lagging | None = None
 
 
 class Changes(Strict):
@@ -107,12 +136,14 @@ class Changes(Strict):
 
     Attributes:
         restarts_per_day: of the whole cluster; a broker is away for `away` minutes, smallest and largest.
+        in_turn: if given, every broker restarts each time, one after another; the minutes from one to the next.
         scalings_per_day: a broker is added or taken away for good.
         spare: number of brokers that do not exist at the start and may be added.
     """
 
     restarts_per_day: NotNegative = 0
     away: tuple[Minutes, Minutes] = (2, 10)
+    in_turn: Minutes | None = None
     scalings_per_day: NotNegative = 0
     spare: int = Field(0, ge=0)
 
@@ -121,14 +152,15 @@ class Family(Strict):
     """A family of clusters under days of load; a seed draws one of them.
 
     Attributes:
-        kind: strategies may be tuned on training families; held-out families judge them afterwards.
+        kind: strategies may be tuned on training families; held-out families judge them afterwards, and sealed ones
+            once, after all tuning.
         seeds: the family's seeds.
     """
 
     name: str
     title: str = Field(min_length=1)
     about: str = Field(min_length=1)
-    kind: Literal["training", "held-out"]
+    kind: Literal["training", "held-out", "sealed"]
     seeds: tuple[int, ...] = Field(min_length=1)
     minutes: int = Field(1440, ge=10)
     brokers: Machines
@@ -139,6 +171,10 @@ class Family(Strict):
     @model_validator(mode="after")
     def _ascending(self) -> Self:
         ranges = [self.brokers.count, self.brokers.load, self.brokers.slowness, self.changes.away]
+        ranges += [each for topics in self.topics if topics.lagging for each in vars(topics.lagging).values()]
+        ranges += [
+            each for topics in self.topics if topics.weeks for each in (topics.weeks.night, topics.weeks.weekend)
+        ]
         ranges += [topics.daily.amplitude for topics in self.topics if topics.daily]
         ranges += [peak.factor for topics in self.topics for peak in (topics.bursts, topics.jobs) if peak]
         for smallest, largest in ranges:

@@ -1,4 +1,4 @@
-"""The goals for GainShedder, committed before any held-out result was seen, and their outcome."""
+"""The goals for GainShedder, committed before any result of the families that judge it was seen, and their outcome."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
     from lab.families.family_results import FamilyResults
 
-MOVES, MOVES_OF_LARGE, LARGE = 0.5, 0.6, ("held_slow_large", "large_bundles")
+MOVES, MOVES_OF_LARGE, LARGE = 0.5, 0.6, ("held_slow_large", "large_bundles", "sealed_power_law")
 HOTTER = 0.5
+DISTURBED = 0.8
 CLEARLY = 1.1
 
 
@@ -37,6 +38,7 @@ def verdicts(results: Mapping[str, FamilyResults], other: str) -> list[Verdict]:
         (f"at most {MOVES}x the moves, {MOVES_OF_LARGE}x with large bundles", _moves),
         ("a smaller mean range", _range),
         (f"p99 of the hottest broker at most {HOTTER} points higher", _hottest),
+        (f"at most {DISTURBED}x the disturbed load", _disturbed),
     ):
         measured = {name: measure(name, family, other) for name, family in results.items()}
         missed = tuple(name for name, (_, reached) in measured.items() if not reached)
@@ -57,6 +59,11 @@ def _range(name: str, family: FamilyResults, other: str) -> tuple[str, bool]:
 def _hottest(name: str, family: FamilyResults, other: str) -> tuple[str, bool]:
     points = family.mean(GAIN)["hottest_p99"] - family.mean(other)["hottest_p99"]
     return f"{points:+.1f}", points <= HOTTER
+
+
+def _disturbed(name: str, family: FamilyResults, other: str) -> tuple[str, bool]:
+    multiple = ratio({name: family}, GAIN, "disturbed_per_day", 1, to=other)
+    return f"{multiple:.2f}x", multiple <= DISTURBED
 
 
 def loses_clearly(results: Mapping[str, FamilyResults], control: str) -> bool:

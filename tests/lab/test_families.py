@@ -1,3 +1,4 @@
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -42,13 +43,50 @@ def short(family: str, minutes: int) -> Family:
 
 
 def test_training_and_held_out_families_have_no_seed_in_common():
-    training, held_out = (
+    training, held_out, sealed = (
         {seed for family in FAMILIES.values() if family.kind == kind for seed in family.seeds}
-        for kind in ("training", "held-out")
+        for kind in ("training", "held-out", "sealed")
     )
-    assert len(training) >= 5
-    assert len(held_out) >= 5
-    assert not training & held_out
+    assert min(map(len, (training, held_out, sealed))) >= 5
+    assert not training & held_out | training & sealed | held_out & sealed
+
+
+def test_in_a_deployment_every_broker_restarts_one_after_another():
+    spec = draw(short("sealed_deployments", 2880), 7, direct=False)
+    there, first = len(spec.brokers.names), spec.events[: 2 * len(spec.brokers.names)]
+    assert [event.broker for event in first[::2]] == list(range(there))
+    assert [event.happening for event in first] == ["stop", "start"] * there
+    assert all(stop.minute - start.minute == 8 for start, stop in pairwise(first) if stop.happening == "stop")
+
+
+def test_bundles_of_a_tenant_burst_together():
+    rates = draw(short("sealed_tenants", 1440), 7, direct=False).workload.series
+    assert rates is not None
+    assert (rates.T[:8] == rates.T[0]).all()
+    assert (rates.T[8] != rates.T[0]).any()
+
+
+def test_consumers_that_fall_behind_read_all_that_was_published():
+    workload = draw(short("sealed_backlog", 1440), 7, direct=False).workload
+    rates = [workload.at(minute) for minute in range(1440)]
+    read, published = (np.array([getattr(each, name) for each in rates]) for name in ("msg_rate_out", "msg_rate_in"))
+    lagging = np.array([name.startswith("family/load-01") for name in workload.bundles.names])
+    assert (read[:, ~lagging] == published[:, ~lagging]).all()
+    assert ((read[:, lagging] == 0).mean(axis=0) > 0.5).all()
+    assert (published > 0).all()
+    assert 0.8 < read[:, lagging].sum() / published[:, lagging].sum() < 1.2
+    assert 0 < (read[0, lagging] > 0).mean() < 0.5
+
+
+def test_a_weekend_is_quieter_and_half_of_the_bundles_appear_later():
+    week = draw(short("sealed_week", 5760), 7, direct=False).workload.series
+    new = draw(short("sealed_onboarding", 1440), 7, direct=False).workload.series
+    assert week is not None
+    assert new is not None
+    assert (week[:1440].max(axis=0) > 1.3 * week[2880:4320].max(axis=0)).all()
+    assert 0.3 < (new[0] == 0).mean() < 0.7
+    assert (new[0][new[0] > 0] == 1).all()
+    assert (np.diff(new, axis=0) >= 0).all()
 
 
 def test_no_strategy_is_given_the_costs_of_messages_or_the_slowness_of_brokers():
@@ -86,7 +124,7 @@ def test_committed_results_are_of_committed_sources_and_of_all_contestants(kind)
     committed = read_all(family_page.RESULTS / kind)
     assert committed.keys() == {name for name, family in FAMILIES.items() if family.kind == kind}
     for name, results in committed.items():
-        assert list(results.runs) == list(contestants())
+        assert list(results.runs) == list(contestants(kind))
         assert set(results.seeds) <= set(FAMILIES[name].seeds)
         assert "changes" not in results.commit
 

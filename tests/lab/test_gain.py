@@ -4,10 +4,12 @@ from lab.families.family_results import FamilyResults, Values
 from lab.gain.goals import verdicts
 
 
-def results(moves: float, ranges: float, hottest: float, name: str = "f") -> dict[str, FamilyResults]:
-    """AvgShedder with 99 moves, a range of 10 and a hottest broker at 70, and GainShedder."""
-    usual: Values = {"moves_per_day": 99.0, "range_mean": 10.0, "hottest_p99": 70.0}
-    own: Values = {"moves_per_day": moves, "range_mean": ranges, "hottest_p99": hottest}
+def results(
+    moves: float, ranges: float, hottest: float, name: str = "f", disturbed: float = 79.0
+) -> dict[str, FamilyResults]:
+    """AvgShedder with 99 moves, as much disturbed load, a range of 10 and a hottest broker at 70, and GainShedder."""
+    usual: Values = {"moves_per_day": 99.0, "disturbed_per_day": 99.0, "range_mean": 10.0, "hottest_p99": 70.0}
+    own: Values = {"moves_per_day": moves, "disturbed_per_day": disturbed, "range_mean": ranges, "hottest_p99": hottest}
     return {name: FamilyResults(name, "", (1,), {AVG: [usual], GAIN: [own]})}
 
 
@@ -20,6 +22,7 @@ def results(moves: float, ranges: float, hottest: float, name: str = "f") -> dic
         (results(59.2, 9.9, 70.5, "held_slow_large"), [0]),
         (results(49.0, 10.0, 70.5), [1]),
         (results(49.0, 9.9, 70.6), [2]),
+        (results(49.0, 9.9, 70.5, disturbed=79.2), [3]),
     ],
 )
 def test_goals(given: dict[str, FamilyResults], missed: list[int]) -> None:

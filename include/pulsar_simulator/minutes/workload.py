@@ -1,7 +1,7 @@
 """Bundle traffic minute by minute: noise, daily cycles, trends, on/off topics and spikes.
 
 Every function draws from the given random stream. Factors are never negative; their long-term mean is 1, except for
-bursts and jobs, which add load.
+bursts and jobs, which add load, and bundles that appear later, which lack it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ class OnOff:
         on: length of a busy period in minutes.
         off: length of an idle period in minutes.
         consume_only: True if only consumers pause, and then catch up.
+        begun: minutes that the first period, which starts busy, has lasted at minute 0.
     """
 
     bundles: Ints
     on: int
     off: int
     consume_only: bool = False
+    begun: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class Workload:
         on_off: topics that are alternately busy and idle.
         spikes: temporary changes in the traffic.
         seed: seed of the noise.
-        series: further factors by which each bundle's traffic is multiplied (`load_series`), one row per minute; the
+        series: further factors by which each bundle's traffic is multiplied, one row per minute; the
             last row is repeated.
     """
 
@@ -138,7 +140,7 @@ class Workload:
         delivered = published.copy()
         for pauses in self.on_off:
             period = pauses.on + pauses.off
-            factor = np.where(minutes % period < pauses.on, period / pauses.on, 0.0)[:, None]
+            factor = np.where((minutes + pauses.begun) % period < pauses.on, period / pauses.on, 0.0)[:, None]
             delivered[:, pauses.bundles] *= factor
             if not pauses.consume_only:
                 published[:, pauses.bundles] *= factor
@@ -246,3 +248,31 @@ def jobs(random: np.random.Generator, minutes: int, bundles: int, every: int, le
     first, high = random.integers(0, every, bundles), random.uniform(*factor, bundles)
     running = (np.arange(minutes)[:, None] - first) % every < length
     return np.asarray(np.where(running, high, 1.0))
+
+
+def weeks(random: np.random.Generator, minutes: int, bundles: int, night: Range, weekend: Range, zones: int) -> Floats:
+    """Return working days, busy from 8 to 18 o'clock, and weekends; the first minute is a Thursday's midnight.
+
+    Args:
+        night: least traffic, relative to the busy hours, smallest and largest.
+        weekend: height of the day at weekends, relative to a working day, smallest and largest.
+        zones: number of time zones, evenly around the world; each bundle lives in one of them.
+    """
+    lowest, free = random.uniform(*night, bundles), random.uniform(*weekend, bundles)
+    hours = np.arange(minutes)[:, None] / 60 + random.integers(0, zones, bundles) * 24 / zones
+    height = np.where((hours // 24 + 3) % 7 < 5, 1.0, free)
+    busy = np.minimum(hours % 24 - 7, 19 - hours % 24).clip(0, 1)
+    factors = lowest + (1 - lowest) * height * busy
+    return np.asarray(factors / factors.mean(axis=0))
+
+
+def arrivals(random: np.random.Generator, minutes: int, bundles: int, late: float, ramp: int) -> Floats:
+    """Return the traffic of bundles of which some appear only later, and then grow to their full size.
+
+    Args:
+        late: share of the bundles that have no traffic at the start.
+        ramp: minutes until the full size is reached.
+    """
+    is_late, starts = random.random(bundles) < late, random.uniform(0, minutes, bundles)
+    grown = (np.arange(minutes)[:, None] - np.where(is_late, starts, -ramp)) / ramp
+    return np.asarray(grown.clip(0, 1))
