@@ -1,18 +1,21 @@
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from tests.airflow_context import store_of
 from tests.airflow_runs import CLUSTER, move_row
+from tests.patience import PATIENCE
+from tests.plugins.pulsar_rebalancer_airflow.operators import unload_alone
 from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import Moves, UnloadScene
 
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
@@ -27,8 +30,10 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators.unload import UnfinishedError
 from pulsar_simulator.faults import Fault, FaultKind
 
-ALONE = Path(__file__).with_name("unload_alone.py")
 ROOT = Path(__file__).parents[4]
+FORKED = multiprocessing.get_context("forkserver")
+"""Its server imports Airflow once, for all processes that are to be killed."""
+FORKED.set_forkserver_preload([unload_alone.__name__])
 
 
 @pytest.mark.parametrize(("minutes", "resumed"), [(20, True), (31, False)])
@@ -108,10 +113,15 @@ class Killed:
             self.unloaded += [bundle] if hop is None and owned else []
             return hop
 
+        started, killed = threading.Event(), threading.Event()
+
         def kill(kind: Any, **where: Any) -> Any:
-            if kind is FaultKind.RESET and child.poll() is None and at(where["path"]):
-                os.kill(child.pid, signal.SIGKILL)
-                child.wait()
+            if kind is FaultKind.RESET and not killed.is_set() and at(where["path"]):
+                killed.set()
+                started.wait()
+                victim = psutil.Process(child.pid)
+                victim.kill()
+                victim.wait()
                 return Fault(FaultKind.RESET)
             return take(kind, **where)
 
@@ -121,11 +131,12 @@ class Killed:
         scene.cluster.ownership.reconnect_delay = 3600.0
         file.write_text(json.dumps(scene.state.documents))
         paths = os.pathsep.join(str(ROOT / part) for part in ("include", "plugins", "spark_apps", "."))
-        child = subprocess.Popen(
-            [sys.executable, str(ALONE), str(file), run.uri], env=os.environ | {"PYTHONPATH": paths}
-        )
-        child.wait(120)
-        assert child.returncode == -signal.SIGKILL
+        scene.monkeypatch.setenv("PYTHONPATH", paths)
+        child = FORKED.Process(target=unload_alone.main, args=(file, run.uri, dict(os.environ)))
+        child.start()
+        started.set()
+        child.join(PATIENCE)
+        assert child.exitcode == -signal.SIGKILL
         scene.cluster.ownership.reconnect_delay = scene.cluster.spec.timing.reconnect_delay
         scene.state.documents = json.loads(file.read_text())
 

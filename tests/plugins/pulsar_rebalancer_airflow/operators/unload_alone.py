@@ -1,10 +1,7 @@
-"""A wave in a process of its own, to be killed: `unload_alone.py STORE RUN`, with the state in a JSON file.
-
-It inherits the AIRFLOW_HOME of the tests.
-"""
+"""A wave in a process of its own, to be killed, with the state in a JSON file."""
 
 import json
-import sys
+import os
 from pathlib import Path
 from typing import Any
 
@@ -24,5 +21,6 @@ class FileState:
         draft.replace(self._file)
 
 
-if __name__ == "__main__":
-    unload(sys.argv[2], FileState(Path(sys.argv[1])))
+def main(store: Path, run: str, environment: dict[str, str]) -> None:
+    os.environ.update(environment)
+    unload(run, FileState(store))
