@@ -314,7 +314,7 @@ class StrategyState:
 
 
 PUNCTUALITY = 0.9
-"""Share of a host interval after which an unchanged value counts again; runs start seconds early or late."""
+"""Share of a host interval after which an unchanged value counts as new: runs may start some seconds early."""
 
 COUNTING = (Reason.COUNTED, Reason.GAP)
 """Reasons of samples that add hits and update the bundles' moving averages."""

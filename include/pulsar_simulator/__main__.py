@@ -52,7 +52,7 @@ Kinds of faults:
     add("--host", default="127.0.0.1", help="address to listen on, part of the brokerIds (127.0.0.1)")
     add("--port", type=int, default=0, metavar="N", help="first of consecutive ports; 0: any free ones (0)")
     add("--token-file", type=Path, required=True, metavar="FILE", help="file of the super-user token")
-    add("--user-token-file", type=Path, metavar="FILE", help="file for a new token with few rights")
+    add("--user-token-file", type=Path, metavar="FILE", help="file to write a token without super-user rights to")
     add("--ready-file", type=Path, metavar="FILE", help="JSON written once all brokers answer, removed at the end")
     add("--name", default="simulated", help="cluster name (simulated)")
     add("--version", default="4.2.4", help="Pulsar version shown (4.2.4)")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _TRIGGER = re.compile(r"/api/v2/dags/([^/]+)/dagRuns/?$")
 
 _LONGEST = 1 << 20
-"""Longer requests are left to Airflow and to the DAG's own check, in bytes."""
+"""Size in bytes above which a request is left to Airflow and to the DAG's own check."""
 
 
 class FormGuard:

@@ -302,7 +302,7 @@ def test_a_broker_is_drained_by_one_command_that_waits(wise, url, monkeypatch, c
 
     assert draining.result() == 0
     assert [run.xcom("carry_out", "failure") for run in orders] == [None, "other_plan", None, None]
-    assert capsys.readouterr().out.endswith(f"{broker} holds nothing that can move\n")
+    assert capsys.readouterr().out.endswith(f"{broker} has no bundle that can move\n")
     stats = cluster.load_report(broker)["lastStats"]
     assert [bundle for bundle in stats if stats[bundle]["topics"] and not bundle.startswith("pulsar/")] == []
     monkeypatch.setenv("AIRFLOW_TOKEN", "wrong")

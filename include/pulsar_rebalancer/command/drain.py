@@ -152,7 +152,7 @@ def run(given: argparse.Namespace) -> int:
         return _said(REFUSED, str(error))
     except (KeyError, TypeError) as error:
         return _said(REFUSED, f"Airflow runs another release of the rebalancer ({error!r:.80})")
-    return _said(EMPTY, f"{given.broker} holds nothing that can move")
+    return _said(EMPTY, f"{given.broker} has no bundle that can move")
 
 
 def _said(code: int, text: str) -> int:

@@ -43,7 +43,7 @@ class _Loader(yaml.SafeLoader):
         except RecursionError:
             raise yaml.YAMLError(_TOO_DEEP) from None
         if node is not None and _size(node, (), {}) > _MOST_VALUES:
-            raise yaml.YAMLError(f"its aliases make more than {_MOST_VALUES:,} values of it")
+            raise yaml.YAMLError(f"its aliases expand to more than {_MOST_VALUES:,} values")
         return node
 
     def construct_time(self, node: yaml.ScalarNode) -> object:

@@ -125,7 +125,7 @@ class Window(BaseModel):
         except (CroniterError, StopIteration):
             pass
         if expression:
-            raise ValueError("expected a cron expression of five fields that ever matches")
+            raise ValueError("expected a cron expression of five fields that matches at some time")
         return ""
 
     @model_validator(mode="after")
@@ -141,5 +141,5 @@ class Window(BaseModel):
         if self.minutes is not None:
             begins = islice(croniter(self.cron, _JUDGED_FROM).all_next(datetime), _JUDGED)
             if any(later - earlier < timedelta(minutes=self.minutes) for earlier, later in pairwise(begins)):
-                raise ValueError(f"minutes {self.minutes:g} exceeds the time between two starts")
+                raise ValueError(f"minutes {self.minutes:g} is longer than the time between two starts")
         return self

@@ -262,7 +262,7 @@ class PulsarSettings(BaseModel):
     max_splits_per_broker: int = Field(
         10,
         alias="loadBalancerMaxNumberOfBundlesToSplitPerCycle",
-        description="maximum bundles of one broker split in one run; extensible load manager only",
+        description="maximum number of a broker's bundles to split in one run; extensible load manager only",
     )
 
     @field_validator("*")

@@ -57,7 +57,7 @@ NO_SPLITS = SplitPlan([], {})
 
 
 LEAST_SHARE = 0.1
-"""The smallest share of the traffic that a part may have; of many parts, half of an even share."""
+"""Smallest share of the traffic that a part may have; with many parts, half of an even share."""
 
 
 class Cut(NamedTuple):
@@ -319,12 +319,12 @@ def helpful(
     return tuple(filter(None, sentences))
 
 
-def _sentence(move: CandidateMove, decision: Decision, of_source: float) -> str:
+def _sentence(move: CandidateMove, decision: Decision, source_traffic: float) -> str:
     """Return advice to split a bundle into parts that can be moved; empty if the bundle is small enough.
 
     A part has to fit into the amount to move; GainShedder has none, so a part carries half of the gap.
     """
-    whole = max(of_source, move.traffic)
+    whole = max(source_traffic, move.traffic)
     half_of_gap = whole * (decision.gap or 0.0) / 2 / (decision.source_score or math.inf)
     fitting = decision.target or half_of_gap
     parts = math.ceil(move.traffic / fitting) if fitting else 2

@@ -199,10 +199,10 @@ def path(*segments: str) -> str:
     Raises AdminError (`not_found`) for an empty segment, `.`, `..` or invalid UTF-8: Pulsar has no such
     names, and the request would go to another path.
     """
-    return "".join(f"/{_segment(s)}" for s in segments)
+    return "".join(f"/{_path_segment(s)}" for s in segments)
 
 
-def _segment(name: str) -> str:
+def _path_segment(name: str) -> str:
     if name in ("", ".", ".."):
         raise AdminError(Reason.NOT_FOUND, f"{name!r} cannot be part of a name in Pulsar; nothing was sent")
     try:

@@ -225,7 +225,7 @@ EXTRAS = frozenset(
     | {"address_map", "address_template", "service_url"}
     | {"token_file", "credentials_file", "issuer_url", "audience", "scope"}
 )
-"""Keys of a connection's other parts. Others are rejected, because a misspelt `read_only` would allow writes."""
+"""Keys allowed in a connection's extra. Any other is rejected, because a misspelt `read_only` would allow writes."""
 
 
 def connection_of(seeds: tuple[str, ...], token: str, extra: Mapping[str, object]) -> AdminConnection:

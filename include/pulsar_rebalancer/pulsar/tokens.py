@@ -207,7 +207,7 @@ def read_file(path: Path) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:  # its message would quote the content
-        raise unusable(path, "is not text in UTF-8") from None
+        raise unusable(path, "is not UTF-8 text") from None
 
 
 def unusable(path: Path, what: str) -> AdminError:

@@ -52,7 +52,7 @@ class Reason(StrEnum):
         "A setting, or a field of a form, is missing or wrong.",
         "Correct what is named; the clusters file overrides the brokers.")
     SPARK_UNREACHABLE = ("spark_unreachable", BLOCK, Trait.PASSING,
-        "Airflow has no connection named in spark_connection, or its Spark Connect server accepts none.",
+        "The connection that spark_connection names is missing, or its Spark Connect server accepts none.",
         "Add or correct the connection; check the secrets backend and the server.")
     CONTRADICTION = ("contradiction", BLOCK, Trait.TYPED,
         "Two settings contradict each other.",
@@ -135,7 +135,7 @@ class Reason(StrEnum):
         "The address returned another broker's load report.",
         "Map each broker to its own address, not to a proxy.")
     DOUBTFUL_LIMIT = ("doubtful_limit", WARN, Trait.NONE,
-        "A resource is used far beyond its limit, or one other than CPU has none and scores 0.",
+        "A resource is used far beyond its limit; or it has no limit, is not CPU, and scores 0.",
         "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
     LISTED_TWICE = ("listed_twice", WARN, Trait.NONE,
         "The cluster lists a broker twice; it was used once.",
@@ -165,7 +165,7 @@ class Reason(StrEnum):
         "Unloads ignore the destination before Pulsar 3.0, and splits at chosen positions need 2.11.",
         "Upgrade the broker to Pulsar 3.0 or later; until then, only observe.")
     LEADER_UNREAD = ("leader_unread", HOLD, Trait.NONE,
-        "No leader's configuration can be read: Pulsar's own shedding may be on.",
+        "The leader's configuration cannot be read: Pulsar's own shedding may be on.",
         "Wait for a leader election; else check the role's permissions.")
     BROKERS_DISAGREE = ("brokers_disagree", WARN, Trait.NONE,
         "Brokers run with different settings; the leader's apply.",
@@ -197,7 +197,7 @@ class Reason(StrEnum):
         "Mend the custom shedder, or choose another strategy.")
     NOT_RECOMMENDED = ("not_recommended", WARN, Trait.NONE,
         "Settings that Pulsar's authors or the experiments advise against, or system bundles crowded on one broker.",
-        "Choose as docs/strategies.md says, or compare in a replay; unload the bundle named.")
+        "Choose settings as docs/strategies.md says, or compare in a replay; unload the bundle named.")
     # counting
     COUNTED = ("counted", VERDICT, Trait.NONE,
         "The sample counted.")
@@ -240,7 +240,7 @@ class Reason(StrEnum):
     NO_GAIN = ("no_gain", VERDICT, Trait.STUCK,
         "Moves are due, but none is worth its price; hits are kept.")
     MEMORY_DECIDES = ("memory_decides", VERDICT, Trait.NONE,
-        "Direct memory sets the scores, so bundles are chosen by the default strategy's rules.")
+        "Direct memory determines the scores, so bundles are chosen by the default strategy's rules.")
     NO_PARTNER = ("no_partner", VERDICT, Trait.NONE,
         "The broker has no partner: it is the middle one of an odd number, or not the busiest.")
     # bundles
@@ -251,7 +251,7 @@ class Reason(StrEnum):
     BELOW_SHARE = ("below_share", VERDICT, Trait.NONE,
         "The bundle carries less than `min_bundle_share` of the amount to move.")
     BELOW_GAIN = ("below_gain", VERDICT, Trait.NONE,
-        "The move would gain less than its price, if need be after better bundles.")
+        "The move would gain less than its price, at least once better bundles have moved.")
     WOULD_OVERSHOOT = ("would_overshoot", VERDICT, Trait.NONE,
         "The move would take both brokers further from the mean.")
     NOT_REACHED = ("not_reached", VERDICT, Trait.NONE,
@@ -267,11 +267,11 @@ class Reason(StrEnum):
         "See policy_unclear or policy_unreadable.")
     POLICY_FORBIDS = ("policy_forbids", VERDICT, Trait.KEPT_IN_PLACE,
         "Policies allow no other broker, or not the planned one, or shed_policy_bundles is off.",
-        "Check the policy's brokers unless intended.")
+        "Check the policy's brokers, unless this is intended.")
     ANTI_AFFINITY = ("anti_affinity", VERDICT, Trait.KEPT_IN_PLACE,
         "The anti-affinity group is spread evenly, would be spread worse, or already moves a bundle.")
     TOO_MANY_TOPICS = ("too_many_topics", VERDICT, Trait.KEPT_IN_PLACE,
-        "The planned broker has more than max_broker_topics topics, others do not.")
+        "The planned broker has more than max_broker_topics topics; other brokers have fewer.")
     NO_DESTINATION = ("no_destination", VERDICT, Trait.KEPT_IN_PLACE,
         "No broker in the run may take the bundle.",
         "See why brokers were left out.")
@@ -338,13 +338,13 @@ class Reason(StrEnum):
         "Find out who splits bundles of the namespace.")
     NOT_SPLIT = ("not_split", VERDICT, Trait.NONE,
         "The broker refused the split (412), or accepted it and the bounds did not change.",
-        "Check the bundle's topics and supportedNamespaceBundleSplitAlgorithms; see the owner's log.")
+        "Check the bundle's topics, supportedNamespaceBundleSplitAlgorithms and the owner's log.")
     # gate
     OPEN = ("open", VERDICT, Trait.NONE,
         "The gate is open: the plan will be carried out.")
     BLOCKED = ("blocked", VERDICT, Trait.NONE,
         "Validation stopped the run.",
-        "See its block reasons.")
+        "See the block reasons of the run.")
     UNFINISHED = ("unfinished", VERDICT, Trait.NONE,
         "The run ended before it reached the gate.",
         "See the log of the failed task.")
@@ -371,7 +371,7 @@ class Reason(StrEnum):
         "The DAG that would carry out the plan is paused in Airflow.",
         "Unpause pulsar_rebalance__<cluster>, then approve or submit the plan again.")
     NOT_WHOLE = ("not_whole", VERDICT, Trait.TYPED,
-        "Part of the approved plan can no longer be done, so nothing was.",
+        "Part of the approved plan can no longer be done, so none of it was.",
         "Wait for the next plan.")
     BREAKER_OPEN = ("breaker_open", VERDICT, HELD | Trait.ORDERED,
         "The circuit breaker is open: bad brokers, failed moves, or a growing range.",
@@ -439,7 +439,7 @@ class Reason(StrEnum):
         "Wait, or run pulsar_control__<cluster> with stop_roll. If its run is gone, trigger "
         "pulsar_roll__<cluster> with its id as plan.")
     ROLLED = ("rolled", VERDICT, Trait.NONE,
-        "The broker, or each of the roll, restarted, and those of its bundles that fit are back.")
+        "The broker, or each broker of the roll, has restarted; its bundles that fit are back.")
     ROLL_STOPPED = ("roll_stopped", VERDICT, Trait.SETTLED,
         "A person stopped the rolling restart, or skipped the broker.",
         "Release the drained broker once it is up; then restart the other brokers.")

@@ -116,7 +116,7 @@ class Coverage(BaseModel):
         if self.gaps:
             words.append(f"{number_of(self.gaps, 'gap')}, the longest {number_of(self.longest_gap_minutes, 'minute')}")
         if self.blocked:
-            words.append(f"without {number_of(self.blocked, 'sample')} that validation blocked")
+            words.append(f"excluding {number_of(self.blocked, 'sample')} that validation blocked")
         if self.repeated:
             words.append(f"{number_of(self.repeated, 'sample')} beyond the first of their minute")
         if self.unreadable_count:

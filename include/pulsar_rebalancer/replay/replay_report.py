@@ -42,7 +42,7 @@ _GAP = 3
 """A line in a chart is interrupted where the time between two points exceeds this number of median intervals."""
 _HEADS = (
     *("bundles moved", "events", "unloads a day", "events a day", "disturbed a day, MiB/s"),
-    *("range, mean", "95 % of the time below", "largest", "std", "above 80 %", "lost a broker"),
+    *("range, mean", "95th percentile", "largest", "std", "above 80 %", "lost a broker"),
 )
 _MIB = 1 << 20
 
@@ -146,7 +146,7 @@ def _agreement(answer: ReplayResult, recorded: Metrics, current: VariantOutcome)
     found = "The current settings failed." if answer.agreement is None else f"{answer.agreement.sentence}."
     return (
         f"<p>{found}</p>{_wide('Recording and replay', ('values', *_HEADS), lines)}"
-        "<p class=quiet>As recorded: bundles on another broker than in the sample before, no matter who moved them. "
+        "<p class=quiet>As recorded: bundles on a different broker than in the previous sample, by any move. "
         "Lost: bundles whose broker was gone, had restarted or did not report. Recording and replay can agree only if "
         "the cluster was balanced with the current settings.</p>"
     )

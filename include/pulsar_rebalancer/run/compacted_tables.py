@@ -286,7 +286,7 @@ def _refuse_nameless(file: StoragePath, columns: Iterable[str]) -> None:
             missing = np.flatnonzero(table[name].is_null().to_numpy())
             if len(missing):
                 row = before + int(missing[0]) + 1
-                raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri}: column {name}, row {row}: there is no name")
+                raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri}: column {name}, row {row}: the name is missing")
             before += table.num_rows
 
 

@@ -199,7 +199,7 @@ _DECISIONS, _MOVES, _STATE = "plan/decisions.parquet", "plan/moves.parquet", "pl
 _SPLITS = "plan/splits.parquet"
 
 MAX_WAVES = 16
-"""Maximum number of waves if bundles with equal hash ranges must not move at once (`caps.needs_waves`)."""
+"""Maximum number of waves if bundles with equal hash ranges must not move at the same time (`caps.needs_waves`)."""
 
 OF_A_WAVE = 200
 """Maximum number of bundles in a wave unless `MAX_WAVES` applies. The gate is checked again before every wave."""

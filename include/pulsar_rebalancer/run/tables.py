@@ -374,7 +374,7 @@ def known_file(folder: StoragePath, name: str, schema: pa.Schema) -> StoragePath
     except SnapshotError as error:
         if error.reason is Reason.STORAGE_FAILED:
             raise
-        _log.warning("%s: what it held starts again with this sample", error)
+        _log.warning("%s: its contents start again with this sample", error)
         return None
     return file
 

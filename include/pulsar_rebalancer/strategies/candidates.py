@@ -157,7 +157,7 @@ def latest(candidates: Sequence[str], versions: Mapping[str, str | None]) -> lis
     return [broker for broker in candidates if parsed[broker] == latest]
 
 
-class _Release(NamedTuple):
+class _SemanticVersion(NamedTuple):
     """A comparable semantic version; a pre-release is earlier than its release."""
 
     numbers: tuple[int, ...]
@@ -165,13 +165,13 @@ class _Release(NamedTuple):
     identifiers: tuple[tuple[bool, int, str], ...]
 
 
-def _version(text: str | None) -> _Release | None:
+def _version(text: str | None) -> _SemanticVersion | None:
     match = _SEMANTIC_VERSION.fullmatch(text or "")
     if match is None:
         return None
     identifiers = match[4].split(".") if match[4] else []
     order = tuple((not i.isdecimal(), int(i) if i.isdecimal() else 0, i) for i in identifiers)
-    return _Release(tuple(int(match[n]) for n in (1, 2, 3)), not identifiers, order)
+    return _SemanticVersion(tuple(int(match[n]) for n in (1, 2, 3)), not identifiers, order)
 
 
 def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> list[str]:

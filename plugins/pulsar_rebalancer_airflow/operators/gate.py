@@ -216,12 +216,12 @@ class Holds:
     def reason(self) -> Reason | None:
         """Return why no further move or split may start; None if nothing prevents it."""
         self._look()
-        if self._reason is None and self._breaks():
+        if self._reason is None and self._limit_reached():
             self._reason = Reason.BREAKER_OPEN
             _log.warning("No more moves are started: %d have failed in this run", self._failed(self._closed_at))
         return self._reason
 
-    def _breaks(self) -> bool:
+    def _limit_reached(self) -> bool:
         """Return whether failed moves have reached the breaker's limit; the *report* task opens it later."""
         rules = self._present.breaker
         return (

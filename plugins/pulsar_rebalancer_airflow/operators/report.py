@@ -130,7 +130,7 @@ class ReportOperator(RunOperator):
             if gaps:
                 self._last_client_gaps(folder).added(gaps, outcome.ended_at).write(folder)
         except SnapshotError as error:
-            self.log.warning("What the moves cost is not kept for manual plans: %s", error)
+            self.log.warning("The costs of the moves are not kept for manual plans: %s", error)
 
     def _last_client_gaps(self, folder: StoragePath) -> BundleClientGaps:
         try:
@@ -138,7 +138,7 @@ class ReportOperator(RunOperator):
         except SnapshotError as error:
             if error.reason is not Reason.FILE_DAMAGED:
                 raise
-            self.log.warning("What earlier moves cost is lost: %s", error)
+            self.log.warning("The costs of earlier moves are lost: %s", error)
             return BundleClientGaps()
 
     def _in_force(self, context: Context, store: StateStore, resolved: Resolved) -> str:

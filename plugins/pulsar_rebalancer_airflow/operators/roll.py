@@ -175,7 +175,7 @@ class RollOperator(BaseSensorOperator):
 
     def _facts(self, context: Context, store: StateStore, roll: Roll) -> RollFacts:
         now, settings = datetime.now(UTC), self.entry.settings
-        control, held = store.readable(Control), self._held(store, now)
+        control, held = store.readable(Control), self._why_held(store, now)
         # A roll that is held before a turn looks at no sample.
         seen, unknown = (None, held) if held and roll.phase is Phase.WAITING else self._seen(store, roll)
         stop, skip = roll.stop_in(control), roll.skip_in(control)
@@ -197,7 +197,7 @@ class RollOperator(BaseSensorOperator):
         dag = f"{settings.roll_restart_dag}, run {run_id}"
         return facts._replace(restart=restart, dag=dag, no_restart=hindrance)
 
-    def _held(self, store: StateStore, now: datetime) -> str:
+    def _why_held(self, store: StateStore, now: datetime) -> str:
         closed = self._closed(store, now)
         return f"permission: {closed[0].reason} {closed[0].detail}" if closed else ""
 

@@ -120,7 +120,7 @@ def checked_connection(conn_id: str) -> Connection:
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException:
         raise SettingsError(
-            Reason.SPARK_UNREACHABLE, f"{where} was not found: add it, or look at the secrets backend"
+            Reason.SPARK_UNREACHABLE, f"{where} was not found: add it, or check the secrets backend"
         ) from None
     if connection.conn_type == CONNECTION_TYPE:
         return connection

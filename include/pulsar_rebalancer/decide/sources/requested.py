@@ -115,7 +115,7 @@ def _named(owners: Mapping[str, str], names: Any, name: str) -> list[str]:
 
 
 _COMPARED = (SplitAlgorithm.TOPIC_COUNT, SplitAlgorithm.RANGE, SplitAlgorithm.FLOW)
-"""The algorithms among which the most even is chosen; the first if several are."""
+"""Algorithms from which the most even is chosen; of equally even ones, the first."""
 
 LARGEST, HOT = "LARGEST", "HOT"
 """Placeholders for the bundle with the most topics or the most traffic in a namespace (BundleType in pulsar-admin)."""

@@ -77,7 +77,7 @@ def test_drain_command_plans_orders_and_waits(script, capsys):
 
     assert drained() == EMPTY
 
-    assert capsys.readouterr().out == f"{BROKER} holds nothing that can move\n"
+    assert capsys.readouterr().out == f"{BROKER} has no bundle that can move\n"
     paths = [path for path, _, _ in script.asked]
     dag = "dags/pulsar_by_hand__east"
     assert paths[:2] == [f"/base/api/v2/{dag}/dagRuns", f"/base/pulsar_rebalancer/{dag}/runs/manual__1/answer"]
@@ -150,4 +150,4 @@ def test_the_file_needs_nothing_but_python(script):
 
     done = subprocess.run(program, capture_output=True, text=True, check=False)
 
-    assert (done.returncode, done.stdout, done.stderr) == (EMPTY, f"{BROKER} holds nothing that can move\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (EMPTY, f"{BROKER} has no bundle that can move\n", "")

@@ -104,7 +104,7 @@ def test_a_window_may_last_until_it_begins_again() -> None:
         (NIGHT | {"cron": "0 22 * *"}, "five fields"),
         (NIGHT | {"cron": "0 0 30 2 *"}, "five fields"),
         (NIGHT | {"cron": "0 25 * * *"}, "five fields"),
-        (NIGHT | {"minutes": 1441}, "exceeds the time between two starts"),
+        (NIGHT | {"minutes": 1441}, "is longer than the time between two starts"),
         (NIGHT | {"timezone": "Europe/Atlantis"}, "no time zone"),
         ({"start": "2026-11-22T20:00"}, "start and end"),
         ({"start": "2026-11-22T20:00", "end": "2026-11-22T20:00"}, "not after start"),

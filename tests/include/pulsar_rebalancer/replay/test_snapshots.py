@@ -122,7 +122,7 @@ def test_a_table_that_lacks_a_name_is_told_with_its_row(table: str, column: str,
     compacted(storage)
     day = f"date={minute(0).date().isoformat()}.parquet"
     of_day = without_a_name(storage.base / "history" / table / day)
-    with pytest.raises(SnapshotError, match=f"{day}: column {column}, row 2: there is no name"):
+    with pytest.raises(SnapshotError, match=f"{day}: column {column}, row 2: the name is missing"):
         made(storage, tmp_path / "tables", 2)
     of_day.delete()
     (storage.base / "history").delete()
@@ -130,7 +130,7 @@ def test_a_table_that_lacks_a_name_is_told_with_its_row(table: str, column: str,
     file = without_a_name(nameless / "input" / f"{table}.parquet")
     recording = made(storage, tmp_path / "recording", 2)
     assert recording.coverage.samples == 1
-    assert recording.coverage.unreadable == (f"{file.uri}: column {column}, row 2: there is no name",)
+    assert recording.coverage.unreadable == (f"{file.uri}: column {column}, row 2: the name is missing",)
 
 
 def test_a_bundle_with_two_owners_is_on_the_one_that_carries_more(tmp_path: Path) -> None:
@@ -147,4 +147,4 @@ def test_a_run_that_validation_blocked_is_no_sample(tmp_path: Path) -> None:
     tables = made(ClusterStorage(str(tmp_path), CLUSTER), tmp_path / "tables", 2)
     for recording in (folders, tables):
         assert (recording.coverage.samples, recording.coverage.blocked) == (2, 1)
-        assert "without 1 sample that validation blocked" in recording.coverage.sentence
+        assert "excluding 1 sample that validation blocked" in recording.coverage.sentence
