@@ -85,6 +85,8 @@ class PulsarCluster:
         self._zookeeper: LoggedProcess | None = None
         self._with_bookie = bookie
         self._bookie: LoggedProcess | None = None
+        self._archive_to: Path | None = None
+        self._log_settings = self.run_dir / "log4j2.properties"
         run_dir.mkdir(parents=True, exist_ok=True)
         self._common = {
             "metadataStoreUrl": self._metadata_url,
@@ -155,10 +157,16 @@ class PulsarCluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        try:
+            if kind is None and self._archive_to is not None and 0 in self._brokers:
+                if self._with_groups:
+                    self.set_cpu_quota(0, None)
+                self.stop_broker(0)
+        finally:
+            self.stop()
 
     def _start(self) -> None:
-        java.write_logging(self.run_dir / "log4j2.properties")
+        java.write_logging(self._log_settings)
         self._start_zookeeper()
         self._initialise_metadata()
         if self._with_bookie:
@@ -175,10 +183,7 @@ class PulsarCluster:
         self._await_all_listed()
 
     def _java(self, memory: tuple[str, ...], *main: str) -> list[str]:
-        return self._java_of(self.distribution, memory, *main)
-
-    def _java_of(self, distribution: Distribution, memory: tuple[str, ...], *main: str) -> list[str]:
-        return java.java_command(distribution, self.run_dir / "log4j2.properties", memory, list(main))
+        return java.java_command(self.distribution, self._log_settings, memory, list(main))
 
     def _start_zookeeper(self) -> None:
         configuration = self.run_dir / "zookeeper.conf"
@@ -224,7 +229,14 @@ class PulsarCluster:
         memory = ("-Xms96m", "-Xmx256m", "-XX:MaxDirectMemorySize=128m")
         main = "org.apache.pulsar.PulsarBrokerStarter"
         distribution = self._others.get(broker, self.distribution)
-        command = self._java_of(distribution, memory, main, "--broker-conf", str(configuration))
+        archive_to = None
+        if broker == 0:
+            # The first of its version; it is ended in order, and its classes are there for all later ones.
+            archive = distribution.archive
+            archive_to = None if archive.exists() else archive.with_suffix(f".{secrets.token_hex(4)}")
+            self._archive_to = archive_to
+        arguments = [main, "--broker-conf", str(configuration)]
+        command = java.java_command(distribution, self._log_settings, memory, arguments, archive_to)
         if self._with_groups:
             # A start under the quota of a small broker takes minutes.
             self._groups[broker].set_quota(None)
@@ -276,6 +288,8 @@ class PulsarCluster:
     def stop_broker(self, broker: int) -> None:
         """SIGTERM, and wait until it has ended: it unloads its bundles first, as a service manager has it do."""
         self._brokers.pop(broker).terminate(_START_SECONDS)
+        if broker == 0 and self._archive_to is not None and self._archive_to.exists():
+            self._archive_to.rename(self._archive_to.with_suffix(".jsa"))
 
     def set_cpu_quota(self, broker: int, quota_us: int | None) -> None:
         """Limit a running broker's CPU, in microseconds per 100,000; None lifts the limit."""

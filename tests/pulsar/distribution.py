@@ -77,6 +77,11 @@ class Distribution:
     def class_path(self) -> str:
         return f"{self.lib}/*"
 
+    @property
+    def archive(self) -> Path:
+        """Loaded classes of a broker; Java ignores those of another Java or class path."""
+        return self.lib.parent / "broker.jsa"
+
 
 def cache_root() -> Path:
     """Folder the jars are kept in between runs: ``$PULSAR_REBALANCER_CACHE``, else below ``~/.cache``."""
@@ -133,6 +138,8 @@ def from_jars(version: str, cache: Path | None = None) -> Distribution:
         _run([sys.executable, "-m", "uv", "pip", "install", "--quiet", "--target", str(folder / "java"), _JAVA_25])
         for command in (folder / _JAVA_BIN).iterdir():
             command.chmod(0o755)
+        # This runtime comes without the archive of its own classes, on which that of a broker is built.
+        _run([str(folder / _JAVA_BIN / "java"), "-Xshare:dump"])
 
     found = _once(version, cache, fill)
     return replace(found, java=str(found.lib.parent / _JAVA_BIN / "java"))

@@ -33,7 +33,7 @@ def test_inspect(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    cluster = clusters(request.getfixturevalue(version), bookie=True)
+    cluster = clusters(request.getfixturevalue(version), 2)
     with Admin(cluster) as admin:
         topics = [topic for (topic,) in topics_in_bundles(NAMESPACE, admin.create_namespace(NAMESPACE, 2), 1).values()]
         with Load(cluster, dict.fromkeys(topics, 20.0), tmp_path / "load.log") as load:
