@@ -20,6 +20,6 @@ for resolution in ${1:-lowest-direct highest}; do
   grep -E '^(apache-airflow|pyspark|great|pandas|numpy|pyarrow|pydantic|httpx|msgspec)[^ ]*==' "$folder/versions.txt"
   # Packages come from the wheels: only the tests, and what they bring, from here.
   PATH=$PWD/$folder/bin:$PATH "$folder/bin/python" -m pytest --quiet -p no:cacheprovider --override-ini pythonpath=. \
-    tests/include tests/dags tests/expectations tests/plugins/pulsar_rebalancer_airflow/{hooks,operators,validation} \
+    tests/include tests/dags tests/expectations tests/plugins/pulsar_rebalancer_airflow/{test_hooks.py,operators,validation} \
     tests/spark_apps/pulsar_rebalancer_spark/test_rebalance.py
 done
