@@ -1,15 +1,10 @@
-import asyncio
-import threading
 from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from tests.airflow_context import store_of
-from tests.patience import PATIENCE
 
-from pulsar_rebalancer.carry_out.move_history import WaveHistory
-from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.orders.order import Control, GivenOrder
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
@@ -144,36 +139,3 @@ def test_a_drain_that_ends_while_a_wave_is_under_way_moves_no_further_bundle(sce
 
     assert scene.unload(run) == {"moved": 1, "not_drained" if released else "roll_stopped": 2}
     assert scene.all_on(moves[1:], "source")
-
-
-def test_a_move_under_way_while_another_of_its_wave_fails_is_verified_and_recorded(scene):
-    (first, second), begin = scene.moves(2), WaveHistory.begin
-    both_begin, unloading, failed = asyncio.Event(), threading.Event(), threading.Event()
-
-    def until_the_other_fails(_: str) -> None:
-        unloading.set()
-        failed.wait(PATIENCE)
-
-    async def begin_or_fail(history, move):
-        if move.bundle == first["bundle"]:
-            await both_begin.wait()
-            return await begin(history, move)
-        both_begin.set()
-        await asyncio.to_thread(unloading.wait, PATIENCE)
-        failed.set()
-        raise SnapshotError(Reason.STORAGE_FAILED, "no space left")
-
-    scene.monkeypatch.setattr(WaveHistory, "begin", begin_or_fail)
-    scene.before_unloads(until_the_other_fails)
-    run = scene.run([first, second], unload_concurrency=2)
-
-    with pytest.raises(SnapshotError, match="no space left"):
-        scene.unload(run)
-
-    assert scene.all_on([first], "destination")
-    assert {bundle: outcome.reason for bundle, outcome in read_waves(run).items()} == {first["bundle"]: "moved"}
-    unloads = scene.state.documents[MovesState.KEY]["unloads"]
-    assert {bundle: unload["outcome"] for bundle, unload in unloads.items()} == {
-        first["bundle"]: "moved",
-        second["bundle"]: "",
-    }
