@@ -127,9 +127,14 @@ def benchmark(words: list[str]) -> None:
     """It measures, here the smallest cluster of one part, and says what beside what."""
     assert words[1:3] == ["-m", "lab.benchmarks"]
     assert set(words[3:]) <= set(PARTS)
-    words = [sys.executable, *words[1:3], "collect", "--only", "10 x", "--repetitions", "1"]
-    said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    said = measured()
     assert re.search(r"10 x 100: collect [\d.]+ s, \d+ MiB; slowest answer [\d.]+ s", said), said
+
+
+@cache
+def measured() -> str:
+    words = [sys.executable, "-m", "lab.benchmarks", "collect", "--only", "10 x", "--repetitions", "1"]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def benchmark_page(_: list[str]) -> None:
