@@ -4,7 +4,7 @@ import pytest
 from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import (
     BROKERS,
     Sample,
-    findings_of,
+    read_alone,
     spoiled_broker,
     spoiled_bundle,
 )
@@ -22,7 +22,7 @@ def test_a_pattern_that_excludes_no_bundle_is_told(tmp_path):
     sample.settings = {
         "excluded_bundles": [name, f"{name.partition('/')[0]}/*", f"?{name}", name[1:], name[:-1], "gone/*"]
     }
-    found = [f for f in findings_of(sample, tmp_path) if f.reason == "unmatched_exclusion"]
+    found = [f for f in read_alone(sample, tmp_path) if f.reason == "unmatched_exclusion"]
     assert [(f.effect, f.detail) for f in found] == [
         ("warn", f"{pattern!r} excludes none") for pattern in sample.settings["excluded_bundles"][2:]
     ]
@@ -31,7 +31,7 @@ def test_a_pattern_that_excludes_no_bundle_is_told(tmp_path):
 def test_an_interval_below_the_brokers_host_sample_is_told(tmp_path):
     sample = Sample()
     sample.settings = {"interval_seconds": 20}
-    (found,) = findings_of(sample, tmp_path)
+    (found,) = read_alone(sample, tmp_path)
     assert (found.reason, found.effect) == ("not_recommended", "warn")
     assert found.detail == "interval_seconds 20, host_usage_interval_minutes 1 (60 s)"
 
@@ -54,7 +54,7 @@ def test_a_choice_that_pulsar_or_the_experiments_advise_against_is_told(tmp_path
     for broker, number in zip(sample.brokers, (*cores, cores[0]), strict=True):
         broker["cpu_limit"] = 100.0 * number
     sample.settings = settings
-    found = [f for f in findings_of(sample, tmp_path) if f.reason == "not_recommended"]
+    found = [f for f in read_alone(sample, tmp_path) if f.reason == "not_recommended"]
     assert [f.effect for f in found] == ["warn"] * bool(said)
     assert all(said in f.detail for f in found)
 
@@ -114,7 +114,7 @@ def all_spoiled(column, value, brokers=3, **settings):
     ids=["one", "none", "excluded", "stale", "just_started", "too_many", "in_doubt"],
 )
 def test_too_few_remaining_brokers_block(sample, expected, tmp_path):
-    found = findings_of(sample, tmp_path)
+    found = read_alone(sample, tmp_path)
     assert {f.reason: f.detail for f in found if f.effect is Effect.BLOCK} == expected
 
 
@@ -142,7 +142,7 @@ SLOW_CARD = {"bandwidth_out_usage": 30.0, "bandwidth_out_limit": 10.0}
 def test_a_limit_that_may_be_wrong_matters_where_it_decides_the_score(changes, settings, detail, tmp_path):
     sample = spoiled_broker(**changes)
     sample.settings = settings
-    found = findings_of(sample, tmp_path)
+    found = read_alone(sample, tmp_path)
     assert [f.detail for f in found if f.effect is Effect.QUARANTINE] == ([] if detail is None else [detail])
     assert {f.reason for f in found if f.effect is Effect.WARN} <= {"doubtful_limit"}
     assert found
@@ -166,7 +166,7 @@ def doubtful(sample):
 )
 def test_bundles_left_out_put_their_broker_in_doubt_when_they_carry_too_much(changes, share, tmp_path):
     expected = [] if share is None else [(FIRST, f"{share} of its traffic left out, 25% allowed")]
-    assert doubtful(findings_of(spoiled_bundle(**changes), tmp_path)) == expected
+    assert doubtful(read_alone(spoiled_bundle(**changes), tmp_path)) == expected
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_busy_namespace_with_fewer_bundles_than_brokers_is_found(tmp_path, kep
     if throughput != 1000:
         others = dict.fromkeys(TRAFFIC, 1000.0)
         sample.bundles += [bundle | {"bundle": f"acme/a{i}/0x0_0x1"} | others for i, bundle in enumerate(6 * [bundle])]
-    found = [f for f in findings_of(sample, tmp_path) if f.reason == "few_bundles"]
+    found = [f for f in read_alone(sample, tmp_path) if f.reason == "few_bundles"]
     assert [(f.effect, f.subject, f.detail) for f in found] == [("warn", "acme/shop", said)] * bool(said)
 
 
@@ -198,6 +198,6 @@ def test_system_bundles_crowded_on_a_broker_are_found(tmp_path, held):
     sample = Sample()
     for i, bundle in enumerate(sample.bundles):
         bundle |= {"bundle": f"pulsar/system/0x{i}0000000_0x{i + 1}0000000", "broker": FIRST if i < held else SECOND}
-    found = [f for f in findings_of(sample, tmp_path) if f.reason == "not_recommended"]
+    found = [f for f in read_alone(sample, tmp_path) if f.reason == "not_recommended"]
     said = f"5 of 6 bundles of pulsar/system on {FIRST}, such as pulsar/system/0x00000000_0x10000000"
     assert [(f.subject, f.detail) for f in found] == [(FIRST, said)] * (held == 5)
