@@ -62,9 +62,7 @@ def _environment(connection: Connection) -> dict[str, str]:
     except (OSError, UnicodeError) as error:
         problem = getattr(error, "strerror", None) or type(error).__name__
         raise SettingsError(Reason.SPARK_UNREACHABLE, f"{host}:{port}: {problem}") from None
-    address = f"sc://[{host}]:{port}/" if ":" in host else f"sc://{host}:{port}/"
-    if tls:
-        address += ";use_ssl=true"
+    address = (f"sc://[{host}]:{port}/" if ":" in host else f"sc://{host}:{port}/") + ";use_ssl=true" * tls
     if connection.login:
         address += f";user_id={quote(connection.login, safe='')}"
     return {"SPARK_REMOTE": address} | ({"SPARK_CONNECT_AUTHENTICATE_TOKEN": token} if token else {})
@@ -129,10 +127,6 @@ class ConnectedApplication:
             text=True,
             errors="replace",
         )
-
-    @property
-    def ended(self) -> bool:
-        return self._process.poll() is not None
 
     def wait(self, log: Callable[[str], object]) -> None:
         last: deque[str] = deque(maxlen=_LAST_LINES)

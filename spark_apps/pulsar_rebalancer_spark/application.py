@@ -31,7 +31,12 @@ def session() -> SparkSession:
         builder = builder.config("spark.executorEnv.PULSAR_REBALANCER_STRATEGIES", listed)
         # Only the owner may read what executors write, as with everything under the storage root.
         builder = builder.config("spark.hadoop.fs.permissions.umask-mode", "077")
-    return builder.getOrCreate()
+    started = builder.getOrCreate()
+    if CONNECTED:
+        # A server that has ended has lost the session, and each call would go on trying to reach it for ten minutes.
+        for policy in started.client.get_retry_policies():
+            policy.max_retries = 4  # within about four seconds
+    return started
 
 
 def _leave(number: int, begun: Future[SparkSession]) -> None:

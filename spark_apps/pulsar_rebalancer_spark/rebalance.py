@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from pulsar_rebalancer.decide import plan_files, run_plan
@@ -161,6 +161,24 @@ def _report(summary: Summary, seconds: float) -> str:
     return "\n".join([*lines, f"  plan {summary.plan_id} {summary.hash[:16]} in {seconds:.1f} s"])
 
 
+def _why(error: BaseException, root: str) -> str:
+    """Return what went wrong, with its reason code."""
+    if isinstance(error, RebalancerError):
+        return str(error)
+    condition = error.getCondition() or "" if isinstance(error, PySparkException) else ""
+    if condition == "PATH_NOT_FOUND":
+        # The driver has just read the run, so only Spark, which runs on other machines, does not see it.
+        return f"Spark does not see the storage root {root} [{Reason.FILE_MISSING}]"
+    # Only errors of a Spark Connect server have a status.
+    status = error.getGrpcStatusCode().name if hasattr(error, "getGrpcStatusCode") else ""
+    if status == "UNAUTHENTICATED":
+        return f"the Spark Connect server refuses the connection's token [{Reason.SPARK_UNREACHABLE}]"
+    if status == "UNAVAILABLE" or condition.startswith("INVALID_HANDLE"):
+        return f"the Spark Connect server has ended: start it again [{Reason.SPARK_UNREACHABLE}]"
+    traceback.print_exception(error)
+    return f"{type(error).__name__} [{Reason.SPARK_FAILED}]"
+
+
 def main(arguments: Sequence[str], spark: Future[SparkSession]) -> int:
     """Plan a run, print the result, and return the exit code: 1 if it fails, with its reason code printed."""
     parser = argparse.ArgumentParser(prog="application.py", description="Decide a run of the Pulsar rebalancer.")
@@ -170,14 +188,7 @@ def main(arguments: Sequence[str], spark: Future[SparkSession]) -> int:
     try:
         summary = decide(spark.result, RunInput.read(given.run.rstrip("/")))
     except BaseException as error:  # someone else's strategy may raise anything
-        why = str(error)
-        if isinstance(error, AnalysisException) and error.getCondition() == "PATH_NOT_FOUND":
-            # The driver has just read the run, so only Spark, which runs on other machines, does not see it.
-            why = f"Spark does not see the storage root {given.root} [{Reason.FILE_MISSING}]"
-        elif not isinstance(error, RebalancerError):
-            traceback.print_exc()
-            why = f"{type(error).__name__} [{Reason.SPARK_FAILED}]"
-        print(f"not decided: {given.run}: {why}", file=sys.stderr, flush=True)
+        print(f"not decided: {given.run}: {_why(error, given.root)}", file=sys.stderr, flush=True)
         return 1
     print(_report(summary, time.monotonic() - started), flush=True)
     return 0

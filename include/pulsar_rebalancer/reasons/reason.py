@@ -52,8 +52,8 @@ class Reason(StrEnum):
         "A setting, or a field of a form, is missing or wrong.",
         "Correct what is named; the clusters file overrides the brokers.")
     SPARK_UNREACHABLE = ("spark_unreachable", BLOCK, Trait.PASSING,
-        "The connection that spark_connection names is missing, or its Spark Connect server accepts none.",
-        "Add or correct the connection; check the secrets backend and the server.")
+        "The connection that spark_connection names is missing, or its Spark Connect server accepts none or has ended.",
+        "Add or correct the connection; check the secrets backend; start the server again.")
     CONTRADICTION = ("contradiction", BLOCK, Trait.TYPED,
         "Two settings contradict each other.",
         "Change one of the keys named.")

@@ -95,16 +95,14 @@ def driver_environment() -> Iterator[None]:
     }
     if paths:
         wanted["PYTHONPATH"] = os.pathsep.join(paths)
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
+    before = {name: os.environ[name] for name in wanted if name in os.environ}
+    os.environ |= wanted
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in wanted:
+            del os.environ[name]
+        os.environ |= before
 
 
 def checked_connection(conn_id: str) -> Connection:
@@ -142,7 +140,6 @@ class SparkApplicationOperator(BaseOperator):
 
     Args:
         application: module name of the application.
-        failed: reason code for a failure whose output has no reason code.
         conn_id: connection of type `spark`, with the master's address, or `spark_connect`, with the address
             of a running server that has its own settings.
         conf: Spark settings in addition to the common settings.
@@ -155,7 +152,6 @@ class SparkApplicationOperator(BaseOperator):
         *,
         application: str,
         name: str,
-        failed: Reason,
         conn_id: str,
         application_args: Sequence[Any] = (),
         conf: dict[str, str] | None = None,
@@ -165,7 +161,6 @@ class SparkApplicationOperator(BaseOperator):
         self.application = path_of(application)
         self.application_args = list(application_args)
         self.name = name
-        self.failed = failed
         self.conn_id = conn_id
         self.conf = CONF | {"spark.driver.extraJavaOptions": JAVA_OPTIONS} | (conf or {})
         self._connected: ConnectedApplication | None = None
@@ -196,7 +191,7 @@ class SparkApplicationOperator(BaseOperator):
                     self._submitted = self._hook(connection)
                     self._submitted.submit(self.application)
         except Exception as error:
-            context["ti"].xcom_push(key=FAILURE, value=_code(str(error)) or self.failed)
+            context["ti"].xcom_push(key=FAILURE, value=_code(str(error)) or Reason.SPARK_FAILED)
             raise
 
     def _hook(self, connection: Connection) -> SparkSubmitHook:
@@ -207,8 +202,7 @@ class SparkApplicationOperator(BaseOperator):
         # Read here and not at parse time: the archive is on the worker's disk.
         archive = option_path("spark_archive") if option("spark_archive") else None
         if archive and archive.is_file():
-            options = f"{JAVA_OPTIONS} -XX:SharedArchiveFile={archive} -Xshare:auto"
-            conf["spark.driver.extraJavaOptions"] = options
+            conf["spark.driver.extraJavaOptions"] = f"{JAVA_OPTIONS} -XX:SharedArchiveFile={archive} -Xshare:auto"
         elif archive:
             self.log.warning("[pulsar_rebalancer] spark_archive: %s is missing: Spark starts without it", archive)
         return SparkSubmitHook(
@@ -238,7 +232,6 @@ class DecideOperator(SparkApplicationOperator):
         super().__init__(
             application="application",
             application_args=["--root", root, "--run", run],
-            failed=Reason.SPARK_FAILED,
             conn_id=conn_id,
             name="pulsar-rebalancer",
             **kwargs,
@@ -276,7 +269,6 @@ class ReplayOperator(SparkApplicationOperator):
     def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
         super().__init__(
             application="replay",
-            failed=Reason.SPARK_FAILED,
             conn_id=entry.settings.spark_connection,
             conf={"spark.ui.showConsoleProgress": "false"},
             name="pulsar-rebalancer-replay",

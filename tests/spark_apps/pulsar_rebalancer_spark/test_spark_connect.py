@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,14 @@ from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow import spark_connect
 from pulsar_rebalancer_airflow.operators import DecideOperator
 from pulsar_rebalancer_airflow.operators.spark_application import driver_environment, path_of
-from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE
+from pulsar_rebalancer_airflow.options import FAILURE, STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.spark_connect import ConnectedApplication, server_environment
 from pulsar_rebalancer_spark.rebalance import decide
 
@@ -42,10 +44,10 @@ TOKEN = "known-to-server-and-connection"
 class Server:
     """A Spark Connect server as operations.md says, without any Python."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, port: str = "0") -> None:
         self.log = folder / "server.log"
         own = {
-            "spark.connect.grpc.binding.port": "0",
+            "spark.connect.grpc.binding.port": port,
             "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
             "spark.driver.memory": "1g",
         }
@@ -64,9 +66,8 @@ class Server:
         self.await_line(started)
         (self.port,) = re.findall(started, self.log.read_text())
 
-    @property
-    def connection(self) -> Connection:
-        given: dict[str, Any] = {"host": "127.0.0.1", "port": int(self.port), "password": TOKEN}
+    def connection(self, token: str = TOKEN) -> Connection:
+        given: dict[str, Any] = {"host": "127.0.0.1", "port": int(self.port), "password": token}
         return Connection(conn_id="connect", conn_type="spark_connect", **given)
 
     def await_line(self, pattern: str) -> None:
@@ -91,7 +92,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def task(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[[StoragePath], DecideOperator]:
     """The task decide of a run, over the server."""
-    monkeypatch.setenv("AIRFLOW_CONN_CONNECT", server.connection.as_json())
+    monkeypatch.setenv("AIRFLOW_CONN_CONNECT", server.connection().as_json())
     monkeypatch.setenv(STORAGE_VARIABLE, str(tmp_path))
     given: dict[str, Any] = {"task_id": "decide", "cluster": "east", "root": str(tmp_path), "conn_id": "connect"}
     return lambda run: DecideOperator(run=run.uri, **given)
@@ -167,8 +168,44 @@ def test_a_server_that_does_not_see_the_storage_is_told_apart(tmp_path, server, 
 
     command = [path_of("application"), "--root", ".", "--run", str(run)]
     with driver_environment():
-        application = ConnectedApplication(command, server_environment(server.connection, "here"))
+        application = ConnectedApplication(command, server_environment(server.connection(), "here"))
     with pytest.raises(AirflowException, match=r"not decided: .*\[file_missing\]"):
         application.wait(told.append)
 
     assert [line for line in told if "does not see the storage root" in line]
+
+
+def failed(task: DecideOperator, seen: Any) -> str:
+    """What a task says that fails as a connection or a server that does not answer makes it."""
+    with pytest.raises(AirflowException) as caught:
+        task.execute(seen)
+    assert seen["ti"].pushed[FAILURE] is Reason.SPARK_UNREACHABLE
+    return str(caught.value)
+
+
+def test_a_token_that_the_server_refuses(tmp_path, server, task, caplog, monkeypatch):
+    run = runs.make(tmp_path, runs.tables("east", 3, 3))
+    monkeypatch.setenv("AIRFLOW_CONN_CONNECT", server.connection("of-nobody").as_json())
+    said = failed(task(run), context_of(run))
+    assert "refuses the connection's token" in said
+    assert not {"of-nobody", TOKEN} & set(re.findall(r"[\w-]+", said + caplog.text + server.log.read_text()))
+
+
+def test_a_server_that_dies_meanwhile_fails_the_run_and_the_next_decides(tmp_path, task, server):
+    large = runs.make(tmp_path, runs.tables("east", 6, 20), strategy=Strategy.THRESHOLD)
+    bundles = large / "input" / "bundles.parquet"
+    bundles.write_table(pa.concat_tables([bundles.read_table()] * 10_000))
+    before = len(server.log.read_text())
+    with ThreadPoolExecutor(1) as beside:
+        running = beside.submit(failed, task(large), context_of(large))
+        server.until(lambda: running.done() or "Starting task" in server.log.read_text()[before:])
+        server.process.kill()
+        server.process.wait()
+        said = running.result(PATIENCE)  # Spark's client would go on for ten minutes, and again for the end
+    assert "has ended: start it again" in said
+    assert not (large / "plan").exists()
+    assert not (RunInput.read(large.uri).new_means / "_SUCCESS").exists()
+    server.process = Server(tmp_path, server.port).process
+    run = runs.make(tmp_path, runs.tables("east", 6, 20), hit_count_low=1, hit_count_high=1)
+    task(run).execute(context_of(run))
+    assert plan.Summary.read(run).bundles_taken
