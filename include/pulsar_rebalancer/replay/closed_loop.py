@@ -20,25 +20,29 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import stays
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.balancer import MINUTE, Balancer
-from pulsar_rebalancer.replay.columns import NOBODY, Flags, Floats, Ints, LearnedColumns, MeanColumns, Roster
-from pulsar_rebalancer.replay.minute import BrokerLoads, ColumnBrokers, Minute
+from pulsar_rebalancer.replay.columns import NOBODY, Flags, Floats, Ints, MeanColumns, Roster
+from pulsar_rebalancer.replay.minute import BrokerLoads, Minute
 from pulsar_rebalancer.replay.samples import CARRIED, RecordedSample, Recording
 from pulsar_rebalancer.replay.variant_outcome import Failure, RecordedCluster, VariantOutcome
 from pulsar_rebalancer.replay.variants import Variant
 from pulsar_rebalancer.run.tables import RESOURCES
-from pulsar_rebalancer.state import NOTHING, SETTLED, Counting
-from pulsar_rebalancer.strategies.sample import COUNTED, RecentMove
-from pulsar_rebalancer.strategies.scoring import SCORED, weighted_usages
+from pulsar_rebalancer.state import Counting
+from pulsar_rebalancer.strategies.sample import COUNTED
+from pulsar_rebalancer.strategies.scoring import weighted_usages
 from pulsar_rebalancer.strategies.shedders.registry import left_out
 from pulsar_rebalancer.texts import error_line
 
 _PROGRESS_REPORTS = 20
 
-_THROUGHPUT = slice(2, 4)
-"""Rows of `LOADS` that hold bytes in and bytes out."""
+_MESSAGES, _THROUGHPUT = slice(0, 2), slice(2, 4)
+"""Rows of `LOADS` that hold messages, and bytes, in and out."""
 
-LEARNED_AFTER = 60
-"""Samples before learned costs count; until then, bundles share a broker's CPU in proportion to their messages."""
+LEARNS_FROM = 60
+"""Samples from which costs are learned; with fewer, bundles share a broker's CPU in proportion to their messages."""
+
+_BLOCK, _MOST_RATES = 5, 5_000_000  # samples of a block; rates to keep: with more, samples are left out
+_LEAST, _SPREAD, _NOISE = 0.05, 0.5, 1.5  # costs relative to the mean; noise of a change of score, in points
+_MOST_STEPS = 100
 
 AFTER_A_GAP = Counting(counts=True, reason=Reason.GAP, clear=True)
 
@@ -65,14 +69,14 @@ def replay(
     means = MeanColumns(len(recording.roster.bundles))
     replicas = [_Replica(recording, variant, judged_by, means, seed) for variant in variants]
     recorded = RecordedCluster(len(recording.roster.bundles)) if any(v.current for v in variants) else None
-    cpu = _LearnedCpu(recording.roster, judged_by)
     minutes = recording.minutes(first, last)
+    costs = _costs(recording, minutes) if len(minutes) >= LEARNS_FROM else None
     for number, sample in enumerate(recording.samples(minutes)):
         means.update(sample.present, sample.carried, np.append(sample.left_out, sample.repeated))
         compared = _compared(sample, judged_by, recording.roster)
         if recorded is not None:
             recorded.step(sample, _scores(sample.brokers, compared, judged_by))
-        flows = cpu.flows(sample)
+        flows = sample.flows(costs)
         for replica in replicas:
             replica.step(sample, flows, compared)
         if number % max(1, len(minutes) // _PROGRESS_REPORTS) == 0:
@@ -175,54 +179,54 @@ class _Replica:
         return AFTER_A_GAP if apart else COUNTED
 
 
-class _LearnedCpu:
-    """Learns from the recorded samples, as GainShedder does, what bundles' messages cost of their brokers' CPU."""
+def _costs(recording: Recording, minutes: Sequence[int]) -> Floats:
+    """Return the CPU of a message by bundle, in percent of a core per msg/s.
 
-    def __init__(self, roster: Roster, settings: Settings) -> None:
-        only_cpu = {f"{name}_weight": float(name == "cpu") for name in SCORED}
-        self._settings = settings.model_copy(update=only_cpu)
-        self._roster = roster
-        self._columns = LearnedColumns(roster)
-        self._learned = NOTHING
-        self._owner = np.full(len(roster.bundles), NOBODY)
-        self._touched: dict[int, int] = {}
+    Scores and rates are means over some samples: a block. From block to block, a broker's score changes by the sum
+    of cost times change of rate, plus noise; other processes stay. Where this leaves costs open, they are near a
+    common one, which is near the mean (regularized least squares, in the dual form: an unknown per change).
+    """
+    bundles, brokers = len(recording.roster.bundles), len(recording.roster.brokers)
+    used = minutes[:: min(len(minutes) // (2 * _BLOCK), len(minutes) * bundles // _MOST_RATES + 1)]
+    scores, found = np.zeros((len(used) // _BLOCK, brokers)), []
+    for number, sample in enumerate(recording.samples(used[: len(scores) * _BLOCK])):
+        row, owned = number // _BLOCK, np.flatnonzero(sample.present)
+        rates = sample.carried[_MESSAGES].sum(axis=0)[owned] / _BLOCK
+        found.append((row * brokers + sample.owner[owned], owned, rates))
+        scores[row] += np.where(sample.brokers.registered, sample.brokers.percents[CARRIED[0]], np.nan) / _BLOCK
+    at, of, rates = (np.concatenate(column) for column in zip(*found, strict=True))
+    limits = sample.brokers.limits[CARRIED[0]]
+    cores = np.where(limits > 0, limits / 100, np.nan)
+    mean = np.nansum(scores * cores) / (rates.sum() or 1.0)
+    points, known = rates * np.nan_to_num(mean / cores)[at % brokers], np.isfinite(np.diff(scores * cores, axis=0))
 
-    def flows(self, sample: RecordedSample) -> Floats:
-        """Return `RecordedSample.flows`, once learned with the bundles' own CPU: the rest of it stays with a broker."""
-        self._learn(sample)
-        if self._learned.samples < LEARNED_AFTER:
-            return sample.flows
-        owned, limits = np.flatnonzero(sample.present), sample.brokers.limits[CARRIED[0]]
-        brokers, usual = sample.owner[owned], float(np.median(limits[limits > 0])) if (limits > 0).any() else 0.0
-        of_messages = self._columns.costs.cost[owned] * sample.carried[:2, owned].sum(axis=0)
-        loads = self._learned.points / 100 * usual * of_messages
-        whole, used = np.bincount(brokers, loads, len(limits)), np.nan_to_num(sample.brokers.usage[CARRIED[0]])
-        share = np.minimum(np.divide(used, whole, out=np.zeros_like(whole), where=whole > 0), 1)
-        flows = sample.flows.copy()
-        flows[0, owned] = loads * share[brokers]
-        return flows
+    def changes(costs: Floats) -> Floats:
+        explained = np.bincount(at, points * costs[of], scores.size).reshape(scores.shape)
+        return np.asarray(known * np.diff(explained, axis=0))
 
-    def _learn(self, sample: RecordedSample) -> None:
-        moved = sample.present & (self._owner != NOBODY) & (self._owner != sample.owner)
-        ends = np.unique(np.append(self._owner[moved], sample.owner[moved]))
-        self._touched |= dict.fromkeys(ends.tolist(), sample.minute)
-        self._owner = sample.owner
-        silent = np.flatnonzero(sample.brokers.registered & ~sample.brokers.reported).tolist()
-        minute = Minute(sample.minute, sample.brokers, sample.owner, sample.carried, RESOURCES)
-        names = self._roster.brokers
-        ages = {names[i]: float(sample.minute - at) for i, at in self._touched.items()}
-        self._learned = self._columns.lesson(
-            self._learned,
-            sample.owner,
-            sample.carried,
-            brokers=ColumnBrokers(
-                minute, self._roster, self._settings, dict.fromkeys(silent, Reason.BROKER_QUARANTINED)
-            ),
-            moved=[RecentMove(name, name, age) for name, age in ages.items() if age <= SETTLED],
-            settings=self._settings,
-            minute=sample.minute,
-            counts=True,
-        ).learned
+    def likely(weights: Floats) -> Floats:
+        of_blocks = -np.diff(np.pad(known * weights, ((1, 1), (0, 0))), axis=0).ravel()
+        of_bundles = np.bincount(of, points * of_blocks[at], bundles)
+        return np.asarray(_SPREAD**2 * (of_bundles + of_bundles.sum()))
+
+    unexplained = known * np.nan_to_num(np.diff(scores, axis=0)) - changes(np.ones(bundles))
+    weights = _solved(lambda weights: changes(likely(weights)) + _NOISE**2 * weights, unexplained)
+    return np.asarray(mean * np.maximum(1 + likely(weights), _LEAST))
+
+
+def _solved(product: Callable[[Floats], Floats], target: Floats) -> Floats:
+    """Return the solution of a positive definite system, by conjugate gradients."""
+    found, left, direction = np.zeros_like(target), target, target
+    size = first = (target**2).sum()
+    for _ in range(_MOST_STEPS):
+        if size <= 1e-8 * first:
+            break
+        image = product(direction)
+        step = size / (direction * image).sum()
+        found, left = found + step * direction, left - step * image
+        before, size = size, (left**2).sum()
+        direction = left + size / before * direction
+    return found
 
 
 class _Averages:

@@ -67,23 +67,26 @@ class RecordedSample:
     def present(self) -> Flags:
         return np.asarray(self.owner != NOBODY)
 
-    @cached_property
-    def flows(self) -> Floats:
+    def flows(self, costs: Floats | None = None) -> Floats:
         """Return the load that each bundle carries: a row for each of `CARRIED`, then one for each of `LOADS`.
 
         A broker's bundles share its CPU in proportion to their messages, and its bandwidth in proportion to
         their bytes. Without messages or bytes, nothing is shared.
+
+        Args:
+            costs: percent of a core per msg/s, by bundle: bundles use that much CPU, unless their broker used less.
         """
         owned = np.flatnonzero(self.present)
         brokers = self.owner[owned]
         flows = np.zeros((len(CARRIED) + len(LOADS), len(self.owner)))
         flows[len(CARRIED) :] = self.carried
         for row, (resource, values) in enumerate(zip(CARRIED, _SHARED_BY, strict=True)):
-            weight = self.carried[list(values)].sum(axis=0)[owned]
+            cost, most = (costs, 1.0) if row == 0 and costs is not None else (1.0, np.inf)
+            weight = (cost * self.carried[list(values)].sum(axis=0))[owned]
             whole = np.bincount(brokers, weights=weight, minlength=len(self.brokers.registered))
             used = np.nan_to_num(self.brokers.usage[resource])
             per_unit = np.divide(used, whole, out=np.zeros_like(whole), where=whole > 0)
-            flows[row, owned] = weight * per_unit[brokers]
+            flows[row, owned] = weight * per_unit.clip(max=most)[brokers]
         return flows
 
 

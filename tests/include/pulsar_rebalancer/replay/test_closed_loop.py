@@ -108,6 +108,27 @@ def test_a_moved_bundle_takes_its_part_of_the_load_along(tmp_path: Path) -> None
     assert (found.moved, found.events, found.disturbed) == (1, 1, 40_000)
 
 
+def test_a_moved_bundle_takes_the_cpu_that_goes_up_and_down_with_its_messages(tmp_path: Path) -> None:
+    low, high = (Run({A: 16 + rate / 10, B: 20}, {A: {FOUR[0]: rate}, B: {}}) for rate in (200, 400))
+    blocks: dict[float, Run] = {at: (low, high)[at // 5 % 2] for at in range(60)}
+    idle = Run({A: 8, B: 20}, high.held)
+    found = outcome(recorded(tmp_path, {**blocks, 60: idle}), "first_bundle_to_b")
+    # Equal costs would be (46 + 20) / 300 = 0.22 points per msg/s, 44 from block to block, which sees 20 eleven times.
+    share = 0.5 * 11 * 44**2 / (0.5 * 11 * 44**2 + 1.5**2)
+    cost = 0.22 * (1 - share * (1 - 20 / 44))
+    expected = [20 + cost * rate - (16 + rate / 10 - cost * rate) for rate in (200, 400)]
+    assert list(found.ranges)[:11] == pytest.approx([16, *[expected[0]] * 4, *[expected[1]] * 5, expected[0]], abs=1e-4)
+    # It takes no more than was used.
+    assert found.ranges[60] == pytest.approx(28, abs=1e-4)
+
+
+def test_a_recorded_move_shows_what_its_bundle_costs(tmp_path: Path) -> None:
+    before = Run({A: 50, B: 10}, {A: {FOUR[0]: 100, FOUR[1]: 100}, B: {}})
+    after = Run({A: 20, B: 40}, {A: {FOUR[1]: 100}, B: {FOUR[0]: 100}})
+    found = outcome(recorded(tmp_path, {at: before if at < 32 else after for at in range(60)}), "nothing")
+    assert found.ranges == pytest.approx([40] * 60, abs=0.1)
+
+
 def test_recorded_moves_are_not_repeated_in_a_variant(tmp_path: Path) -> None:
     even = Run(
         {A: 40, B: 60},
