@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from airflow.sdk import Connection, Context
 from airflow.sdk.exceptions import AirflowException
+from pyspark.sql.connect.session import SparkSession as RemoteSession
 from tests.airflow_context import context
 from tests.patience import PATIENCE
 from tests.project.documentation import commands_in_blocks
@@ -189,6 +190,20 @@ def test_a_token_that_the_server_refuses(tmp_path, server, task, caplog, monkeyp
     said = failed(task(run), context_of(run))
     assert "refuses the connection's token" in said
     assert not {"of-nobody", TOKEN} & set(re.findall(r"[\w-]+", said + caplog.text + server.log.read_text()))
+
+
+def test_a_run_leaves_the_session_of_another_cluster_as_it_is(tmp_path, server, task, monkeypatch):
+    for name, value in server_environment(server.connection(), "here").items():
+        monkeypatch.setenv(name, value)
+    beside = RemoteSession.builder.remote(os.environ["SPARK_REMOTE"]).create()
+    beside.conf.set("spark.sql.shuffle.partitions", 7)
+    beside.range(3).createTempView("brokers")
+    run = runs.make(tmp_path, runs.tables("east", 6, 20), hit_count_low=1, hit_count_high=1)
+
+    task(run).execute(context_of(run))
+
+    assert (beside.table("brokers").count(), beside.conf.get("spark.sql.shuffle.partitions")) == (3, "7")
+    beside.stop()
 
 
 def test_a_server_that_dies_meanwhile_fails_the_run_and_the_next_decides(tmp_path, task, server):
