@@ -24,9 +24,6 @@ from pulsar_rebalancer_spark.application import session
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-PARTS_PER_CORE = 2
-"""Parts of the work per core. More parts balance the work better; fewer parts read the samples less often."""
-
 
 def run(context: SparkContext, prepared: Sequence[Prepared]) -> dict[str, str]:
     """Run the replays on the executors, and write each one's answer, table and report.
@@ -34,7 +31,8 @@ def run(context: SparkContext, prepared: Sequence[Prepared]) -> dict[str, str]:
     Return the error of each failed replay, by the replay's folder.
     """
     started = time.monotonic()
-    parts = [part for replay in prepared for part in parts_of(replay, context.defaultParallelism * PARTS_PER_CORE)]
+    # One part per core: each part reads and prepares every sample of its period.
+    parts = [part for replay in prepared for part in parts_of(replay, context.defaultParallelism)]
     failed: dict[str, str] = {}
     with Progress([replay.work for replay in prepared], len(parts)):
         done = context.parallelize(parts, len(parts)).map(replayed).collect()

@@ -111,7 +111,7 @@ def candidates_of(
 def placed(sample: PlanningSample, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
     """Return the moves with their destinations, passed over if policies allow none."""
     seed = sample.snapshot.folder.name
-    return place(sample.cluster_sample, moves, sample.policy_filter(), PlacementState(), seed)[0]
+    return place(sample.cluster_sample, moves, sample.policy_filter, PlacementState(), seed)[0]
 
 
 def giving(

@@ -23,7 +23,6 @@ from pulsar_rebalancer.strategies.candidates import PolicyFilter, Selector, choo
 from pulsar_rebalancer.strategies.learning import Lesson
 from pulsar_rebalancer.strategies.placement import selector
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, RecentMove, used_samples
-from pulsar_rebalancer.strategies.shedders.avg_shedder import judge_columns
 from pulsar_rebalancer.strategies.shedders.registry import left_out, profile_of
 
 
@@ -177,7 +176,6 @@ class Balancer:
             lesson=sample.lesson,
             unloaded_brokers={name: self._since(minute, at) for name, at in self._unloaded_brokers.items()},
             seed=self._seed_of(minute),
-            judge=lambda sample, hits, hot: judge_columns(sample, brokers.scored, hits, hot),
             # A shedder that learns looks at the other pairs as well.
             brief=self._learned is None,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -14,11 +14,10 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import NOBODY, Flags, Floats, Ints, Roster
-from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES, Brokers, BrokerSample, ResourceUsage
+from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES, TRAFFIC, BrokerSample, Measure, ResourceUsage
 from pulsar_rebalancer.state import Counting
 from pulsar_rebalancer.strategies.sample import COUNTED
-from pulsar_rebalancer.strategies.scoring import SCORED, percents, weighted_usages
-from pulsar_rebalancer.strategies.shedders.avg_shedder import ScoredBrokers
+from pulsar_rebalancer.strategies.scoring import SCORED, Brokers, percents, weighted_usages
 
 NO_POLICIES = Policies()
 
@@ -97,13 +96,35 @@ class ColumnBrokers(Brokers):
         self._settings = settings
         self._reasons = {i: reason for i, reason in left_out.items() if minute.brokers.registered[i]}
 
-    @property
-    def scored(self) -> ScoredBrokers:
+    @cached_property
+    def _compared(self) -> Ints:
         compared = self._minute.brokers.registered.copy()
         compared[list(self._reasons)] = False
-        at, reserved = self._roster.by_name[compared[self._roster.by_name]], self._minute.reserved
-        pools = np.array([reserved.get(i, "") for i in at.tolist()], dtype=str)
-        return ScoredBrokers([self._roster.brokers[i] for i in at.tolist()], pools, self._scored[at] * 100)
+        return self._roster.by_name[compared[self._roster.by_name]]
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [self._roster.brokers[i] for i in self._compared.tolist()]
+
+    @cached_property
+    def names(self) -> Collection[str]:
+        return {self._roster.brokers[i] for i in np.flatnonzero(self._minute.brokers.registered).tolist()}
+
+    @cached_property
+    def reserved(self) -> Mapping[str, str]:
+        return {self._roster.brokers[i]: policy for i, policy in self._minute.reserved.items()}
+
+    def usages(self, settings: Settings) -> Mapping[str, float]:
+        return self._usages
+
+    @cached_property
+    def _usages(self) -> dict[str, float]:
+        return dict(zip(self._names, self._weighted(SCORED)[self._compared].tolist(), strict=True))
+
+    def traffic(self, measure: Measure) -> Mapping[str, float]:
+        rows = [TRAFFIC.index(f"{measure}_{way}") for way in ("in", "out")]
+        inward, outward = self._minute.brokers.traffic[rows][:, self._compared]
+        return dict(zip(self._names, (inward + outward).tolist(), strict=True))
 
     @cached_property
     def left_out(self) -> Mapping[str, Reason]:
@@ -117,68 +138,45 @@ class ColumnBrokers(Brokers):
         return {self._roster.brokers[i]: age[i] for i in np.flatnonzero(~np.isnan(averages[0])).tolist()}
 
     def named(self, name: str) -> BrokerSample:
-        return self._made(np.array([self._roster.broker_at[name]]))[0]
+        return self._made(np.array([self._roster.broker_at[name]]), [{}])[0]
 
     @cached_property
     def _all(self) -> list[BrokerSample]:
-        return self._made(np.flatnonzero(self._minute.brokers.registered))
+        numbers = np.flatnonzero(self._minute.brokers.registered)
+        scored, of_all = (self._weighted(of)[numbers].tolist() for of in (SCORED, RESOURCES))
+        return self._made(numbers, [{SCORED: one, RESOURCES: other} for one, other in zip(scored, of_all, strict=True)])
 
-    def _made(self, numbers: Ints) -> list[BrokerSample]:
+    def _made(self, numbers: Ints, weighted: Iterable[Mapping[Sequence[str], float]]) -> list[BrokerSample]:
         minute, brokers, positions = self._minute, self._minute.brokers, numbers.tolist()
         *traffic, topics = brokers.traffic[:, numbers]
         unknown = [repeat(None)] * len(AVERAGES)
         averages = unknown if brokers.averages is None else map(_known, brokers.averages[:, numbers])
-        weighted = (usage[numbers].tolist() for usage in (self._scored, self._usage(RESOURCES)))
         columns = (
             [self._roster.brokers[i] for i in positions],
             map(self._reasons.get, positions),
-            [_Resources(minute, i) for i in positions],
+            self._resources(numbers),
             *(of.tolist() for of in (*traffic, topics.astype(np.int64), self._held[numbers])),
             [brokers.versions[i] for i in positions] if brokers.versions else repeat(None),
             map(minute.reserved.get, positions),
             *averages,
             brokers.age[numbers].tolist(),
             repeat(None),
-            ({SCORED: scored, RESOURCES: of_all} for scored, of_all in zip(*weighted, strict=True)),
+            weighted,
         )
         return list(map(BrokerSample, *columns))
+
+    def _resources(self, numbers: Ints) -> Iterator[dict[str, ResourceUsage]]:
+        of_each = (map(_known, of[:, numbers]) for of in (self._minute.brokers.usage, self._minute.brokers.limits))
+        rows = [map(ResourceUsage, *of_resource) for of_resource in zip(*of_each, strict=True)]
+        return (dict(zip(self._minute.resources, of_broker, strict=True)) for of_broker in zip(*rows, strict=True))
 
     @cached_property
     def _held(self) -> Ints:
         return np.bincount(self._minute.owner[self._minute.owner != NOBODY], minlength=len(self._roster.brokers))
 
-    @cached_property
-    def _scored(self) -> Floats:
-        return self._usage(SCORED)
-
-    def _usage(self, resources: tuple[str, ...]) -> Floats:
+    def _weighted(self, resources: tuple[str, ...]) -> Floats:
         return weighted_usages(self._minute.brokers.percents, self._minute.resources, self._settings, resources)
 
 
 def _known(values: Floats) -> list[float | None]:
     return [value if value == value else None for value in values.tolist()]
-
-
-class _Resources(Mapping[str, ResourceUsage]):
-    """One broker's resources, built on demand: most strategies need only its weighted usage."""
-
-    __slots__ = ("_broker", "_minute")
-
-    def __init__(self, minute: Minute, broker: int) -> None:
-        self._minute = minute
-        self._broker = broker
-
-    def __getitem__(self, name: str) -> ResourceUsage:
-        try:
-            row = self._minute.resources.index(name)
-        except ValueError:
-            raise KeyError(name) from None
-        brokers = self._minute.brokers
-        usage, limit = (float(column[row, self._broker]) for column in (brokers.usage, brokers.limits))
-        return ResourceUsage(None if np.isnan(usage) else usage, None if np.isnan(limit) else limit)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._minute.resources)
-
-    def __len__(self) -> int:
-        return len(self._minute.resources)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,24 +16,17 @@ import pyarrow.compute as pc
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.isolation import Policies
-from pulsar_rebalancer.reasons import Reason
+from pulsar_rebalancer.reasons import Effect, Reason
+from pulsar_rebalancer.replay.columns import LOADS, Floats, Ints
 from pulsar_rebalancer.replay.recording import OF_BROKERS, OF_BUNDLES, Index, KeptSample, Writer, coverage_of, minute_of
-from pulsar_rebalancer.replay.samples import (
-    Held,
-    RunDocuments,
-    brokers_of,
-    brokers_of_day,
-    bundles_of,
-    carried,
-    floats,
-    pieces_of,
-    policies_of,
-    started,
-)
-from pulsar_rebalancer.run.compacted_tables import RUNS, table_file
-from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES, TRAFFIC
+from pulsar_rebalancer.run.compacted_tables import RUNS, coded_batches, read_day, read_run, table_file
+from pulsar_rebalancer.run.request import Validation
+from pulsar_rebalancer.run.snapshot import StateBefore
+from pulsar_rebalancer.run.tables import AVERAGES, LARGEST, RESOURCES, TRAFFIC
 from pulsar_rebalancer.storage.documents import ClusterStorage, time_of
-from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.storage.path import StoragePath, json_document
+
+_Document = TypeVar("_Document")
 
 
 def record(storage: ClusterStorage, settings: Settings, start: datetime, end: datetime, folder: StoragePath) -> Index:
@@ -64,6 +59,114 @@ def record(storage: ClusterStorage, settings: Settings, start: datetime, end: da
     return writer.finish(
         coverage_of(writer.places, start, end, settings, reader.unreadable, repeated=repeated, blocked=blocked)
     )
+
+
+@dataclass(frozen=True)
+class RunDocuments:
+    """A run's validation result, drained brokers and policies.
+
+    `blocked` is by validation; `left_out` has drained brokers too; `policies` is None if the file is
+    missing.
+    """
+
+    blocked: bool
+    left_out: frozenset[str]
+    policies: str | None
+
+    @classmethod
+    def of(cls, validation: str | None, state: str | None, policies: str | None) -> RunDocuments:
+        """Parse the documents except the policies. Raises the same errors as `read_run`."""
+        validated = _parsed(validation, Validation.FILE, Validation.parse)
+        drained = _parsed(state, StateBefore.FILE, StateBefore.parse).drains.brokers
+        blocked = bool(validated.reasons(Effect.BLOCK))
+        return cls(blocked, frozenset({*validated.quarantined, *drained}), policies)
+
+    @classmethod
+    def read(cls, run: StoragePath) -> RunDocuments:
+        """Read the documents from a run's folder. Raises the same errors as `of`."""
+        return cls.of(*(_text(run / file) for file in (Validation.FILE, StateBefore.FILE, Policies.FILE)))
+
+
+def policies_of(text: str | None) -> Policies:
+    """Parse the policies. Raises SnapshotError `file_missing`, `file_damaged`."""
+    return _parsed(text, Policies.FILE, Policies.parse)
+
+
+def _parsed(text: str | None, file: str, parse: Callable[[Any, str], _Document]) -> _Document:
+    if text is None:
+        raise SnapshotError(Reason.FILE_MISSING, f"{file} is missing")
+    return parse(json_document(text, file), file)
+
+
+def _text(file: StoragePath) -> str | None:
+    return file.read_bytes().decode(errors="replace") if file.exists() else None
+
+
+_BROKER_COLUMNS = (
+    "broker",
+    "error",
+    "report_age_seconds",
+    *(f"{name}_{part}" for name in RESOURCES for part in ("usage", "limit")),
+    *LOADS,
+    *AVERAGES,
+    "version",
+    "started_at",
+)
+_BUNDLE_COLUMNS = ("broker", "bundle", *LOADS)
+
+
+@dataclass
+class Held:
+    """Some of a run's bundles; `bundles` and `owner` are numbers in `Names`, `carried` a row per value."""
+
+    bundles: Ints
+    owner: Ints
+    carried: Floats
+
+    @classmethod
+    def of(cls, writer: Writer, table: pa.Table) -> Held:
+        bundles, owner = writer.bundles.numbers(table["bundle"]), writer.brokers.numbers(table["broker"])
+        return cls(bundles, owner, carried(table))
+
+    @classmethod
+    def joined(cls, pieces: list[Held]) -> Held:
+        return cls(
+            np.concatenate([piece.bundles for piece in pieces]),
+            np.concatenate([piece.owner for piece in pieces]),
+            np.concatenate([piece.carried for piece in pieces], axis=1),
+        )
+
+
+def pieces_of(file: StoragePath, writer: Writer) -> Iterator[tuple[str, Held]]:
+    """Yield the bundles of a day's runs in file order, a run's in one or more pieces. Raises as `read_run`."""
+    for table in coded_batches(file, "bundles", ("run", *_BUNDLE_COLUMNS), coded=["run", "broker", "bundle"]):
+        runs: Any = table["run"].combine_chunks()
+        codes = runs.indices.to_numpy()
+        bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
+        held = Held.of(writer, table)
+        for start, end in pairwise(bounds):
+            part = slice(start, end)
+            yield runs[start].as_py(), Held(held.bundles[part], held.owner[part], held.carried[:, part])
+
+
+def floats(column: pa.ChunkedArray[Any], missing: float) -> Floats:
+    filled: Any = pc.fill_null(column.cast(pa.float64()), pa.scalar(missing))
+    return np.asarray(filled.to_numpy())
+
+
+def started(brokers: pa.Table) -> Floats:
+    """Return the start times of the brokers' processes, in seconds since 1970; NaN where unknown."""
+    return floats(brokers["started_at"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), np.nan) / 1e6
+
+
+def carried(table: pa.Table) -> Floats:
+    """Return the load, a row for each of `LOADS`; 0 if missing, negative, NaN or implausibly large."""
+    return np.array([_values(table[name]) for name in LOADS])
+
+
+def _values(column: pa.ChunkedArray[Any]) -> Floats:
+    values = np.nan_to_num(floats(column, 0.0), posinf=0.0, neginf=0.0)
+    return np.where((values < 0) | (values > LARGEST["msg_throughput_out"]), 0.0, values)
 
 
 class _Reader:
@@ -122,7 +225,12 @@ class _Reader:
             if run is None:
                 continue
             with self._noting(run.uri):
-                self._add(minute, brokers_of(run), bundles_of(run, self._writer), self._documents[name])
+                self._add(
+                    minute,
+                    read_run(run, "brokers", _BROKER_COLUMNS),
+                    Held.of(self._writer, read_run(run, "bundles", _BUNDLE_COLUMNS)),
+                    self._documents[name],
+                )
 
     @contextmanager
     def _noting(self, what: str) -> Iterator[None]:
@@ -135,7 +243,7 @@ class _Reader:
             self.unreadable.append(error.message if what in error.message else f"{what}: {error.message}")
 
     def _compacted(self, day: date, minutes: Mapping[str, int]) -> None:
-        brokers = brokers_of_day(table_file(self._storage, "brokers", day), minutes)
+        brokers = read_day(table_file(self._storage, "brokers", day), "brokers", _BROKER_COLUMNS, minutes)
         pieces: dict[str, list[Held]] = {}
         waiting = set(minutes)
         for run, held in pieces_of(table_file(self._storage, "bundles", day), self._writer):

@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from functools import cached_property, reduce
+from functools import reduce
 from operator import add
 from typing import Any, NamedTuple, TypeAlias
 
@@ -277,47 +277,6 @@ class BrokerSample(NamedTuple):
         if measure is Measure.RATE:
             return self.msg_rate_in + self.msg_rate_out
         return self.msg_throughput_in + self.msg_throughput_out
-
-
-class Brokers(Sequence[BrokerSample]):
-    """All brokers that one cluster lists, in any order."""
-
-    def __init__(self, brokers: Iterable[BrokerSample]) -> None:
-        self._given = list(brokers)
-
-    @classmethod
-    def of(cls, brokers: Sequence[BrokerSample]) -> Brokers:
-        return brokers if isinstance(brokers, Brokers) else cls(brokers)
-
-    @cached_property
-    def _all(self) -> list[BrokerSample]:
-        return self._given
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._all[index]
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    def __iter__(self) -> Iterator[BrokerSample]:
-        return iter(self._all)
-
-    def named(self, name: str) -> BrokerSample:
-        """Return a broker; raises KeyError if the cluster does not list it."""
-        return self._by_name[name]
-
-    @cached_property
-    def left_out(self) -> Mapping[str, Reason]:
-        return {broker.broker: broker.left_out for broker in self._all if broker.left_out is not None}
-
-    @cached_property
-    def report_ages(self) -> Mapping[str, float]:
-        """Return the age, in seconds, of what brokers report that measure their averages themselves."""
-        return {each.broker: each.report_age_seconds or 0 for each in self._all if each.load_average is not None}
-
-    @cached_property
-    def _by_name(self) -> dict[str, BrokerSample]:
-        return {broker.broker: broker for broker in self._all}
 
 
 _SAMPLE_COLUMNS = tuple(name for name in BrokerSample._fields if name in BROKERS.names)

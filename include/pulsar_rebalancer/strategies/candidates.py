@@ -21,7 +21,6 @@ from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
 from pulsar_rebalancer.run.tables import BrokerSample
 from pulsar_rebalancer.state import PlacementState
 from pulsar_rebalancer.strategies.sample import ClusterSample
-from pulsar_rebalancer.strategies.scoring import weighted_usage
 
 T = TypeVar("T")
 
@@ -87,13 +86,9 @@ def choose(seed: str, bundle: str, eligible: Sequence[str]) -> str | None:
     return eligible[int.from_bytes(digest) % len(eligible)] if eligible else None
 
 
-def usages(sample: ClusterSample) -> dict[str, float]:
-    return {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}
-
-
 def overloaded(sample: ClusterSample) -> set[str]:
     limit = sample.settings.overloaded_threshold / 100
-    return {broker for broker, usage in usages(sample).items() if usage > limit}
+    return {broker for broker, usage in sample.usages().items() if usage > limit}
 
 
 class Others(Sequence[str]):

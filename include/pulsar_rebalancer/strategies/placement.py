@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import repeat
 from math import isnan
@@ -25,7 +26,6 @@ from pulsar_rebalancer.strategies.candidates import (
     choose,
     overloaded,
     split,
-    usages,
 )
 from pulsar_rebalancer.strategies.caps import in_order, units
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
@@ -75,12 +75,18 @@ class LeastLongTermMessageRate:
     A broker's rate, in msg/s, is the sum of its bundles' long-term rates, in and out (TimeAverageBrokerData).
     """
 
-    def __init__(self, rates: Mapping[str, float], overloaded: Collection[str]) -> None:
-        self._reported = rates
-        self._rates = dict(rates)
-        self._overloaded = overloaded
+    def __init__(self, sample: ClusterSample) -> None:
+        self._sample = sample
         self._preallocated: dict[str, dict[str, float]] = defaultdict(dict)
-        self._queues = PerCandidates(lambda candidates: _Queue(candidates, self._rates, self._overloaded))
+        self._queues = PerCandidates(lambda candidates: _Queue(candidates, self._rates, overloaded(sample)))
+
+    @cached_property
+    def _reported(self) -> Mapping[str, float]:
+        return self._sample.bundles.long_term_msg_rates()
+
+    @cached_property
+    def _rates(self) -> dict[str, float]:
+        return dict(self._reported)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         brokers, without = split(candidates)
@@ -145,19 +151,24 @@ class LeastResourceUsageWithWeight:
     """The modular load manager's version (impl.LeastResourceUsageWithWeight): it computes averages itself."""
 
     def __init__(self, sample: ClusterSample, state: PlacementState) -> None:
-        usage = usages(sample)
+        usage = sample.usages()
         self._row_of = {broker: row for row, broker in enumerate(usage)}
         self._usage = np.fromiter(usage.values(), float)
+        self._sample = sample
         self._history = sample.settings.history_percentage
         self._difference = sample.settings.usage_difference / 100
-        # An idle broker's past is meaningless: each of its samples counts in full.
-        self._in_full = np.array([_is_idle(broker) for broker in sample.taking_part], bool)
         self._averages = np.array([state.averages.get(broker, np.nan) for broker in usage], float)
-        listed = {broker.broker for broker in sample.brokers}
         # Drop averages of brokers that are gone, as Pulsar does when the list of active brokers changes.
-        self._others = {b: average for b, average in state.averages.items() if b in listed and b not in usage}
+        self._others = {
+            b: average for b, average in state.averages.items() if b in sample.columns.names and b not in usage
+        }
         self._rows = PerCandidates(lambda brokers: np.array([self._row_of[broker] for broker in brokers], int))
         self._eligible = PerCandidates(self._of)
+
+    @cached_property
+    def _in_full(self) -> npt.NDArray[np.bool_]:
+        # An idle broker's past is meaningless: each of its samples counts in full.
+        return np.array([_is_idle(broker) for broker in self._sample.taking_part], bool)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         """Update the candidates' averages, and return those that are eligible (see `below_average`)."""
@@ -251,14 +262,18 @@ def selector(sample: ClusterSample, state: PlacementState) -> Selector:
     if name is Placement.AVG:
         return AvgPlacement()
     if name is Placement.LEAST_RATE:
-        return LeastLongTermMessageRate(sample.bundles.long_term_msg_rates(), overloaded(sample))
-    if any(broker.load_average is not None for broker in sample.taking_part):
+        return LeastLongTermMessageRate(sample)
+    if not sample.columns.report_ages.keys() <= sample.left_out.keys():  # the extensible load manager
         return ExtensibleLeastResourceUsageWithWeight(sample)
     return LeastResourceUsageWithWeight(sample, state)
 
 
 def place(
-    sample: ClusterSample, moves: Iterable[CandidateMove], policies: PolicyFilter, state: PlacementState, seed: str
+    sample: ClusterSample,
+    moves: Iterable[CandidateMove],
+    policy_filter: Callable[[], PolicyFilter],
+    state: PlacementState,
+    seed: str,
 ) -> tuple[list[CandidateMove], PlacementState]:
     """Choose destinations for moves without a destination, and check those that the shedder planned.
 
@@ -270,8 +285,10 @@ def place(
     selectBroker, but Pulsar does not check planned destinations. The same `seed` gives the same plan.
     """
     chooser = selector(sample, state)
-    hot = overloaded(sample)
     taken, placed = units(moves)
+    if not taken:  # as in most samples: neither the policies nor the loads matter
+        return in_order(placed), chooser.state()
+    policies, hot = policy_filter(), overloaded(sample)
     for unit in taken:
         destinations = [_destination(move, policies, chooser, hot, seed) for move in unit]
         refused = next((reason for reason in destinations if isinstance(reason, Reason)), None)

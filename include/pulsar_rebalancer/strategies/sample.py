@@ -17,10 +17,10 @@ from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.run.tables import Brokers, BrokerSample, Measure, Row
+from pulsar_rebalancer.run.tables import BrokerSample, Measure, Row
 from pulsar_rebalancer.state import Counting, HitCount, ShedderState
 from pulsar_rebalancer.strategies.learning import Lesson
-from pulsar_rebalancer.strategies.scoring import SCORED, measure_of, score
+from pulsar_rebalancer.strategies.scoring import SCORED, Brokers, measure_of, score
 from pulsar_rebalancer.texts import number_of
 
 
@@ -113,22 +113,26 @@ class ClusterSample:
     brief: bool = False
 
     @cached_property
-    def taking_part(self) -> list[BrokerSample]:
-        """Return the brokers that are not left out, sorted by name, so that ties are broken by name."""
-        return sorted((broker for broker in self.brokers if broker.left_out is None), key=lambda broker: broker.broker)
-
-    @cached_property
-    def _brokers(self) -> Brokers:
+    def columns(self) -> Brokers:
         return Brokers.of(self.brokers)
+
+    @property
+    def taking_part(self) -> list[BrokerSample]:
+        """Return the brokers that are not left out, sorted by name."""
+        return self.columns.compared
+
+    def usages(self) -> Mapping[str, float]:
+        """Return the weighted usage of the brokers that are not left out, sorted by name; 1 is 100 percent."""
+        return self.columns.usages(self.settings)
 
     @property
     def left_out(self) -> Mapping[str, Reason]:
         """Return the brokers that can be neither source nor destination, each with the reason."""
-        return self._brokers.left_out
+        return self.columns.left_out
 
     def broker(self, name: str) -> BrokerSample:
         """Return a broker; raises KeyError if the cluster does not list it."""
-        return self._brokers.named(name)
+        return self.columns.named(name)
 
     def traffic(self, broker: str, measure: Measure) -> float:
         """Return a broker's traffic in msg/s or bytes/s, with what this run's drains add."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pulsar_rebalancer.config.settings import Settings
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import BrokerSample, Measure, ResourceUsage
 from pulsar_rebalancer.state import Learned
 
@@ -93,13 +95,72 @@ def score(broker: BrokerSample, settings: Settings) -> float:
     return weighted_usage(broker, settings) * 100
 
 
-def scores_of(brokers: Sequence[BrokerSample], settings: Settings) -> npt.NDArray[np.float64]:
-    """Return the result of `score` for many brokers at once, identical to the last digit."""
-    if all(SCORED in broker.weighted for broker in brokers):
-        return np.array([broker.weighted[SCORED] for broker in brokers]) * 100
-    values = [[broker.resources.get(name, ResourceUsage()) for name in SCORED] for broker in brokers]
-    usage, limit = np.array(values, dtype=np.float64).reshape(-1, len(SCORED), 2).T
-    return weighted_usages(percents(usage, limit), SCORED, settings) * 100
+class Brokers(Sequence[BrokerSample]):
+    """All brokers that one cluster lists, in any order."""
+
+    def __init__(self, brokers: Iterable[BrokerSample]) -> None:
+        self._given = list(brokers)
+
+    @classmethod
+    def of(cls, brokers: Sequence[BrokerSample]) -> Brokers:
+        return brokers if isinstance(brokers, Brokers) else cls(brokers)
+
+    @cached_property
+    def _all(self) -> list[BrokerSample]:
+        return self._given
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._all[index]
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[BrokerSample]:
+        return iter(self._all)
+
+    def named(self, name: str) -> BrokerSample:
+        """Return a broker; raises KeyError if the cluster does not list it."""
+        return self._by_name[name]
+
+    @cached_property
+    def left_out(self) -> Mapping[str, Reason]:
+        return {broker.broker: broker.left_out for broker in self._all if broker.left_out is not None}
+
+    @cached_property
+    def names(self) -> Collection[str]:
+        return self._by_name.keys()
+
+    @cached_property
+    def reserved(self) -> Mapping[str, str]:
+        return {each.broker: each.reserved_by for each in self._all if each.reserved_by}
+
+    @cached_property
+    def compared(self) -> list[BrokerSample]:
+        """Return those that are not left out, sorted by name, so that ties are broken by name."""
+        return sorted((broker for broker in self._all if broker.left_out is None), key=lambda broker: broker.broker)
+
+    def usages(self, settings: Settings) -> Mapping[str, float]:
+        """Return the result of `weighted_usage` by name, identical to the last digit, in the order of `compared`."""
+        brokers = self.compared
+        if all(SCORED in broker.weighted for broker in brokers):
+            return {broker.broker: broker.weighted[SCORED] for broker in brokers}
+        values = [[broker.resources.get(name, ResourceUsage()) for name in SCORED] for broker in brokers]
+        usage, limit = np.array(values, dtype=np.float64).reshape(-1, len(SCORED), 2).T
+        weighted = weighted_usages(percents(usage, limit), SCORED, settings).tolist()
+        return {broker.broker: usage for broker, usage in zip(brokers, weighted, strict=True)}
+
+    def traffic(self, measure: Measure) -> Mapping[str, float]:
+        """Return the traffic by name, in msg/s or bytes/s, in the order of `compared`."""
+        return {broker.broker: broker.traffic(measure) for broker in self.compared}
+
+    @cached_property
+    def report_ages(self) -> Mapping[str, float]:
+        """Return the age, in seconds, of what brokers report that measure their averages themselves."""
+        return {each.broker: each.report_age_seconds or 0 for each in self._all if each.load_average is not None}
+
+    @cached_property
+    def _by_name(self) -> dict[str, BrokerSample]:
+        return {broker.broker: broker for broker in self._all}
 
 
 def relative_limits(brokers: Iterable[BrokerSample], resource: str) -> dict[str, float]:

@@ -11,7 +11,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import BROKERS
 from pulsar_rebalancer.state import Counting, HitCount
 from pulsar_rebalancer.strategies.sample import ClusterSample, JudgedPair
-from pulsar_rebalancer.strategies.scoring import SCORED, scores_of
+from pulsar_rebalancer.strategies.scoring import SCORED
 from pulsar_rebalancer.strategies.shedders import avg_shedder
 from pulsar_rebalancer_spark.bundle_means import literal
 from pulsar_rebalancer_spark.rebalance import KNOWN, RULES, judged, known_of, rules_of
@@ -69,9 +69,8 @@ def clusters_to_judge(draw: st.DrawFn) -> Judged:
         hit_count_high=draw(st.integers(1, 3)),
     )
     reason, force = draw(REASON), draw(st.sampled_from([None, 0.0, 15.0]))
-    found = sample(brokers, [], rules)
-    scores = zip(found.taking_part, scores_of(found.taking_part, rules).tolist(), strict=True)
-    before = {broker.broker: score for broker, score in scores if draw(st.booleans())}
+    usages = sample(brokers, [], rules).usages().items()
+    before = {name: usage * 100 for name, usage in usages if draw(st.booleans())}
     before |= {name: 1.0 for name in before if draw(st.booleans())}
     counting = Counting(counts=reason is Reason.COUNTED, reason=reason, samples=before)
     hits = {row["broker"]: HitCount(draw(COUNT), draw(COUNT)) for row in brokers if draw(st.booleans())}

@@ -13,12 +13,13 @@ from pulsar_rebalancer.decide.planning import HELD_BACK, SourceReport, Wanted, t
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import Bundles
-from pulsar_rebalancer.run.tables import Brokers, BrokerSample, Measure
+from pulsar_rebalancer.run.tables import BrokerSample, Measure
 from pulsar_rebalancer.state import Counting, StrategyState
 from pulsar_rebalancer.strategies.candidates import PolicyFilter
 from pulsar_rebalancer.strategies.learning import Lesson
 from pulsar_rebalancer.strategies.placement import place
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision, Judge, SheddingResult
+from pulsar_rebalancer.strategies.scoring import Brokers
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 
@@ -105,7 +106,7 @@ def _placed(
     if repeated or counting.reason is Reason.TOO_SOON:
         decisions = [_too_soon(decision) for decision in shed.decisions]
         return Wanted([], lambda _: SourceReport(decisions, "too soon after the last sample: nothing is shed"), before)
-    moves, placement = place(sample, shed.moves, policies(), before.placement, given.seed)
+    moves, placement = place(sample, shed.moves, policies, before.placement, given.seed)
     counted = any(move.taken for move in shed.moves) or shed.state.cluster_hits > before.shedder.cluster_hits
 
     def report(capped: Sequence[CandidateMove]) -> SourceReport:

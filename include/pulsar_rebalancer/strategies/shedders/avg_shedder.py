@@ -11,7 +11,7 @@ policy reserves are paired only with each other, because their bundles must not 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
@@ -39,7 +39,6 @@ from pulsar_rebalancer.strategies.sample import (
     left_out_decisions,
     within,
 )
-from pulsar_rebalancer.strategies.scoring import scores_of
 from pulsar_rebalancer.texts import number_of
 
 NO_HITS = HitCount()
@@ -53,30 +52,16 @@ class Amount(NamedTuple):
 
 
 def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float) -> list[JudgedPair]:
-    """Score and pair the brokers, and count hits (`Judge`) without Spark."""
-    brokers = sample.taking_part
-    pools = np.array([broker.reserved_by or "" for broker in brokers], dtype=str)
-    names, scores = [broker.broker for broker in brokers], scores_of(brokers, sample.settings)
-    return judge_columns(sample, ScoredBrokers(names, pools, scores), hits, hot)
+    """Score and pair the brokers, and count hits (`Judge`) without Spark.
 
-
-class ScoredBrokers(NamedTuple):
-    """The brokers that are compared, sorted by name; scores in percent, `pools` as in `JudgedPair`."""
-
-    names: Sequence[str]
-    pools: npt.NDArray[np.str_]
-    scores: npt.NDArray[np.float64]
-
-
-def judge_columns(
-    sample: ClusterSample, brokers: ScoredBrokers, hits: Mapping[str, HitCount], hot: float
-) -> list[JudgedPair]:
-    """Return the pairs, outermost first; if the sample is `brief`, only those that have hits, had hits or fire.
+    Return the pairs, outermost first; if the sample is `brief`, only those that have hits, had hits or fire.
 
     A gap below a threshold clears its hits. The middle broker's gap is 0, so it gets hits only if the low threshold is
     0. It then gets two hits per sample, because it is both brokers of its pair. A sample that is repeated adds no hit.
     """
-    settings, counting, (names, pools, scores) = sample.settings, sample.counting, brokers
+    settings, counting, usages, reserved = sample.settings, sample.counting, sample.usages(), sample.columns.reserved
+    names, scores = list(usages), np.array(list(usages.values())) * 100
+    pools = np.array([reserved.get(name, "") for name in names], dtype=str)
     ends = source, destination = _paired(pools, scores)
     gap, middle = scores[source] - scores[destination], source == destination
     counted = np.array([counting.samples.get(name, np.nan) for name in names])

@@ -25,7 +25,7 @@ from pulsar_rebalancer.strategies.sample import (
     amount,
     left_out_decisions,
 )
-from pulsar_rebalancer.strategies.scoring import score, weighted_usage
+from pulsar_rebalancer.strategies.scoring import score
 from pulsar_rebalancer.texts import number_of
 
 MEASURE = Measure.THROUGHPUT
@@ -115,15 +115,14 @@ MARGIN = 0.05
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     bound = sample.settings.overloaded_threshold / 100
-    usage = {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}
+    usage = sample.usages()
     decisions: list[Decision] = []
     moves: list[CandidateMove] = []
-    for number, broker in enumerate(sorted(sample.taking_part, key=lambda broker: -usage[broker.broker])):
-        load = usage[broker.broker]
-        compared = Comparison(load * 100, bound * 100)
+    for number, (name, load) in enumerate(sorted(usage.items(), key=lambda item: -item[1])):
+        if load < bound and sample.brief:
+            break  # and so are the others
+        broker, compared = sample.broker(name), Comparison(load * 100, bound * 100)
         if load < bound:
-            if sample.brief:
-                break
             words = f"load {load:.1%}, below {bound:.1%}"
             decisions.append(broker_decision(sample, broker, number, compared, Reason.BALANCED, words))
             continue

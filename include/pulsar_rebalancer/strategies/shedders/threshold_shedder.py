@@ -30,7 +30,7 @@ from pulsar_rebalancer.strategies.sample import (
     amount,
     left_out_decisions,
 )
-from pulsar_rebalancer.strategies.scoring import smooth, weighted_usage
+from pulsar_rebalancer.strategies.scoring import smooth
 from pulsar_rebalancer.strategies.shedders.overload_shedder import MEASURE, Comparison, broker_decision, offload
 from pulsar_rebalancer.texts import number_of
 
@@ -42,19 +42,19 @@ LOWER_MARGIN = 0.5
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
-    usage = {broker.broker: weighted_usage(broker, sample.settings) for broker in sample.taking_part}
+    usage = sample.usages()
     averages = _updated(sample, state.loads, usage)
     mean = _mean(averages)
     decisions: dict[int, Decision] = {}
     moves: list[CandidateMove] = []
-    in_order = sorted(sample.taking_part, key=lambda broker: -averages[broker.broker])
-    for number, broker in enumerate(in_order):
-        decisions[number], walked = _above(sample, broker, number, averages[broker.broker], mean)
+    in_order = sorted(averages, key=lambda name: -averages[name])
+    for number, name in enumerate(in_order):
+        decisions[number], walked = _above(sample, sample.broker(name), number, averages[name], mean)
         moves += walked
         if sample.brief and decisions[number].reason is Reason.BALANCED:
             break  # and so are the others, whose load is lower
     sentence = _above_bound(sample, averages, mean)
-    if sample.taking_part and sample.settings.lower_boundary and not any(move.taken for move in moves):
+    if averages and sample.settings.lower_boundary and not any(move.taken for move in moves):
         # Pulsar adds the sample to the averages a second time here.
         averages = _updated(sample, averages, usage)
         replaced, walked, below = _below(sample, in_order, averages)
@@ -62,7 +62,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
             decisions[replaced.pair] = replaced
             moves = [move for move in moves if move.pair != replaced.pair] + walked
         sentence += f"; {below}"
-    frozen = {broker.broker for broker in sample.brokers} & state.loads.keys() - averages.keys()
+    frozen = state.loads.keys() & sample.columns.names - averages.keys()
     after = ShedderState(loads=dict(sorted((averages | {broker: state.loads[broker] for broker in frozen}).items())))
     return SheddingResult(
         [*decisions.values(), *left_out_decisions(sample)],
@@ -105,7 +105,7 @@ def _above(
 
 
 def _below(
-    sample: ClusterSample, in_order: list[BrokerSample], averages: Mapping[str, float]
+    sample: ClusterSample, in_order: list[str], averages: Mapping[str, float]
 ) -> tuple[Decision | None, list[CandidateMove], str]:
     """Return the decision for the busiest broker, the moves away from it, and a sentence that explains the result.
 
@@ -113,7 +113,7 @@ def _below(
     """
     threshold = _threshold(sample)
     bound = _mean(averages) - threshold
-    lowest = min(sample.taking_part, key=lambda broker: averages[broker.broker]).broker
+    lowest = min(averages, key=averages.__getitem__)
     if not averages[lowest] < bound:
         return None, [], f"none is below the lower boundary of {bound:.1%}"
     below = f"{lowest} is below the lower boundary of {bound:.1%} with {averages[lowest]:.1%}"
@@ -124,7 +124,7 @@ def _below(
     average = averages[broker.broker]
     target = broker.traffic(MEASURE) * threshold * LOWER_MARGIN
     why = f"average load {average:.1%} is the highest, and {below}"
-    return *_offload(sample, broker, in_order.index(broker), average, bound, target, why), below
+    return *_offload(sample, broker, in_order.index(broker.broker), average, bound, target, why), below
 
 
 def _offload(

@@ -76,23 +76,25 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     looked_at = firing or rates
     decisions: list[Decision] = []
     moves: list[CandidateMove] = []
-    busiest_first = sorted(sample.taking_part, key=lambda broker: -broker.traffic(looked_at.measure))
-    for number, broker in enumerate(busiest_first):
-        if firing and broker.broker == firing.busiest:
+    busiest = (firing.busiest,) if firing else (rates.busiest, throughputs.busiest)
+    carried = sample.columns.traffic(looked_at.measure)
+    for number, name in enumerate(sorted(carried, key=lambda name: -carried[name])):
+        if name not in busiest and sample.brief:
+            continue
+        broker = sample.broker(name)
+        if name not in busiest:
+            decision = _not_busiest(sample, broker, looked_at, number)
+        elif firing:
             decision, moves = _unload(sample, broker, firing, number)
-        elif firing is None and broker.broker in (rates.busiest, throughputs.busiest):
-            own = rates if broker.broker == rates.busiest else throughputs
+        else:
+            own = rates if name == rates.busiest else throughputs
             compared = Comparison(own.value, own.bound)
             decision = broker_decision(sample, broker, number, compared, Reason.BALANCED, own.sentence)
-        elif sample.brief:
-            continue
-        else:
-            decision = _not_busiest(sample, broker, looked_at, number)
         decisions.append(decision)
     if firing:
         sentence = f"{firing.busiest}: {firing.sentence}"
     else:
-        sentence = f"{rates.sentence}; {throughputs.sentence}" if sample.taking_part else "no broker can be compared"
+        sentence = f"{rates.sentence}; {throughputs.sentence}" if carried else "no broker can be compared"
     return SheddingResult([*decisions, *left_out_decisions(sample)], moves, ShedderState(), sentence)
 
 
@@ -109,12 +111,9 @@ def _throughputs(sample: ClusterSample) -> TrafficDifference:
 
 
 def _extremes(sample: ClusterSample, measure: Measure) -> tuple[str, float, float]:
-    busiest, most, least = "", -1.0, float(MAX_INT)
-    for broker in sample.taking_part:
-        carried = broker.traffic(measure)
-        if carried > most:
-            busiest, most = broker.broker, carried
-        least = min(least, carried)
+    carried = sample.columns.traffic(measure)
+    busiest = max(carried, key=carried.__getitem__, default="")
+    most, least = carried.get(busiest, -1.0), min([float(MAX_INT), *carried.values()])
     return busiest, most, 1.0 if abs(least) <= NOTHING else least
 
 

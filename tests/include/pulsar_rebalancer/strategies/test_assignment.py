@@ -45,7 +45,7 @@ def placed(brokers, bundles, *, policies=None, planned=(), untaken=(), state=Non
         for rank, leaving in enumerate(given.bundles.of("a:1"))
     ]
     filters = PolicyFilter(policies or Policies(), given.brokers, given.bundles, chosen)
-    found, after = place(given, reversed(moves), filters, state or PlacementState(), "run-1")
+    found, after = place(given, reversed(moves), lambda: filters, state or PlacementState(), "run-1")
     assert [move.rank for move in found] == list(range(len(moves)))
     return [move.destination if move.taken else move.reason for move in found], after
 
