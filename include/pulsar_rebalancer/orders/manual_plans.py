@@ -116,6 +116,7 @@ class Question(StateDocument):
     Attributes:
         plan_id: name of the plan's run folder; empty if no question is open.
         identity: hash of the plan's actions (`Actions.identity`).
+        what: what the plan does, in words (`Summary.in_words`).
         at: when the plan's snapshot was taken.
         run_id: the run of `pulsar_apply__<cluster>` that asks; its id is random, so nobody else can start it.
         before: the run that asked the previous question and has to be ended. Every question has its own run,
@@ -128,6 +129,7 @@ class Question(StateDocument):
     plan_id: str = ""
     hash: str = ""
     identity: str = ""
+    what: str = "move bundles"
     at: AwareDatetime | None = None
     run_id: str = ""
     before: str = ""
@@ -195,7 +197,7 @@ def _asked(at: Situation) -> Iterator[str]:
         return
     minutes, until = at.settings.max_awaiting_minutes, waits_until(at)
     if until is not None:
-        yield f"plan {at.orders.get(Question).hash[:16]} waits for approval until {until:%Y-%m-%d %H:%M %Z}"
+        yield f"a plan to {at.orders.get(Question).what} waits for approval until {until:%Y-%m-%d %H:%M %Z}"
     rejected = at.orders.get(Answers).rejected(at.now, minutes).values()
     for answer in sorted(rejected, key=lambda answer: answer.at)[-NAMED:]:
         again = f"{answer.at + timedelta(minutes=minutes):%H:%M %Z}"

@@ -23,6 +23,7 @@ from pulsar_rebalancer.state import BundleSplit, DecisionState
 from pulsar_rebalancer.storage import documents
 from pulsar_rebalancer.storage.documents import VersionedDocument
 from pulsar_rebalancer.storage.path import StoragePath
+from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -289,6 +290,12 @@ class Summary(VersionedDocument):
     def has_effect(self) -> bool:
         """Return whether carrying out the plan has an effect. A drain has one even without bundles."""
         return self.marks_drains or bool(self.bundles_taken or self.bundles_split)
+
+    @property
+    def in_words(self) -> str:
+        """Return what the plan does, such as "move 4 bundles"; empty if nothing."""
+        amounts = ((self.bundles_taken, "move", ""), (self.bundles_split, "split", " permanently"))
+        return " and ".join(f"{verb} {number_of(count, 'bundle')}{how}" for count, verb, how in amounts if count)
 
     @property
     def opens_until(self) -> datetime:

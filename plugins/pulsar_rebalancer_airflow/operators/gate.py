@@ -133,6 +133,7 @@ class GateOperator(RunOperator):
             plan_id=summary.plan_id,
             hash=summary.hash,
             identity=identity,
+            what=summary.in_words,
             at=summary.collected_at,
             run_id=new_run_id("ask", summary.plan_id),
             before=present.run_id if stands else present.before,

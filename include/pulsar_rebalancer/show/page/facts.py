@@ -114,7 +114,9 @@ class AirflowContext(View):
             yield Attention(text=f"{Reason.STATE_LOST.meaning} {Reason.STATE_LOST.action}", acts=("Restore", "Reset"))
         until, roll = self.waits_until(settings, now), self.roll
         if until is not None and self.question.at is not None:
-            text = f"A plan of {self.question.at:%H:%M} waits for approval until {until:%H:%M %Z}."
+            text = (
+                f"A plan of {self.question.at:%H:%M} to {self.question.what} waits for approval until {until:%H:%M %Z}."
+            )
             yield Attention(text=text, since=self.question.at, acts=("Approve", "Reject"))
         if roll.active and roll.phase is Phase.RESTARTING and roll.may_restart and not settings.roll_restart_dag:
             text = f"Restart {roll.broker} now: it is empty."

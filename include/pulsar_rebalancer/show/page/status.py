@@ -92,7 +92,7 @@ def answered(run: Run, facts: AirflowContext, *, waits: bool) -> Said | None:
     asked = run.outcome is not None and run.outcome.verdict is Reason.AWAITING_APPROVAL
     if not asked or run.summary is None:
         return None
-    answer, plan = facts.answer_about(run), f"A plan to {_actions(run.summary)}"
+    answer, plan = facts.answer_about(run), f"A plan to {run.summary.in_words}"
     if answer is None:
         return None if waits and facts.asks_about(run) else Said(State.CLOSED, f"{plan} was not answered.")
     if not answer.carried_out_by:
@@ -207,13 +207,8 @@ def _moving(run: Run) -> Said:
     return Said(State.MOVING, " ".join(said))
 
 
-def _actions(summary: Summary) -> str:
-    amounts = ((summary.bundles_taken, "move", ""), (summary.bundles_split, "split", " permanently"))
-    return " and ".join(f"{verb} {number_of(count, 'bundle')}{how}" for count, verb, how in amounts if count)
-
-
 def _planned(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> Said:
-    planned = _actions(summary)
+    planned = summary.in_words
     if run.request.dry_run:
         return Said(State.WOULD_MOVE, f"{words.PLAN_READY} It would {planned}.")
     if verdict is None:

@@ -28,7 +28,7 @@ def ordered(action: str, **given: Any) -> Control:
 BREAKER = {"breaker": {"failed_moves": 2}}
 OPENED = Breaker(opened_at=NOW - 1.5 * HOUR / 2, why="moves of a run that failed or went astray: 3")
 AT = NOW - HOUR / 2
-WAITS = Question(plan_id="p", hash="ab" * 32, at=AT, run_id="ask__p")
+WAITS = Question(plan_id="p", what="move 4 bundles", at=AT, run_id="ask__p")
 REJECTED = Answers(plans={"p": Answer(question=WAITS, at=AT, by="bob", reason="too many")})
 APPROVED = Answers(plans={"p": REJECTED.plans["p"].model_copy(update={"carried_out_by": "approved__p"})})
 ROLL = Roll(id="0a1b", by="bob", order=("b:1",), turn_at=NOW)
@@ -119,7 +119,7 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         (
             APPROVE,
             {"documents": (WAITS,)},
-            f"{WAIT}: mode approve; plan abababababababab waits for approval until 2026-11-22 12:30 UTC",
+            f"{WAIT}: mode approve; a plan to move 4 bundles waits for approval until 2026-11-22 12:30 UTC",
         ),
         (APPROVE | {"max_awaiting_minutes": 29}, {"documents": (WAITS,)}, f"{WAIT}: mode approve"),
         ({}, {"documents": (WAITS,)}, CARRIED),  # of a mode that was

@@ -129,7 +129,7 @@ def test_attention_stands_beside_the_balance(tmp_path):
     assert (lost.since, lost.acts) == (None, ("Restore", "Reset"))
     made.settings = made.settings.model_copy(update={"mode": Mode.APPROVE})
     (asks,) = strip(made, question=Question(plan_id="p", at=JUST_NOW)).attention
-    assert (asks.text, asks.since) == ("A plan of 11:59 waits for approval until 12:59 UTC.", JUST_NOW)
+    assert (asks.text, asks.since) == ("A plan of 11:59 to move bundles waits for approval until 12:59 UTC.", JUST_NOW)
 
 
 NOT_CARRIED_OUT = "A plan to move 4 bundles was not carried out: "
