@@ -150,6 +150,7 @@ def test_a_plan_is_rejected_and_nobody_approves_their_own(stage: Stage) -> None:
     stage.says("awaiting approval", "needs a person's approval")
     told(stage.chromium, "awaiting approval")
     button = "document.querySelector('[data-key=\"act Approve…\"]')"
+    stage.chromium.until(button)  # the question's task may not wait for its answer yet
     assert stage.chromium.run(f"{button}.title") == "You requested this plan, so another person must approve it."
     assert stage.chromium.run(f"{button}.disabled") is True
     with stage.another_user():
