@@ -1,6 +1,6 @@
 """What brokers can serve that is wrong, and what a run makes of it: the rows of docs/reference/bad-input.md.
 
-Rows are plain data: the test serves each over HTTP with the simulation's fault switches and takes it through the DAG.
+Rows are plain data: the test serves each over HTTP with the simulation's fault switches to `collect`.
 """
 
 from dataclasses import dataclass, field
