@@ -132,10 +132,7 @@ _NEEDED = {
     Action.UNDO: ("run",),
     Action.SPLIT: ("bundles",),
 }
-_ALLOWED = {
-    Action.UNLOAD: ("destination",),
-    Action.SPLIT: ("algorithm", "positions", "unload"),
-}
+_ALLOWED = {Action.UNLOAD: ("destination",), Action.SPLIT: ("algorithm", "positions", "unload")}
 _ALWAYS = ("action", "overrule", "reason", "plan")
 _OF_MOVES = set(Overrule) - {Overrule.EVEN_SPLIT}
 _OVERRULED = {
