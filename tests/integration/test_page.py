@@ -1,7 +1,5 @@
 """What the page shows in a real browser, in front of Airflow's own server; test_page_scenes.py: what its buttons do."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime

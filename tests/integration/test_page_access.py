@@ -1,7 +1,5 @@
 """Who gets what of the page: Airflow's own web server with its own users, every route of the application."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

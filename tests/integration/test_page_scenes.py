@@ -3,8 +3,6 @@
 Every scene has a cluster of its own, whose DAGs are paused until it begins.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """From a simulated cluster without shedding, a replay predicts what the moves of a strategy do to the same load."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What the tests ask a real cluster for, over plain HTTP: nothing here is taken from the product under test."""
 
-from __future__ import annotations
-
 import time
 import zlib
 from collections.abc import Sequence

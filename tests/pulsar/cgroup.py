@@ -4,8 +4,6 @@ Brokers that share a control group all report the CPU of the whole machine. Puls
 group of its process (``LinuxInfoUtils``); the limit is ``quota / period`` in percent of one core.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

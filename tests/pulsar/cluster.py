@@ -1,7 +1,5 @@
 """A real Pulsar cluster on loopback: one ZooKeeper and some brokers; a bookie where the load manager needs one."""
 
-from __future__ import annotations
-
 import secrets
 import ssl
 from collections.abc import Mapping

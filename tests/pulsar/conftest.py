@@ -1,7 +1,5 @@
 """Real brokers for tests: the jars are fetched once, clusters end with the test or module that made them."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator

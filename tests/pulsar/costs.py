@@ -1,7 +1,5 @@
 """What traffic costs a broker: measured on brokers that carry different amounts of it at the same time."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Folders of jars that a real ZooKeeper and real Pulsar brokers run from, obtained with the Maven client."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

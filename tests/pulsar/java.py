@@ -1,7 +1,5 @@
 """Command lines and configuration files that keep a ZooKeeper and several brokers small enough for two cores."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

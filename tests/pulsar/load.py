@@ -1,7 +1,5 @@
 """An uneven producer load on a real cluster, sent by one child process."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -5,8 +5,6 @@ until standard input is closed or SIGTERM comes, and prints one line of JSON: th
 input sets new rates by topic.
 """
 
-from __future__ import annotations
-
 import gc
 import heapq
 import json

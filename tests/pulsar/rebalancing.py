@@ -1,7 +1,5 @@
 """The product under test beside a real cluster: Airflow standalone, its DAG, and what its runs left behind."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How a simulated cluster is balanced, and how far that is from a real one."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -4,8 +4,6 @@ Under the modular load manager, the brokers are of two versions. A namespace wit
 is split by the first run that serves the drain.
 """
 
-from __future__ import annotations
-
 import tests.airflow_home  # noqa: F401 - before anything of Airflow
 
 from pulsar_rebalancer.reasons import Reason

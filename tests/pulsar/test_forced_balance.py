@@ -1,7 +1,5 @@
 """A balance that somebody forces on real brokers, through Airflow."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

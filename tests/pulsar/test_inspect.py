@@ -1,7 +1,5 @@
 """`inspect` on real brokers: it reads what they answer, finds a topic where they have it, and moves nothing."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The DAG, run by Airflow, balances real brokers, as the simulated cluster predicts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from itertools import groupby

@@ -5,8 +5,6 @@ Each of its bundles moves twice, and no message is lost.
 The next broker never comes back, which stops its roll.
 """
 
-from __future__ import annotations
-
 import tests.airflow_home  # noqa: F401 - before anything of Airflow
 
 # isort: split

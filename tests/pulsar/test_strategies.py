@@ -3,8 +3,6 @@
 The product's parts are called one after the other, as the DAG's tasks call them; the DAG itself is in `test_rebalance`.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass

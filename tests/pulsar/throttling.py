@@ -1,7 +1,5 @@
 """Brokers with a CPU quota each, so that every one of them reports a load of its own."""
 
-from __future__ import annotations
-
 from tests.patience import awaited
 from tests.pulsar.admin import Admin
 from tests.pulsar.cluster import PulsarCluster

@@ -1,7 +1,5 @@
 """What a run learns is what the replay's columns learn, sample by sample; uncounted samples teach nothing."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Any

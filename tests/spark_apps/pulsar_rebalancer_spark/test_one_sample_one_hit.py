@@ -1,7 +1,5 @@
 """One sample is one hit, whatever the parameters of a run: from a run's folder to the state that its plan leaves."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Variants, clusters and days dealt out over Spark: the same as one after the other, as table and as report."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Runs as the DAG keeps them, for recordings: brokers with a CPU, bundles with messages."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
