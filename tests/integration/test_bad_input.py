@@ -122,6 +122,7 @@ def served(cluster: World, issuing: TokenIssuer, row: Row, monkeypatch: pytest.M
     simulated.faults.clear()
     for broker, at in started.items():
         simulated.membership.find(broker).started_at = at
+        simulated.samples.version += 1  # or the report of before would be served until the next sample
 
 
 @pytest.fixture(scope="module")

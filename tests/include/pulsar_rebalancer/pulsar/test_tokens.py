@@ -257,7 +257,7 @@ async def test_an_issuer_that_cannot_be_reached_or_trusted(issuing, broker, monk
     [
         (None, "cannot be read: No such file"),
         ("", "is not JSON"),
-        (b"\xff\xfe", "not text in UTF-8"),
+        (b"\xff\xfe", "not UTF-8 text"),
         ("[1]", "client_id and client_secret"),
         ("[" * 9000, "client_id and client_secret"),
         ({"client_secret": ""}, "client_id and client_secret"),
