@@ -1,24 +1,24 @@
-"""Every shedder decides on live load reports, and policies set on the cluster are obeyed.
+"""Every shedder decides on load reports of real brokers, and policies set on the cluster are obeyed.
 
 The product's parts are called one after the other, as the DAG's tasks call them; the DAG itself is in `test_rebalance`.
 """
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pydantic import SecretStr
 from pyspark.sql import SparkSession
 from tests.patience import awaited
-from tests.pulsar.admin import Admin
+from tests.pulsar.admin import Admin, topics_in_bundles
 from tests.pulsar.cluster import PulsarCluster
 from tests.pulsar.conftest import ClusterFactory
-from tests.pulsar.distribution import Distribution
 from tests.pulsar.java import CLUSTER_NAME
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import load_broker_zero
@@ -30,6 +30,7 @@ from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome
 from pulsar_rebalancer.run.plan import Move, Summary, read_moves
 from pulsar_rebalancer.run.request import Validation
@@ -40,6 +41,7 @@ from pulsar_rebalancer_spark.rebalance import decide
 QUOTA_US = 40_000
 RATE = 3500.0
 FREE, ISOLATED, SPREAD = "tests/free", "tests/isolated", ("tests/spread-a", "tests/spread-b")
+SYSTEM = "pulsar/system"
 SHEDDING: dict[Strategy, dict[str, Any]] = {
     Strategy.AVG: {"low_threshold": 5, "hit_count_low": 1, "hit_count_high": 1},
     Strategy.THRESHOLD: {"average_threshold": 3, "min_unload_bundle_throughput": 0},
@@ -57,13 +59,18 @@ SHEDDING: dict[Strategy, dict[str, Any]] = {
 
 @dataclass
 class World:
-    """A loaded cluster and the product's way to it; at first all loaded bundles are on broker 0."""
+    """A loaded cluster and the product's way to it; at first all loaded bundles are on broker 0.
+
+    Brokers look at their processor once a minute. Runs decide on the tables of the first, `sampled`, until policies
+    change: its bundles are back on broker 0 before each run.
+    """
 
     cluster: PulsarCluster
     admin: Admin
     storage: ClusterStorage
     spark: SparkSession
     topics: dict[str, str]
+    sampled: dict[str, pa.Table] = field(default_factory=dict)
 
     def run(self, **settings: Any) -> tuple[Summary, list[Move], list[MoveOutcome]]:
         """Collect, decide and carry out, with a fresh state."""
@@ -76,7 +83,9 @@ class World:
         now = datetime.now(UTC)
         run = self.storage.new_run(now)
         async with PulsarAdmin(AdminConnection(seeds=(self.cluster.web_url(0),), token=token)) as admin:
-            save(await collect(admin, entry, Trigger(now, "test")), run)
+            collected = await collect(admin, entry, Trigger(now, "test"))
+            self.sampled = self.sampled or dict(collected.tables)
+            save(replace(collected, tables=self.sampled), run)
             self._prepare(run)
             summary = decide(lambda: self.spark, RunInput.read(run.uri))
             moves, outcomes = read_moves(run), []
@@ -90,12 +99,12 @@ class World:
         Validation().write(run)
 
     def back_to_broker_zero(self) -> None:
-        """All loaded bundles on broker 0, and the reports say so, also those of its processor."""
+        """All loaded bundles on broker 0, with clients."""
         for bundle, topic in self.topics.items():
             if self.admin.owner(bundle) != self.cluster.broker_ids[0]:
                 namespace, _, bundle_range = bundle.rpartition("/")
                 self.admin.move(namespace, bundle_range, topic, 0)
-        awaited(lambda: self._all_report_traffic() and self.broker_zero_is_busy())
+        awaited(lambda: self.all_report_traffic() and (self.sampled or self.broker_zero_is_busy()))
 
     def broker_zero_is_busy(self) -> bool:
         """The last sample of the processor, taken once a minute, is of broker 0 under load and of idle others."""
@@ -103,30 +112,35 @@ class World:
         busy, *idle = (cpu["usage"] for cpu in reports)
         return all(cpu["limit"] == QUOTA_US / 1000 for cpu in reports) and busy > 2 * max(idle)
 
-    def _all_report_traffic(self) -> bool:
+    def all_report_traffic(self) -> bool:
         stats = self.admin.load_report(0)["lastStats"]
         return all(stats.get(bundle, {}).get("msgRateIn", 0) > 0 for bundle in self.topics)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["pulsar_424", "pulsar_501"])
 def world(
-    pulsar_424: Distribution,
+    request: pytest.FixtureRequest,
     module_clusters: ClusterFactory,
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[World]:
-    cluster = module_clusters(pulsar_424, cgroups=True, own_hosts=True)
+    cluster = module_clusters(request.getfixturevalue(request.param), cgroups=True, own_hosts=True)
     folder: Path = tmp_path_factory.mktemp("strategies")
     with Admin(cluster) as admin:
-        topics = load_broker_zero(admin, [FREE, ISOLATED, *SPREAD], 4)
+        topics = load_broker_zero(admin, [FREE, ISOLATED, *SPREAD], 4) | system_bundle(admin)
         rates = dict.fromkeys(topics.values(), RATE / len(topics))
         with Load(cluster, rates, folder / "load.log", batching=False) as load:
             load.start()
             for broker in range(3):
                 cluster.set_cpu_quota(broker, QUOTA_US)
-            loaded = World(cluster, admin, ClusterStorage(str(folder), "real"), spark, topics)
-            awaited(loaded.broker_zero_is_busy)
-            yield loaded
+            yield World(cluster, admin, ClusterStorage(str(folder), "real"), spark, topics)
+
+
+def system_bundle(admin: Admin) -> dict[str, str]:
+    """A bundle of `pulsar/system` on broker 0, and a topic of it."""
+    bundle_range, (topic,) = next(iter(topics_in_bundles(SYSTEM, admin.ranges(SYSTEM), 1).items()))
+    admin.move(SYSTEM, bundle_range, topic, 0)
+    return {f"{SYSTEM}/{bundle_range}": topic}
 
 
 @pytest.mark.parametrize("strategy", SHEDDING)
@@ -159,7 +173,9 @@ def policies(world: World) -> Iterator[None]:
     )
     for namespace in SPREAD:
         world.admin.call("POST", f"/admin/v2/namespaces/{namespace}/antiAffinity", json="apart")
+    world.sampled = {}
     yield
+    world.sampled = {}
     world.admin.call("DELETE", path)
     for namespace in SPREAD:
         world.admin.call("DELETE", f"/admin/v2/namespaces/{namespace}/antiAffinity")
@@ -186,3 +202,15 @@ def test_placement_brings_an_isolated_namespace_home(world: World) -> None:
     assert all(outcome.ok for outcome in outcomes), outcomes
     assert moves, (summary.sentence, summary.bundle_skip_reasons)
     assert {move.destination for move in moves} == {reserved}
+
+
+def test_system_bundles_move_once_the_setting_is_on(world: World) -> None:
+    world.back_to_broker_zero()
+    (system,) = (bundle for bundle in world.topics if bundle.startswith(SYSTEM))
+    settings = SHEDDING[Strategy.AVG] | {"excluded_namespaces": (FREE, ISOLATED, *SPREAD)}
+    summary, moves, _ = world.run(strategy=Strategy.AVG, **settings)
+    assert not moves
+    assert summary.bundle_skip_reasons[Reason.SYSTEM_NAMESPACE]
+    _, moves, outcomes = world.run(strategy=Strategy.AVG, move_system_bundles=True, **settings)
+    assert [(end.bundle, end.reason) for end in outcomes] == [(system, Reason.MOVED)]
+    assert world.admin.owner(system) == moves[0].destination != world.cluster.broker_ids[0]
