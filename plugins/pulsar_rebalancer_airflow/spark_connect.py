@@ -62,7 +62,9 @@ def _environment(connection: Connection) -> dict[str, str]:
     except (OSError, UnicodeError) as error:
         problem = getattr(error, "strerror", None) or type(error).__name__
         raise SettingsError(Reason.SPARK_UNREACHABLE, f"{host}:{port}: {problem}") from None
-    address = (f"sc://[{host}]:{port}/" if ":" in host else f"sc://{host}:{port}/") + ";use_ssl=true" * tls
+    address = f"sc://[{host}]:{port}/" if ":" in host else f"sc://{host}:{port}/"
+    if tls:
+        address += ";use_ssl=true"
     if connection.login:
         address += f";user_id={quote(connection.login, safe='')}"
     return {"SPARK_REMOTE": address} | ({"SPARK_CONNECT_AUTHENTICATE_TOKEN": token} if token else {})
