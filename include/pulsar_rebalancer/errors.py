@@ -30,6 +30,10 @@ class SettingsError(RebalancerError):
         self.fields = {name: one_line(sentence) for name, sentence in (fields or {}).items()}
 
 
+def wrong_field(reason: Reason, name: str, sentence: str) -> SettingsError:
+    return SettingsError(reason, f"form: {name}: {sentence}", {name: sentence})
+
+
 class WrongFields(ValueError):
     """Raised by the validator of a form, with a sentence for each wrong field."""
 

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
+from asyncio import to_thread
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING
 
 from airflow.listeners import hookimpl
 from airflow.plugins_manager import AirflowPlugin
 
-from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer_airflow.options import BY_HAND_DAG, CONTROL_DAG, NOTE, PAGE_ROUTE, REBALANCE_DAG, ROLL_DAG
+from pulsar_rebalancer.errors import RebalancerError, SettingsError
+from pulsar_rebalancer.strategies.shedders.registry import load_clusters
+from pulsar_rebalancer_airflow.options import (
+    BY_HAND_DAG,
+    CONTROL_DAG,
+    NOTE,
+    PAGE_ROUTE,
+    REBALANCE_DAG,
+    ROLL_DAG,
+    clusters_file,
+    storage_of,
+)
 from pulsar_rebalancer_airflow.suites import PREFIX, base_path
 
 if TYPE_CHECKING:
@@ -48,7 +61,7 @@ class FormGuard:
             if not messages[-1].get("more_body"):
                 break
         body = b"".join(message.get("body", b"") for message in messages)
-        fields = wrong_fields(trigger[1], body) if len(body) <= _LONGEST else {}
+        fields = await wrong_fields(trigger[1], body, scope) if len(body) <= _LONGEST else {}
         if fields:
             await self._refuse(fields, scope, receive, send)
             return
@@ -79,15 +92,67 @@ class FormGuard:
             await JSONResponse(said, 422)(scope, receive, send)
 
 
-def wrong_fields(dag_id: str, body: bytes) -> Mapping[str, str]:
-    """Return a sentence for each wrong field of the form in a request for a run; empty if Airflow has to judge it."""
+async def wrong_fields(dag_id: str, body: bytes, scope: Scope) -> Mapping[str, str]:
+    """Return a sentence for each wrong field of the form in a request for a run; empty if Airflow has to judge it.
+
+    For a user who may start the run, a field is also wrong if the run would refuse it for what is stored.
+    """
     try:
         conf = json.loads(body).get("conf") or {}
-        parse = next(parse for prefix, parse in _forms().items() if dag_id.startswith(prefix))
-        parse(dict(conf))
+        prefix, parse = next(form for form in _forms().items() if dag_id.startswith(form[0]))
+        form = parse(dict(conf))
     except SettingsError as error:
         return error.fields
     except (ValueError, AttributeError, TypeError, RecursionError):
+        return {}
+    return await to_thread(_refused, dag_id.removeprefix(prefix), form) if await _may_start(scope, dag_id) else {}
+
+
+async def _may_start(scope: Scope, dag_id: str) -> bool:
+    """Return whether Airflow will let the user of a request start a run: what is stored is not for strangers."""
+    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+    from airflow.api_fastapi.core_api.security import bearer_scheme, get_user, requires_access_dag
+    from fastapi import HTTPException, Request
+
+    request = Request(scope)
+    try:
+        user = await get_user(request, None, await bearer_scheme(request))
+        await to_thread(requires_access_dag("POST", DagAccessEntity.RUN, dag_id), request, user)
+    except HTTPException:
+        return False
+    return True
+
+
+def _refused(cluster: str, form: object) -> Mapping[str, str]:
+    """Return the fields for which the run would refuse a form, by the stored orders and the latest sample's brokers."""
+    from airflow.utils.session import create_session
+
+    from pulsar_rebalancer.config.field_types import Action
+    from pulsar_rebalancer.decide import roll_plan
+    from pulsar_rebalancer.orders.in_force import ControlRequest
+    from pulsar_rebalancer.orders.order import GivenOrder
+    from pulsar_rebalancer.orders.roll_document import RollRequest
+    from pulsar_rebalancer.run.request import HandRequest
+    from pulsar_rebalancer.run.snapshot import latest_sample
+    from pulsar_rebalancer_airflow.operators.by_hand import refuse_not_drained
+    from pulsar_rebalancer_airflow.overview.airflow_facts import stored_state
+    from pulsar_rebalancer_airflow.state_store import ORDERS
+
+    now = datetime.now(UTC)
+    try:
+        if cluster not in {entry.name for entry in load_clusters(clusters_file())}:
+            return {}
+        with create_session() as session:
+            store = stored_state(session, storage_of(cluster))
+            if isinstance(form, ControlRequest) and form.chosen.gives:
+                form.chosen.gives(store.orders(among=ORDERS), GivenOrder(at=now, by="", **dict(form)))
+            elif isinstance(form, HandRequest) and form.action is Action.RELEASE and not form.plan:
+                refuse_not_drained(store, form.broker)
+            elif isinstance(form, RollRequest) and form.brokers:
+                roll_plan.shown(latest_sample(store.storage, now, math.inf), form.brokers, "", "")
+    except SettingsError as error:
+        return error.fields
+    except RebalancerError:
         return {}
     return {}
 
@@ -95,13 +160,13 @@ def wrong_fields(dag_id: str, body: bytes) -> Mapping[str, str]:
 @cache
 def _forms() -> dict[str, Callable[[Mapping[str, object]], object]]:
     from pulsar_rebalancer.config.clusters_file import parse_params
-    from pulsar_rebalancer.orders.in_force import parse_new_order
+    from pulsar_rebalancer.orders.in_force import parse_control_form
     from pulsar_rebalancer.orders.roll_document import parse_roll_form
     from pulsar_rebalancer.run.request import parse_form
 
     return {
         BY_HAND_DAG: parse_form,
-        CONTROL_DAG: parse_new_order,
+        CONTROL_DAG: parse_control_form,
         REBALANCE_DAG: parse_params,
         ROLL_DAG: parse_roll_form,
     }

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,9 +19,10 @@ from airflow.utils.session import create_session
 from fastapi.testclient import TestClient
 from starlette.routing import Mount
 from tests.airflow_server import scheduler_is_alive
-from tests.overview_scene import Scene, history, uneven
+from tests.overview_scene import Scene, broker, history, uneven
 
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
+from pulsar_rebalancer.orders.order import Control, GivenOrder
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state import StateDocument
@@ -218,12 +219,36 @@ def test_acting_wants_what_triggering_the_dag_wants(
         assert server.request(method, address, json={}).status_code == 401
 
 
-def test_a_wrong_form_gets_a_sentence_at_its_field_and_no_run(
-    server: TestClient, folder: StoragePath, known: None
+SOON, LATER = (datetime.now(UTC) + timedelta(hours=hours) for hours in (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("kind", "form", "field", "said"),
+    [
+        ("by_hand", {"action": "release"}, "broker", "Choose at least one broker."),
+        ("by_hand", {"action": "release", "broker": [broker(0)]}, "broker", "Drained: a:1."),
+        ("control", {"action": "pause", "until": SOON.isoformat()}, "until", "by bob: disks ends later"),
+        ("control", {"action": "freeze", "subject": "t/n", "until": "2026-01-02T03:04:05Z"}, "until", "It is past"),
+        ("control", {"action": "skip_broker", "subject": "x:1"}, "subject", "It is not the turn of x:1"),
+        ("roll", {"brokers": ["x:1"]}, "brokers", "Not among the 4 active brokers: x:1."),
+    ],
+)
+def test_a_wrong_form_gets_a_sentence_at_its_field_and_no_run_but_strangers_hear_nothing(
+    server: TestClient, folder: StoragePath, known: None, by_dag: None, kind: str, form: Any, field: str, said: str
 ) -> None:
-    form = {"logical_date": None, "conf": {"action": "release", "reason": "disks"}}
-    answer = server.post("/api/v2/dags/pulsar_by_hand__east/dagRuns", json=form, headers=header("ADMIN"))
-    assert (answer.status_code, answer.json()["fields"]) == (422, {"broker": "Choose at least one broker."})
+    def send(**headers: str) -> Any:
+        asked = {"logical_date": None, "conf": form | {"reason": "x"}}
+        return server.post(f"/api/v2/dags/pulsar_{kind}__east/dagRuns", json=asked, headers=headers)
+
+    drained = Drains(brokers={"a:1": Drain(at=SOON, by="ada", reason="disks")})
+    with stored(Control(orders=(GivenOrder(action="pause", at=SOON, by="bob", reason="disks", until=LATER),)), drained):
+        answer = send(Cookie=header("ADMIN", "east")["Authorization"].replace("Bearer ", "_token="))
+        assert (answer.status_code, list(answer.json()["fields"])) == (422, [field])
+        assert said in answer.json()["fields"][field]
+    with mock.patch.object(airflow_facts, "_stored") as read:
+        for status, stranger in ((401, {}), (403, header("VIEWER", "east")), (403, header("ADMIN", "north"))):
+            answer = send(**stranger)
+            assert (answer.status_code, "fields" in answer.json(), read.called) == (status, False, False)
 
 
 def test_a_cluster_that_cannot_be_read_hides_no_other(

@@ -22,7 +22,7 @@ from pulsar_rebalancer.decide.sources import requested
 from pulsar_rebalancer.decide.sources.drains import NEVER
 from pulsar_rebalancer.decide.sources.filling import arrived_lately, moved_lately
 from pulsar_rebalancer.decide.sources.returns import wholes_of
-from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.errors import PlanError, wrong_field
 from pulsar_rebalancer.names import is_of_brokers
 from pulsar_rebalancer.orders.roll_document import BrokerRestart, Phase, Roll, ShownRestarts, ShownRoll
 from pulsar_rebalancer.reasons import Reason, Trait, counted
@@ -83,13 +83,13 @@ _HOST_SAMPLES = 2
 def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> ShownRoll:
     """Return the requested roll: the named brokers, or all of them by name, with the leader last.
 
-    Raises PlanError: `unknown_name`, or `last_broker` if the cluster has only one broker.
+    Raises SettingsError `unknown_name`, or PlanError `last_broker` if the cluster has only one broker.
     """
     started = snapshot.started
     unknown = [name for name in brokers if name not in started]
     if unknown:
-        which = f"{', '.join(unknown)[:500]}: not among the {len(started)} active brokers"
-        raise PlanError(Reason.UNKNOWN_NAME, which)
+        text = f"Not among the {len(started)} active brokers: {', '.join(unknown)[:500]}."
+        raise wrong_field(Reason.UNKNOWN_NAME, "brokers", text)
     if len(started) < 2:
         raise PlanError(Reason.LAST_BROKER, f"{', '.join(started)} is the cluster's only broker")
     (leader,) = snapshot.table("cluster", ["leader"])["leader"].to_pylist()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings, parse_typed
-from pulsar_rebalancer.errors import SettingsError, WrongFields
+from pulsar_rebalancer.errors import WrongFields
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.orders.breaker import BREAKER
 from pulsar_rebalancer.orders.calendar import TIMES
@@ -115,14 +115,6 @@ class ControlRequest(BaseModel):
 def parse_control_form(values: Mapping[str, object]) -> ControlRequest:
     """Return the validated fields; raise SettingsError (`wrong_setting`)."""
     return parse_typed(ControlRequest, values, "form")
-
-
-def parse_new_order(values: Mapping[str, object]) -> ControlRequest:
-    """Return the validated fields of a form that is sent now. Raises SettingsError also if the end is past."""
-    request = parse_control_form(values)
-    if request.until is not None and request.until <= datetime.now(UTC):
-        raise SettingsError(Reason.WRONG_SETTING, "form: until: past", {"until": "It is past: say when it ends."})
-    return request
 
 
 def closings(settings: Settings, orders: OrdersInForce, now: datetime, run: JudgedRun = NO_RUN) -> list[Closed]:

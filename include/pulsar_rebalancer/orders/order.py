@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer.config.clusters_file import Origin
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.errors import SettingsError
+from pulsar_rebalancer.errors import wrong_field
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state import StateDocument
 from pulsar_rebalancer.texts import one_line
@@ -156,12 +156,12 @@ def given_until(orders: OrdersInForce, order: GivenOrder) -> Control:
     Raises SettingsError: `wrong_setting` if the end is past, `contradiction` if it is before the present one's.
     """
     if order.until is not None and order.until <= order.at:
-        raise SettingsError(Reason.WRONG_SETTING, f"form: until: {order.until} is not after {order.at}")
+        raise wrong_field(Reason.WRONG_SETTING, "until", "It is past: say when it ends.")
     for other in orders.get(Control).orders:
         longer = other.until is not None and order.until is not None and other.until > order.until
         if longer and (other.action, other.subject) == (order.action, order.subject):
-            text = f"form: until: the {other.action} until {other.until} {other.because} ends later; end it first"
-            raise SettingsError(Reason.CONTRADICTION, text)
+            text = f"The {other.action} until {other.until:%Y-%m-%d %H:%M %Z} {other.because} ends later: end it first."
+            raise wrong_field(Reason.CONTRADICTION, "until", text)
     return given(orders, order)
 
 

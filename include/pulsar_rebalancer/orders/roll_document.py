@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, computed_field
 from pulsar_rebalancer.config.clusters_file import PLAN_HASH
 from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.config.settings import parse_typed
-from pulsar_rebalancer.errors import SettingsError, WrongFields
+from pulsar_rebalancer.errors import WrongFields, wrong_field
 from pulsar_rebalancer.names import Brokers
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.orders.order import Control, FormAction, GivenOrder, OrderKind, OrdersInForce, Situation, given
@@ -277,8 +277,8 @@ def _skipped(orders: OrdersInForce, order: GivenOrder) -> Control:
     # The order names the broker, lest the next one be skipped.
     turn = orders.get(Roll).broker
     if order.subject != turn:
-        text = f"form: subject: it is not the turn of {order.subject}, but of {turn!r}"
-        raise SettingsError(Reason.CONTRADICTION, text)
+        text = f"It is not the turn of {order.subject}, but of {turn or 'no broker'}."
+        raise wrong_field(Reason.CONTRADICTION, "subject", text)
     return given(orders, order)
 
 

@@ -19,7 +19,7 @@ from pulsar_rebalancer.decide.plan_files import document, text
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.run_plan import plan_request
 from pulsar_rebalancer.decide.sources.requested import target_of_split
-from pulsar_rebalancer.errors import PlanError
+from pulsar_rebalancer.errors import PlanError, wrong_field
 from pulsar_rebalancer.orders.manual_plans import (
     Answers,
     Drain,
@@ -52,7 +52,7 @@ from pulsar_rebalancer_airflow.operators.bases import (
 )
 from pulsar_rebalancer_airflow.operators.collect import CollectOperator
 from pulsar_rebalancer_airflow.options import final_unless_passing, run_folder
-from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
+from pulsar_rebalancer_airflow.state_store import StateStore, StoredState, state_asset
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -77,6 +77,14 @@ class FormOperator(BaseBranchOperator):
             if shows:
                 refuse_while_rolling(StateStore.of(context, self.cluster))
             return self.shows if shows else self.acts
+
+
+def refuse_not_drained(store: StoredState, brokers: Iterable[str]) -> None:
+    """Raise SettingsError `not_drained` unless all brokers are drained, by a person or a roll that has stopped."""
+    drained = {*store.get(Drains).brokers, store.get(Roll).stranded} - {""}
+    if others := ", ".join(name for name in brokers if name not in drained):
+        text = f"Not drained: {others}. Drained: {', '.join(sorted(drained)) or 'no broker'}."
+        raise wrong_field(Reason.NOT_DRAINED, "broker", text)
 
 
 def refuse_while_rolling(store: StateStore) -> None:
@@ -204,11 +212,8 @@ class CarryOutOperator(HandOverOperator):
         super().execute(context)
 
     def _release(self, store: StateStore, form: HandRequest, by: str) -> None:
+        refuse_not_drained(store, form.broker)
         drains = store.get(Drains)
-        drained = {*drains.brokers, store.get(Roll).stranded}
-        others = ", ".join(name for name in form.broker if name not in drained)
-        if others:
-            raise PlanError(Reason.NOT_DRAINED, f"{others}: not drained; drained are: {', '.join(drains.brokers)}")
         for broker in form.broker:
             drains = drains.without(broker, datetime.now(UTC))
         store.put(drains)

@@ -81,13 +81,13 @@ def _stored(session: Session, asset: str, key: str) -> Any:
     return None if value is None else json.loads(value)
 
 
-def _state(session: Session, storage: ClusterStorage) -> StoredState:
+def stored_state(session: Session, storage: ClusterStorage) -> StoredState:
     return StoredState(partial(_stored, session, state_asset(storage.cluster).name), storage)
 
 
 def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowContext:
     """Return Airflow's facts about a cluster; if the DAG does not exist, only those from the state store."""
-    stored = _state(session, storage)
+    stored = stored_state(session, storage)
     dag = session.get(DagModel, dag_id)
     scheduler, running = most_recent_job("SchedulerJob", session=session), _running(session, dag_id)
     gate = _left_about_run(session, dag_id, running.run_id, key="reason", task="gate") if running else None
@@ -195,7 +195,7 @@ def orders_since(session: Session, storage: ClusterStorage, begin: datetime) -> 
         what = str(conf.get("action") or "").replace("_", " ")
         if conf.get("plan"):
             rolls = run.dag_id.startswith(ROLL_DAG)
-            what = "restart brokers" if rolls else _named(_state(session, storage), storage, str(conf["plan"]))
+            what = "restart brokers" if rolls else _named(stored_state(session, storage), storage, str(conf["plan"]))
         # Other runs only show something.
         if run.queued_at and (run.dag_id.startswith(CONTROL_DAG) or conf.get("plan") or what == Action.RELEASE):
             names = conf.get("broker") or conf.get("subject") or ()
@@ -204,7 +204,7 @@ def orders_since(session: Session, storage: ClusterStorage, begin: datetime) -> 
             refused = ", refused" if run.state == DagRunState.FAILED else ""
             events.append(Event(at=order.at, kind="order", text=one_line(f"{what} {order.because}{refused}")))
     try:
-        answers = _state(session, storage).orders().get(Answers).plans.values()
+        answers = stored_state(session, storage).orders().get(Answers).plans.values()
     except SnapshotError:
         return events
     return events + [

@@ -35,7 +35,6 @@ def client() -> TestClient:
         ("by_hand", {}, {"action"}),
         ("by_hand", None, {"action"}),
         ("control", {"action": "pause", "reason": "x"}, {"until"}),
-        ("control", {"action": "pause", "reason": "x", "until": "2026-01-02T03:04:05Z"}, {"until"}),
         ("control", {"action": "stop"}, {"reason"}),
         ("rebalance", {"force_threshold": 5}, {"force"}),
         ("roll", {"brokers": ["a:1"]}, {"reason"}),
