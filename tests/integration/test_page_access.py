@@ -178,7 +178,7 @@ def test_acting_wants_what_triggering_the_dag_wants(
     assert [acts("USER", name)["barred"] for name in ("east", "north")] == [[], ["north", "north"]]
     assert [acts("USER", name)["closed"] for name in ("east", "north")] == [
         "",
-        "Rebalancing is paused until 2999-01-01 00:00 UTC by the clusters file: a holiday.",
+        "Rebalancing is paused until 2999-01-01 00:00 UTC (clusters file: a holiday).",
     ]
 
     # Nothing is moved until a person has reset or restored a lost state.
@@ -227,7 +227,7 @@ SOON, LATER = (datetime.now(UTC) + timedelta(hours=hours) for hours in (1, 2))
     [
         ("by_hand", {"action": "release"}, "broker", "Choose at least one broker."),
         ("by_hand", {"action": "release", "broker": [broker(0)]}, "broker", "Drained: a:1."),
-        ("control", {"action": "pause", "until": SOON.isoformat()}, "until", "by bob: disks ends later"),
+        ("control", {"action": "pause", "until": SOON.isoformat()}, "until", "(bob: disks) ends later"),
         ("control", {"action": "freeze", "subject": "t/n", "until": "2026-01-02T03:04:05Z"}, "until", "It is past"),
         ("control", {"action": "skip_broker", "subject": "x:1"}, "subject", "It is not the turn of x:1"),
         ("roll", {"brokers": ["x:1"]}, "brokers", "Not among the 4 active brokers: x:1."),

@@ -63,7 +63,7 @@ def test_waiting_and_paused(stage: Stage) -> None:
     assert stage.presses("Pause…", f"a party {HOSTILE}") == "success"
     for said in ("Pause: done", "paused until"):
         stage.chromium.until(f"window.heard.join().includes({json.dumps(said)})")
-    stage.says("paused", f"by admin: a party {HOSTILE}")
+    stage.says("paused", f"(admin: a party {HOSTILE}")
     assert stage.chromium.run("document.querySelectorAll('main script').length") == 0
     stage.opens("Resume…")
     assert stage.presses("Resume…", "it is over") == "success"

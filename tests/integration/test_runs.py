@@ -170,7 +170,7 @@ def test_a_lost_state_blocks_until_it_is_restored_and_orders_are_given_again(eas
     summary = Summary.read(paused.folder)
     assert summary.bundles_taken > 0
     assert summary.in_force == (
-        "Nothing is moved: mode auto; paused until 2999-01-01 00:00 UTC by tester: disks are changed"
+        "Nothing is moved: mode auto; paused until 2999-01-01 00:00 UTC (tester: disks are changed)"
     )
     resumed = east.run("control", action="resume", reason="disks are in")
     assert resumed.xcom("control")["in_force"] == "Moves are carried out: mode auto"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pulsar_rebalancer.orders.order import Control, FormAction, GivenOrder, OrderKind, Situation, given_until
+from pulsar_rebalancer.orders.order import Control, FormAction, GivenOrder, OrderKind, Situation, ends, given_until
 
 _SUBJECT, _PATTERN = "the namespace (tenant/namespace)", r"[^/\s]+/[^/\s]+"
 
@@ -13,7 +13,8 @@ def _frozen(control: Control) -> Iterator[GivenOrder]:
 
 def _said(at: Situation) -> Iterator[str]:
     for order in _frozen(at.control):
-        yield f"{order.subject} frozen until {order.until:%Y-%m-%d %H:%M %Z} {order.because}"
+        if order.until:
+            yield f"{order.subject} frozen {ends(order.until, order.who, at.now)}"
 
 
 FREEZE = OrderKind(

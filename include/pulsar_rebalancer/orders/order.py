@@ -29,8 +29,12 @@ class Order(BaseModel):
     reason: str
 
     @property
+    def who(self) -> str:
+        return one_line((self.by or "unknown") + (f": {self.reason}" if self.reason else ""), 600)
+
+    @property
     def because(self) -> str:
-        return one_line(f"by {self.by or 'unknown'}" + (f": {self.reason}" if self.reason else ""), 600)
+        return f"by {self.who}"
 
 
 class GivenOrder(Order):
@@ -146,6 +150,12 @@ class Words(NamedTuple):
     lasting: bool = False
 
 
+def ends(until: datetime, who: str, now: datetime) -> str:
+    """Return when an order ends and who gave it; the date only if it is not today's."""
+    date = "" if until.date() == now.astimezone(until.tzinfo).date() else f"{until:%Y-%m-%d} "
+    return f"until {date}{until:%H:%M %Z} ({who})"
+
+
 def given(orders: OrdersInForce, order: GivenOrder) -> Control:
     return orders.get(Control).having(order)
 
@@ -158,9 +168,9 @@ def given_until(orders: OrdersInForce, order: GivenOrder) -> Control:
     if order.until is not None and order.until <= order.at:
         raise wrong_field(Reason.WRONG_SETTING, "until", "It is past: say when it ends.")
     for other in orders.get(Control).orders:
-        longer = other.until is not None and order.until is not None and other.until > order.until
-        if longer and (other.action, other.subject) == (order.action, order.subject):
-            text = f"The {other.action} until {other.until:%Y-%m-%d %H:%M %Z} {other.because} ends later: end it first."
+        same = (other.action, other.subject) == (order.action, order.subject)
+        if same and other.until and order.until and other.until > order.until:
+            text = f"The {other.action} {ends(other.until, other.who, order.at)} ends later: end it first."
             raise wrong_field(Reason.CONTRADICTION, "until", text)
     return given(orders, order)
 

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from pulsar_rebalancer.orders.order import Closed, Control, FormAction, OrderKind, Situation, Words, given_until
+from pulsar_rebalancer.orders.order import Closed, Control, FormAction, OrderKind, Situation, Words, ends, given_until
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.documents import time_of
 
 
 class PauseInForce(NamedTuple):
     until: datetime
-    because: str
+    who: str
 
 
 def pause_of(at: Situation) -> PauseInForce | None:
     """Return the pause, current or past, from the clusters file or a person: the one that ends later."""
     file, order = at.settings.pause, at.orders.get(Control).last("pause")
-    pauses = [PauseInForce(file.until, f"by the clusters file: {file.reason}")] if file else []
-    pauses += [PauseInForce(order.until, order.because)] if order and order.until else []
+    pauses = [PauseInForce(file.until, f"clusters file: {file.reason}")] if file else []
+    pauses += [PauseInForce(order.until, order.who)] if order and order.until else []
     return max(pauses, default=None)
 
 
@@ -28,7 +28,7 @@ def _paused(at: Situation) -> Closed | None:
     pause = pause_of(at)
     if pause is None or at.now >= pause.until:
         return None
-    return Closed(Reason.PAUSED, f"until {pause.until:%Y-%m-%d %H:%M %Z} {pause.because}")
+    return Closed(Reason.PAUSED, ends(pause.until, pause.who, at.now))
 
 
 def _skipped(at: Situation) -> Closed | None:

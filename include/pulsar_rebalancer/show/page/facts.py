@@ -119,15 +119,16 @@ class AirflowContext(View):
             )
             yield Attention(text=text, since=self.question.at, acts=("Approve", "Reject"))
         if roll.active and roll.phase is Phase.RESTARTING and roll.may_restart and not settings.roll_restart_dag:
-            text = f"Restart {roll.broker} now: it is empty."
+            text = f"rolling: broker {len(roll.done) + 1} of {len(roll.order)}. Restart {roll.broker} now."
             yield Attention(text=text, since=roll.since, acts=("Skip broker", "Stop roll"))
         for drain in drained:
             if drain.broker == roll.stranded and roll.ended is not None:
                 text = f"The rolling restart has ended, and {drain.broker} is still drained: release it."
                 yield Attention(text=text, since=roll.ended_at, acts=("Release",))
             elif drain.empty and not (roll.active and drain.broker in roll.order):
-                text = f"{drain.broker} is drained and empty: safe to stop. Release it once it is back."
-                yield Attention(text=text, since=self.drains[drain.broker].at, acts=("Release",))
+                order = self.drains[drain.broker]
+                text = f"Drained: {drain.broker} ({order.by or 'unknown'}, {order.reason}), empty, safe to stop."
+                yield Attention(text=text, since=order.at, acts=("Release",))
 
     def closed(self, settings: Settings, now: datetime) -> list[Closed]:
         """Return why the gate would be closed for any plan now; empty if it would open."""

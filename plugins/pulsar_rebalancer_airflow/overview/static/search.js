@@ -50,7 +50,7 @@ function ofBroker(name, view, buttons) {
   const drain = view.drains.find((each) => each.broker === name);
   if (!broker && !drain) return null;
   const state = drain
-    ? `drained ${drain.drained} — ${drain.movable === 0 ? "empty: safe to stop." : left(drain)}`
+    ? `drained ${drain.drained} — ${drain.movable === 0 ? "empty, safe to stop." : left(drain)}`
     : broker && [`score ${points(broker.score)} %`, ...remarks(broker)].join(", ");
   const acts = buttons(drain ? ["Release"] : ["Drain", "Fill", "Restart"], name);
   return make("p", { class: "found" }, make("b", {}, name), ` ${state} `, acts);

@@ -35,12 +35,12 @@ def in_file(hours: float) -> dict[str, Any]:
         ({}, NOTHING, None),
         ({}, ordered("pause", -0.1), None),
         (in_file(-0.1), NOTHING, None),
-        (in_file(1), NOTHING, "until 2026-11-22 13:00 UTC by the clusters file: holiday"),
-        ({}, ordered("pause", 2), "until 2026-11-22 14:00 UTC by ada: new disks"),
+        (in_file(1), NOTHING, "until 13:00 UTC (clusters file: holiday)"),
+        ({}, ordered("pause", 12), "until 2026-11-23 00:00 UTC (ada: new disks)"),
         # the stricter wins
-        (in_file(1), ordered("pause", 2), "until 2026-11-22 14:00 UTC by ada: new disks"),
-        (in_file(3), ordered("pause", 2), "until 2026-11-22 15:00 UTC by the clusters file: holiday"),
-        (in_file(3), ordered("pause", -0.1), "until 2026-11-22 15:00 UTC by the clusters file: holiday"),
+        (in_file(1), ordered("pause", 2), "until 14:00 UTC (ada: new disks)"),
+        (in_file(3), ordered("pause", 2), "until 15:00 UTC (clusters file: holiday)"),
+        (in_file(3), ordered("pause", -0.1), "until 15:00 UTC (clusters file: holiday)"),
     ],
 )
 def test_a_pause_holds_until_its_end(file: dict[str, Any], orders: OrdersInForce, detail: str | None) -> None:

@@ -57,12 +57,12 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         (
             {"pause": {"until": NOW + HOUR, "reason": "holiday"}},
             {},
-            f"{CLOSED}; paused until 2026-11-22 13:00 UTC by the clusters file: holiday",
+            f"{CLOSED}; paused until 13:00 UTC (clusters file: holiday)",
         ),
         (
             {},
             {"documents": (ordered("pause", by="bob", reason="x", until=NOW + HOUR),)},
-            f"{CLOSED}; paused until 2026-11-22 13:00 UTC by bob: x",
+            f"{CLOSED}; paused until 13:00 UTC (bob: x)",
         ),
         ({}, {"documents": (ordered("skip"),)}, f"{CLOSED}; one run is skipped by ada: new disks"),
         ({}, {"documents": (ordered("stop"),)}, CARRIED),  # nothing is under way
@@ -149,7 +149,7 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         (
             {"pause": {"until": NOW + HOUR, "reason": "one\n\u202etwo"}},
             {},
-            f"{CLOSED}; paused until 2026-11-22 13:00 UTC by the clusters file: one two",
+            f"{CLOSED}; paused until 13:00 UTC (clusters file: one two)",
         ),
     ],
 )

@@ -52,7 +52,7 @@ def test_a_pause_holds_until_somebody_resumes(storage, state):
     said = order(storage, state, "pause", TOMORROW)
 
     assert said["in_force"].startswith("Nothing is moved: mode auto; paused until ")
-    assert said["in_force"].endswith("by ada: new disks")
+    assert said["in_force"].endswith("(ada: new disks)")
     assert gate(storage, state, next_run(storage, state)) == "paused"
     assert order(storage, state, "resume")["in_force"] == "Moves are carried out: mode auto"
     assert gate(storage, state, next_run(storage, state)) == "open"

@@ -52,7 +52,7 @@ def frozen(until: datetime = SAMPLED + HOUR) -> Control:
 def test_a_freeze_is_ordered_told_and_ended(storage: ClusterStorage, state: MemoryState) -> None:
     said = [freeze(storage, state, "t/n"), freeze(storage, state, "t/other")]
 
-    assert f"t/n frozen until {NOW + HOUR:%Y-%m-%d %H:%M} UTC by ada: new disks" in said[1]
+    assert f"{NOW + HOUR:%H:%M} UTC (ada: new disks)" in said[1]
     with pytest.raises(AirflowFailException, match="ends later"):
         freeze(storage, state, "t/n", NOW + HOUR / 2)
     with pytest.raises(AirflowFailException, match="Give the namespace"):
