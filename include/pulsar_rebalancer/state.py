@@ -413,7 +413,7 @@ def commit(stored: DecisionState, plan_state: DecisionState) -> DecisionState | 
     if plan_state.seq != stored.seq + 1:
         raise StateError(
             Reason.STALE_PLAN,
-            f"plan {plan_state.plan_id} was made for state {plan_state.seq - 1}, the store is at {stored.seq} "
+            f"plan {plan_state.plan_id} was made for state {plan_state.seq - 1}, but the store is at {stored.seq} "
             f"(plan {stored.plan_id or 'none'}); nothing was changed",
         )
     return plan_state

@@ -64,7 +64,7 @@ Kinds of faults:
         choices=list(PlacementStrategy),
         default=PlacementStrategy.LEAST_LOADED,
         type=PlacementStrategy,
-        help="where a bundle unloaded without a destination goes (least_loaded)",
+        help="destination of bundles that are unloaded without one (least_loaded)",
     )
     add("--affinity-by-range", action="store_true", help="destinations are kept only by hash range, as in 4.0.8")
     add("--scalable-topics", action="store_true", help="half of the topics are segments of scalable topics (5.0)")

@@ -185,7 +185,7 @@ def replay_dag(entry: ClusterEntry, root: str) -> DAG:
 
 
 _LONGEST_STEP = 30.0
-"""Maximum time between two steps, in seconds."""
+"""Maximum time between two steps of a rolling restart, in seconds."""
 
 
 def roll_dag(entry: ClusterEntry, root: str) -> DAG:

@@ -101,7 +101,7 @@ def receivers(connection: str) -> list[str]:
 
 
 QUIET = timedelta(minutes=5)
-"""How long a condition must be absent before it is reported as over."""
+"""Time for which a condition must be absent before it is reported as resolved."""
 
 _log = logging.getLogger(__name__)
 
@@ -185,7 +185,7 @@ def tell(
         for message, taken in zip(pending, accepted, strict=False):
             if taken:
                 state = delivered(state, message)
-                _log.info("Sent the %s of %s", "end" if message.over else "start", message.condition)
+                _log.info("Sent the alert about the %s of %s", "end" if message.over else "start", message.condition)
     store.put(state)
 
 

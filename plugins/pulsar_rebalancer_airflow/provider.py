@@ -104,7 +104,7 @@ def get_provider_info() -> dict[str, Any]:
                     "client_cert": _text("Client certificate", "PEM file"),
                     "client_key": _text("Client key", "PEM file; empty if the certificate's file contains the key"),
                     "token_file": _text(
-                        "Token file", "File that holds the token and may be replaced, instead of Token"
+                        "Token file", "File with the token, which may be renewed at any time; instead of Token"
                     ),
                     "credentials_file": _text(
                         "OAuth 2.0 credentials file", "JSON with client_id and client_secret, instead of Token"

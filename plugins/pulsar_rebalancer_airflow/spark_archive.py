@@ -41,7 +41,7 @@ from pulsar_rebalancer_airflow.operators.spark_application import (
 
 _NAME = "sample"
 _FIRING: dict[str, Any] = {"low_threshold": 0, "high_threshold": 0, "hit_count_low": 1, "min_unload_message": 0}
-"""With thresholds of zero the pairs fire, which loads the classes of every step."""
+"""Settings with which every pair fires, so that the classes of every step are loaded."""
 
 
 class ArchiveError(RebalancerError):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 ORDERS = (Control, Drains, Roll, Breaker)
-"""The models of the documents that each bundle of a plan is checked against."""
+"""The models of the documents that are checked again before each bundle of a plan moves."""
 
 DOCUMENTS = (
     *(DecisionState, MovesState, AlertsState, WatchState, ShownPlans, HandedOverPlans, Question, Answers),

@@ -43,7 +43,7 @@ _F, _KEY = pa.float64(), {"cluster": pa.string()}
 
 _COUNTS: _Columns = dict.fromkeys(("high", "low"), pa.int64())
 KNOWN = pa.schema({**_KEY, "broker": pa.string(), **_COUNTS, "counted_score": _F})
-"""Columns of the table of what the state has about brokers: hits, and the score that has recently caused a hit."""
+"""Columns of the table of brokers' values in the state: hits, and the score that has recently caused a hit."""
 
 _SETTINGS: _Columns = {
     **{f"{name}_weight": _F for name in SCORED},

@@ -34,7 +34,7 @@ AT_ONCE = 4
 """Maximum number of concurrent counts per broker, so that an unresponsive broker does not hold up moves."""
 
 BEFORE_S = 2.0
-"""Maximum seconds by which counting may delay an unload. A slower source is not queried again in this wave."""
+"""Maximum seconds by which counting may delay an unload. A broker that is slower is not queried again in this wave."""
 
 WATCHED_S = 15.0
 """Maximum seconds to wait for clients at the new owner. Pulsar's clients retry after 0.1, 0.2, 0.4 … seconds, so this
@@ -182,7 +182,7 @@ class MoveClientGap:
         counts = await asyncio.gather(*(self.meter.count(topic, self.move.source) for topic in sample))
         counted = {topic: clients for topic, clients in zip(sample, counts, strict=True) if clients is not None}
         if names and not counted:
-            raise AdminError(Reason.NOT_FOUND, "brokers have no statistics of the topics that have clients")
+            raise AdminError(Reason.NOT_FOUND, "no broker has statistics of the topics with clients")
         self._before = {topic: clients for topic, clients in counted.items() if any(clients)}
         self._topics = len(names)
 

@@ -111,7 +111,7 @@ def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None
         return Verdict(Reason.SPLIT_OBSERVED, f"split_mode {present.split_mode}")
     if len(automatic) > present.max_splits_per_run:
         found = number_of(len(automatic), "split")
-        return Verdict(Reason.SETTINGS_CHANGED, f"{found}, at most {present.max_splits_per_run} per run")
+        return Verdict(Reason.SETTINGS_CHANGED, f"{found} planned, now at most {present.max_splits_per_run} per run")
     return None
 
 
@@ -214,7 +214,7 @@ def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime,
     lines = [
         code(summary.sentence),
         "",
-        f"* plan `{summary.hash[:16]}` of `{summary.plan_id}`, can be approved until {until:%Y-%m-%d %H:%M} UTC",
+        f"* plan `{summary.hash[:16]}` of run `{summary.plan_id}`, can be approved until {until:%Y-%m-%d %H:%M} UTC",
         *(f"* requested by {code(user)}, so another person has to approve it" for user in sorted(barred)),
         f"* scores {scores}",
         f"* disturbs {disturbed}",

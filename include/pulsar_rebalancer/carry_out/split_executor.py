@@ -90,7 +90,7 @@ class _BundleSplit:
         except SnapshotError:
             raise
         except Exception as failure:
-            _log.exception("%s: the split broke off", self._split.bundle)
+            _log.exception("%s: the split failed unexpectedly", self._split.bundle)
             reason, error = Reason.TASK_FAILED, f"{type(failure).__name__}, see the task's log"
         return SplitOutcome(
             bundle=self._split.bundle,
@@ -128,13 +128,13 @@ class _BundleSplit:
             if not error.sent:
                 self._attempts = 0
             failed = error  # the bundle may have been split nevertheless: only the bounds show the outcome
-            _log.warning("%s: split failed, reading the bounds: %s", self._split.bundle, error)
+            _log.warning("%s: the split request failed, checking the bounds: %s", self._split.bundle, error)
         until = time.monotonic() + (0 if failed and failed.status else self._timeout_s)
         while not self._found:
             try:
                 self._found = self._within(await self._bundles.bounds(namespace_of(self._split.bundle)))
             except AdminError as error:
-                _log.info("%s: bounds not read yet: %s", self._split.bundle, error)
+                _log.info("%s: the bounds could not be read, trying again: %s", self._split.bundle, error)
             if self._found or time.monotonic() > until:
                 break
             await asyncio.sleep(_PAUSE_S)

@@ -23,7 +23,7 @@ from pulsar_rebalancer.texts import one_line
 _NAMESPACE = re.compile(r"[^/:]+/[^/:]+")
 _NAMED = 3
 _ASKED = 8
-"""Maximum number of brokers that share the namespace requests: a thousand take one broker seconds."""
+"""Maximum number of brokers that share the namespace requests: a thousand requests take one broker several seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ async def read_policies(
             domains = _domains(await admin.failure_domains(read.cluster))
         except AdminError as error:
             unknown |= dict.fromkeys(groups, error.reason)
-            problems.append(f"failure domains cannot be read, {_named(groups)} cannot be placed: {error}")
+            problems.append(f"failure domains cannot be read, so {_named(groups)} cannot be placed: {error}")
     return Policies(
         isolation=isolation,
         groups=groups,
@@ -128,9 +128,9 @@ def _unserved(
     for policy in isolation:
         if policy.name in names and not policy.candidates(brokers):
             shown = repr(policy.name[:80])
-            yield f"isolation policy {shown}: none of its brokers is active, its namespaces stay where they are"
+            yield f"isolation policy {shown}: none of its brokers is active, so its namespaces stay where they are"
     if None in ruling and brokers and all(any(policy.reserves(broker) for policy in isolation) for broker in brokers):
-        yield "isolation policies reserve every broker, namespaces under no policy stay where they are"
+        yield "isolation policies reserve every broker, so namespaces under no policy stay where they are"
 
 
 def _by_value(texts: Mapping[str, str]) -> list[tuple[str, list[str]]]:

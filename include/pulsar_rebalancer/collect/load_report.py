@@ -67,7 +67,7 @@ def read_report(
     """
     stats = report.get("lastStats")
     if not isinstance(stats, dict):
-        raise AdminError(Reason.BAD_ANSWER, f"the load report of {broker} holds no lastStats", broker=broker)
+        raise AdminError(Reason.BAD_ANSWER, f"the load report of {broker} has no lastStats", broker=broker)
     return BrokerReport(
         names=_names(report),
         takes_persistent_topics=report.get("persistentTopicsEnabled") is not False,

@@ -32,7 +32,7 @@ from pulsar_rebalancer.texts import number_of, one_line
 SECONDS_FOR_TOPICS = 20.0
 _NAMED = 4
 _MOST = 5
-"""Maximum number of findings of a kind."""
+"""Maximum number of findings listed per kind."""
 
 _OF_THE_REBALANCER = {Reason.BUILTIN_SHEDDING_ON}
 """Findings that concern only runs, not the cluster."""

@@ -77,7 +77,7 @@ def _old(age: float | None) -> str:
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root", required=True, help="the storage root, a path or an object-store URI")
     parser.add_argument("--cluster", required=True, type=_cluster, help="name in the clusters file")
-    parser.add_argument("--max-age-seconds", required=True, type=_limit, help="maximum age; five intervals is fine")
+    parser.add_argument("--max-age-seconds", required=True, type=_limit, help="maximum age, such as five intervals")
 
 
 def _cluster(text: str) -> str:

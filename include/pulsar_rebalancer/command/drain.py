@@ -147,7 +147,7 @@ def run(given: argparse.Namespace) -> int:
         airflow.drain(given.broker, given.reason)
         airflow.wait(given.broker)
     except NotYetError as error:
-        return _said(NOT_YET, f"{error}; the time is up")
+        return _said(NOT_YET, f"{error}; the time limit was reached")
     except RefusedError as error:
         return _said(REFUSED, str(error))
     except (KeyError, TypeError) as error:

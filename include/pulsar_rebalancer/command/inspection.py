@@ -210,7 +210,7 @@ _FROM_SERVER = "export class Refusal extends Error {}\n" + (
     'const documents = JSON.parse(document.getElementById("documents").textContent);\n'
     "export const ask = async (path) => documents[path.split(/[/?]/).findLast((part) => part in documents)];\n"
 )
-"""What takes the place of `server.js`: the answers are in the file."""
+"""Replacement for `server.js`: it finds the answers in the page's own file."""
 
 _POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:"
 

@@ -289,7 +289,7 @@ def resolve(
     merged: dict[str, object] = live | given
     origins = dict.fromkeys(Settings.model_fields, Origin.DEFAULT) | dict.fromkeys(live, Origin.BROKERS)
     origins |= dict.fromkeys(given, Origin.FILE)
-    over = "settings of the clusters file over those of the live brokers"
+    over = "settings of the clusters file, completed by those of the live brokers"
     settings = validate(merged, where=over, origins=origins, check=check)
     if params is None:
         return Resolved(settings=settings, origins=origins)

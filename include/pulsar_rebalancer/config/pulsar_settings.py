@@ -112,7 +112,7 @@ class PulsarSettings(BaseModel):
         -1,
         ge=-1,
         alias="maxUnloadBundleNumPerShedding",
-        description="UniformLoadShedder: bundles shed in one run; -1: no cap",
+        description="UniformLoadShedder: maximum bundles shed in one run; -1: no cap",
     )
     target_std: float = Field(
         0.25,
@@ -222,7 +222,7 @@ class PulsarSettings(BaseModel):
     split_algorithm: SplitAlgorithm = Field(
         SplitAlgorithm.RANGE,
         alias="defaultNamespaceBundleSplitAlgorithm",
-        description="how the split position is chosen, by Pulsar's name",
+        description="algorithm that chooses the split position (Pulsar's name)",
     )
     max_bundle_topics: int = Field(
         1000, alias="loadBalancerNamespaceBundleMaxTopics", description="topics above which a bundle is split"

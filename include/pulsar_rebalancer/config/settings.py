@@ -80,8 +80,8 @@ class Settings(PulsarSettings):
     )
     placement: Placement | None = Field(
         None,
-        description="strategy that names destinations where the shedder does not, by Pulsar's class name; "
-        "empty: the shedder's own default",
+        description="placement strategy (Pulsar's class name) for moves without a destination from the shedder; "
+        "empty: the shedder's default",
     )
     min_bundle_share: float = Field(
         0,
@@ -130,8 +130,8 @@ class Settings(PulsarSettings):
     )
     two_people: bool = Field(
         False,
-        description="nobody approves a plan they requested, or carries out their own drain, rolling restart or, in "
-        "mode auto, other manual plan",
+        description="nobody may approve their own plan, or carry out their own drain, rolling restart or (in mode "
+        "auto) other manual plan",
     )
     unload_concurrency: Annotated[int, Field(ge=1, le=MOST_MOVES)] | Literal["auto"] = Field(
         4, description="maximum concurrent moves; auto: as many per broker as clients tolerate"
@@ -188,7 +188,7 @@ class Settings(PulsarSettings):
     @classmethod
     def _splits_by_itself(cls, value: Mode) -> Mode:
         if value is Mode.APPROVE:
-            raise ValueError("off, observe or auto; in mode approve splits wait with the moves of their plan")
+            raise ValueError("off, observe or auto; in mode approve, splits wait for approval with the plan's moves")
         return value
 
 
@@ -198,7 +198,7 @@ _SHORT = Repr()
 _SHORT.maxlevel, _SHORT.maxstring = 3, 100
 
 Check = Callable[[Settings, str], Settings]
-"""Checks settings against their strategy and returns them. The second argument is the source for messages."""
+"""Checks settings against their strategy and returns them. The second argument names their origin in messages."""
 
 
 def validate(

@@ -77,7 +77,7 @@ def removal(sample: PlanningSample, broker: str) -> Removal:
 
 
 _HOST_SAMPLES = 2
-"""Number of host samples for which validation leaves out a broker that has just started."""
+"""Number of host samples during which validation leaves out a broker that has just started."""
 
 
 def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> ShownRoll:
@@ -141,11 +141,11 @@ def text(shown: ShownRestarts, reason: str, dag_id: str) -> str:
     """Return a shown roll as human-readable text."""
     lines = [
         f"{number} {turn.broker}: score {turn.score:.1f} %, {amount(Measure.THROUGHPUT, turn.traffic)}, "
-        f"{number_of(turn.bundles, 'bundle')}, about {turn.minutes:.0f} minutes and its restart"
+        f"{number_of(turn.bundles, 'bundle')}, about {turn.minutes:.0f} minutes plus its restart"
         + (f"; not possible now: {turn.why_not}" if turn.why_not else "")
         for number, turn in enumerate(shown.restarts, 1)
     ]
-    lines += [f"Now it would be refused: {shown.refused}."] if shown.refused else []
+    lines += [f"It would be refused now: {shown.refused}."] if shown.refused else []
     lines += [f"Before the first turn, it would wait for {shown.waits}."] if shown.waits else []
     twice = f"{number_of(shown.moves_twice, 'bundle')} move twice, away and back"
     total = f"About {shown.minutes:.0f} minutes plus the restarts themselves; {twice}."

@@ -12,10 +12,10 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import number_of
 
 _LOOKS = timedelta(minutes=1)
-"""Time after which the time of a step is stored again."""
+"""Interval at which the time of the latest step is stored."""
 
 _LONGEST_GAP = timedelta(minutes=3)
-"""Longest time without a step that counts as time without progress."""
+"""Maximum time between two steps; any longer gap is not counted as time without progress."""
 
 REPORTS = 2
 """Number of samples in which a drained broker must be empty, and a restarted one must have reported."""

@@ -237,11 +237,10 @@ class _Walk:
 
 
 def _explanation(bundle: LoadedBundle, condition: SplitCondition, cut: Cut | None, reason: Reason) -> str:
-    over = excess(condition.name, condition.value, condition.bound)
-    finding = f"{bundle.bundle} on {bundle.broker} has {over}"
-    if cut is None:
-        return f"{finding}. {reason.meaning}"
-    return f"{finding}; split at {cut.at} its parts would carry {in_percent(cut.shares)}. {reason.meaning}"
+    finding = f"{bundle.bundle} on {bundle.broker} has {excess(condition.name, condition.value, condition.bound)}"
+    if cut is not None:
+        finding += f"; a split at {cut.at} would give parts with {in_percent(cut.shares)} of its traffic"
+    return f"{finding}. {reason.meaning}"
 
 
 _COLUMNS = ["cluster", "broker", "bundle", *TRAFFIC, "topics", "producers", "consumers", "policy"]
@@ -328,6 +327,6 @@ def _sentence(move: CandidateMove, decision: Decision, source_traffic: float) ->
     half_of_gap = whole * (decision.gap or 0.0) / 2 / (decision.source_score or math.inf)
     fitting = decision.target or half_of_gap
     parts = math.ceil(move.traffic / fitting) if fitting else 2
-    could = "split in two, it could be moved" if parts == 2 else f"split in {parts}, a part of it could be moved"
+    could = "a split in two would let it move" if parts == 2 else f"a split in {parts} would let a part of it move"
     carries = f"{move.bundle} carries {100 * move.traffic / whole:.0f} % of {move.source}'s traffic"
     return f"{carries}, too much to move at once; {could}." if parts > 1 else ""

@@ -121,7 +121,7 @@ RULES = (
     Rule(Reason.CAP_RUN, Overrule.CAPS),
     Rule(Reason.CAP_WAVES),
 )
-"""Why a bundle stays, in this order, for every source."""
+"""Rules that keep a bundle in place, no matter who wants to move it; the first that applies gives the reason."""
 
 
 def of_bundles(names: Column, facts: BundleFacts) -> Column:
@@ -196,4 +196,4 @@ def _problem(move: CandidateMove, reported: Mapping[tuple[str, str], Reason | No
     if move.bundle in seen:
         return "is moved twice"
     values = (move.traffic, move.msg_rate, move.msg_throughput)
-    return "" if all(math.isfinite(each) and each >= 0 for each in values) else f"has the values {values}"
+    return "" if all(math.isfinite(each) and each >= 0 for each in values) else f"has invalid values: {values}"

@@ -281,7 +281,7 @@ _MISSES: Mapping[str, Callable[[Any, Arguments], Any]] = {
     "not_be_in_set": _in,
     "match_regex": _unlike,
 }
-"""Which values of a column miss an expectation, by its type; null passes, as in Great Expectations."""
+"""Values of a column that miss an expectation, by the expectation's type; null passes, as in Great Expectations."""
 
 
 def _judged(table: pa.Table, key: str, suite: Mapping[str, Any], values: Mapping[str, float]) -> Iterator[Result]:

@@ -45,7 +45,7 @@ _STATE = OrderKind(
         FormAction(
             RESET,
             "Start with an empty state",
-            "Hits start again. Give orders that were lost again.",
+            "Hits start again. Repeat the orders that were lost.",
             gives=None,
             button="Reset",
             group="",
@@ -54,7 +54,7 @@ _STATE = OrderKind(
         FormAction(
             RESTORE,
             "Restore the state",
-            "Give orders that were lost again.",
+            "Repeat the orders that were lost.",
             subject="the name of an export; empty: the last committed plan",
             pattern=r"(export-[0-9]{8}T[0-9]{6}Z\.json)?",  # it matches no paths
             gives=None,
@@ -64,7 +64,7 @@ _STATE = OrderKind(
         ),
     ),
     closes=lambda at: Closed(Reason.STATE_LOST, at.orders.lost) if at.orders.lost else None,
-    words={Reason.STATE_LOST: Words("the state is lost, orders may be too:", "the state was lost.", lasting=True)},
+    words={Reason.STATE_LOST: Words("the state is lost, and maybe orders:", "the state was lost.", lasting=True)},
 )
 
 ORDERS = (STOP, MODE, _STATE, BREAKER, PAUSE, TIMES, SKIP, DRAIN, ROLL, QUESTION, LIMITS, FREEZE)

@@ -100,7 +100,7 @@ class Drains(StateDocument):
 
 
 _RELEASE_KEPT = timedelta(days=366)
-"""How long a release prevents a drain that a stopped rolling restart left behind."""
+"""Time during which a release prevents an earlier rolling restart from draining the broker again when it stops."""
 
 
 class Opening(NamedTuple):

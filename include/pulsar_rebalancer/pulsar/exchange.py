@@ -23,7 +23,7 @@ from pulsar_rebalancer.reasons import Reason
 logging.getLogger("httpcore").setLevel(logging.INFO)  # below that level it logs headers, which may hold a token
 
 MAX_ERROR_BYTES = 64 * 1024
-"""An error body is only quoted in a message."""
+"""Maximum size of an error's body, which is only quoted in a message."""
 TOPIC_NAMES = 4
 """Factor for `max_answer_bytes`: 32 MiB hold some 300,000 topic names in a namespace."""
 TOPIC_STATS = 32
@@ -162,7 +162,7 @@ class Exchange:
             if isinstance(error, httpx.NetworkError) or said.startswith("Server disconnected"):
                 reason, detail = Reason.UNREACHABLE, f"the connection broke before an answer ({said})"
                 if request.method != "GET":
-                    detail += "; the broker may have carried it out"
+                    detail += "; the broker may have carried out the request"
             else:
                 reason, detail = Reason.BAD_ANSWER, f"the answer is not complete HTTP ({said})"
         raise self.failure(request, place.broker, reason, detail)

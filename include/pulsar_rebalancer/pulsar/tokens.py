@@ -45,7 +45,7 @@ async def fetch(settings: OAuth2, ca_file: Path | None, mask: TokenMask) -> Toke
             status, metadata = await _ask(client, "GET", url, mask)
             endpoint = str(metadata.get("token_endpoint"))
             if status != 200 or not endpoint.startswith("https://") or not address_in(endpoint):
-                raise ValueError(f"answered {status}, without a token_endpoint with https")
+                raise ValueError(f"answered {status}, without an https token_endpoint")
             url = endpoint
             status, answer = await _ask(client, "POST", url, mask, data=form)
     except (TimeoutError, ssl.SSLError, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
@@ -189,7 +189,7 @@ class Tokens:
 def _read(path: Path) -> Token:
     value = read_file(path).strip()
     if not is_token(value):
-        raise unusable(path, "is empty, or holds other characters than printable ASCII (not shown)")
+        raise unusable(path, "is empty, or has characters other than printable ASCII (not shown)")
     return Token(value, renew_at=time.monotonic() + _PAUSE_S)
 
 

@@ -180,7 +180,7 @@ class Transport:
             seen.add(place.url(request))
             place = await self._next(request, answer, place.url(request), location)
             if place.url(request) in seen or len(seen) > MAX_HOPS:
-                detail = f"redirected in a loop or over {MAX_HOPS} times"
+                detail = f"redirected in a loop or more than {MAX_HOPS} times"
                 raise self._exchange.failure(request, place.broker, Reason.BAD_ANSWER, detail)
             answer, location = await self._ask_place(request, place)
         return self._checked(request, answer)
@@ -188,7 +188,7 @@ class Transport:
     async def _ask_place(self, request: Request, place: Place) -> tuple[BrokerAnswer, str]:
         if request.method == "GET" and time.monotonic() < self._silent_until.get(place.base, 0.0):
             # A broker that hangs costs one wait, not a second one after that for it as a seed.
-            detail = "no answer a moment ago, so it was not asked again yet"
+            detail = "no answer a moment ago, so the request was not sent"
             raise self._exchange.failure(request, place.broker, Reason.TIMEOUT, detail, sent=False)
         try:
             return await self._ask(request, place)

@@ -49,14 +49,14 @@ class Reason(StrEnum):
     # fmt: off
     # settings
     WRONG_SETTING = ("wrong_setting", BLOCK, HELD | Trait.TYPED,
-        "A setting, or a field of a form, is missing or wrong.",
-        "Correct what is named; the clusters file overrides the brokers.")
+        "A setting or a form's field is missing or wrong.",
+        "Correct the named setting or field; the clusters file overrides the brokers.")
     SPARK_UNREACHABLE = ("spark_unreachable", BLOCK, Trait.PASSING,
-        "The connection that spark_connection names is missing, or its Spark Connect server accepts none or has ended.",
+        "The connection of spark_connection is missing, or its Spark Connect server refuses connections or has ended.",
         "Add or correct the connection; check the secrets backend; start the server again.")
     CONTRADICTION = ("contradiction", BLOCK, Trait.TYPED,
         "Two settings contradict each other.",
-        "Change one of the keys named.")
+        "Change one of the named keys.")
     MODE_OFF = ("mode_off", VERDICT, Trait.NONE,
         "The cluster's mode is off.",
         "Set another mode in the clusters file.")
@@ -99,7 +99,7 @@ class Reason(StrEnum):
         "A redirect or service URL led outside this cluster, or is missing; nothing was sent there.",
         "Add the broker to the address map, set service_url, or correct its advertised address.")
     BAD_ANSWER = ("bad_answer", VERDICT, Trait.PASSING,
-        "The answer was not JSON, too large, malformed, or one of a loop of redirects.",
+        "The answer was not JSON, too large or malformed, or redirects formed a loop.",
         "Check that the address is a broker's, not a proxy's; check the brokers' advertised addresses.")
     READ_ONLY = ("read_only", VERDICT, Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
         "The connection is read-only; the request was not sent.",
@@ -107,10 +107,9 @@ class Reason(StrEnum):
     # state
     STATE_LOST = ("state_lost", BLOCK, HELD,
         "Documents of the state store are missing or unreadable, so nothing is moved.",
-        "Run pulsar_control__<cluster> with restore or reset; then give pauses, drains and other orders again, which "
-        "may be lost.")
+        "Run pulsar_control__<cluster> with restore or reset; then repeat lost pauses, drains and other orders.")
     STALE_PLAN = ("stale_plan", BLOCK, Trait.NONE,
-        "The state has changed since this plan was made, or holds a different one.",
+        "The state has changed since this plan was made, or refers to a different plan.",
         "The next run makes a new plan.")
     # validation
     TOO_FEW_BROKERS = ("too_few_brokers", BLOCK, Trait.NONE,
@@ -135,20 +134,20 @@ class Reason(StrEnum):
         "The address returned another broker's load report.",
         "Map each broker to its own address, not to a proxy.")
     DOUBTFUL_LIMIT = ("doubtful_limit", WARN, Trait.NONE,
-        "A resource is used far beyond its limit; or it has no limit, is not CPU, and scores 0.",
+        "A resource is used far beyond its limit, or a resource other than CPU has no limit and scores 0.",
         "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
     LISTED_TWICE = ("listed_twice", WARN, Trait.NONE,
-        "The cluster lists a broker twice; it was used once.",
+        "The cluster lists a broker twice; it was counted once.",
         "Look for two brokers with one advertised address.")
     UNMATCHED_EXCLUSION = ("unmatched_exclusion", WARN, Trait.NONE,
-        "An entry of excluded_brokers or excluded_bundles matches nothing: down, idle or misspelt.",
+        "An entry of excluded_brokers or excluded_bundles matches nothing (down, idle or misspelt).",
         "Write brokers as advertisedAddress:port, bundles as tenant/namespace/0x…_0x….")
     SUMS_DISAGREE = ("sums_disagree", WARN, Trait.NONE,
         "A broker's traffic differs from the sum over its bundles; the broker's own value is used.",
-        "Check its report if it happens again.")
+        "Check the broker's report if this happens again.")
     SUITE_FAILED = ("suite_failed", BLOCK, Trait.NONE,
         "An expectation could not be evaluated.",
-        "Correct the suite or expectation named.")
+        "Correct the named suite or expectation.")
     JUST_STARTED = ("just_started", QUARANTINE, Trait.EXPECTED,
         "The broker has too few host samples, so it looks idle.",
         "It takes part after two samples.")
@@ -166,25 +165,25 @@ class Reason(StrEnum):
         "Upgrade the broker to Pulsar 3.0 or later; until then, only observe.")
     LEADER_UNREAD = ("leader_unread", HOLD, Trait.NONE,
         "The leader's configuration cannot be read: Pulsar's own shedding may be on.",
-        "Wait for a leader election; else check the role's permissions.")
+        "If no leader is being elected, check the role's permissions.")
     BROKERS_DISAGREE = ("brokers_disagree", WARN, Trait.NONE,
         "Brokers run with different settings; the leader's apply.",
         "Give all brokers the same settings.")
     POLICY_UNREADABLE = ("policy_unreadable", HOLD, Trait.NONE,
         "Isolation policies could not be read, so no bundle may move.",
-        "Check the policy named and the role's permissions.")
+        "Check the named policy and the role's permissions.")
     POLICY_UNCLEAR = ("policy_unclear", WARN, Trait.NONE,
         "A policy could not be read, or no active broker serves it; its bundles stay.",
-        "Check the policy named and the role's permissions.")
+        "Check the named policy and the role's permissions.")
     # files
     FILE_MISSING = ("file_missing", BLOCK, Trait.NONE,
         "A file of the run is missing.",
         "Check that every worker and Spark see the storage root.")
     STORAGE_FAILED = ("storage_failed", BLOCK, Trait.PASSING,
-        "The storage root refused: full, no permission, or unreachable.",
+        "The storage root is full, unreachable, or denies permission.",
         "Free space, or check permissions and connection.")
     FILE_DAMAGED = ("file_damaged", BLOCK, Trait.NONE,
-        "A file of the run cannot be read, or another version wrote it.",
+        "A file of the run cannot be read, or is of another version.",
         "Clear the task collect; check the disk.")
     PLAN_CHANGED = ("plan_changed", BLOCK, Trait.NONE,
         "A plan's files were changed; nothing was carried out.",
@@ -194,27 +193,27 @@ class Reason(StrEnum):
         "See the last lines of the task's log.")
     BAD_RESULT = ("bad_result", BLOCK, Trait.NONE,
         "The strategy returned an impossible move: wrong bundle or broker, a bundle twice, or a bad value.",
-        "Mend the custom shedder, or choose another strategy.")
+        "Correct the custom shedder, or choose another strategy.")
     NOT_RECOMMENDED = ("not_recommended", WARN, Trait.NONE,
         "Settings that Pulsar's authors or the experiments advise against, or system bundles crowded on one broker.",
-        "Choose settings as docs/strategies.md says, or compare in a replay; unload the bundle named.")
+        "Use settings from docs/strategies.md, or compare yours in a replay; if a bundle is named, unload it.")
     # counting
     COUNTED = ("counted", VERDICT, Trait.NONE,
         "The sample counted.")
     TOO_SOON = ("too_soon", VERDICT, Trait.WAITING,
         "The brokers have not measured again since the last counted sample.")
     GAP = ("gap", WARN, Trait.NONE,
-        "Hits restart: the last counted sample is too old or in the future, or of another strategy.",
-        "Unless you changed it, see why runs are missing, or check the workers' clocks.")
+        "Hits start again: the last counted sample is too old, in the future, or of another strategy.",
+        "Unless you changed the strategy, find out why runs are missing, or check the workers' clocks.")
     FORCED = ("forced", VERDICT, Trait.NONE,
         "A forced run acts without hits and counts none.")
     OTHER_THRESHOLDS = ("other_thresholds", VERDICT, Trait.NONE,
         "A run with its own thresholds counts no hits.")
     BY_HAND = ("by_hand", VERDICT, Trait.NONE,
-        "A person asked for the plan; it counts no hits.")
+        "A manual plan counts no hits.")
     # brokers and pairs
     FEW_BUNDLES = ("few_bundles", WARN, Trait.STUCK,
-        "Too few bundles to spread: a broker's only one, or fewer than brokers in a busy namespace.",
+        "Too few bundles to spread: a broker has only one, or a busy namespace has fewer than brokers.",
         "Split the largest, or give the namespace more bundles.")
     BALANCED = ("balanced", VERDICT, Trait.NONE,
         "The load or the gap is below its threshold.")
@@ -233,7 +232,7 @@ class Reason(StrEnum):
     BELOW_MINIMUM = ("below_minimum", VERDICT, Trait.STUCK,
         "The amount to move is below the minimum; hits are reset.")
     NO_FITTING_BUNDLE = ("no_fitting_bundle", VERDICT, Trait.STUCK,
-        "Moves are due, but no bundle is of the right size; hits are reset.")
+        "Moves are due, but no bundle has the right size; hits are reset.")
     NO_ALLOWED_BUNDLE = ("no_allowed_bundle", VERDICT, Trait.STUCK,
         "Moves are due, but policies or placement keep every suitable bundle; hits are reset.",
         "See the bundles' reasons.")
@@ -251,7 +250,7 @@ class Reason(StrEnum):
     BELOW_SHARE = ("below_share", VERDICT, Trait.NONE,
         "The bundle carries less than `min_bundle_share` of the amount to move.")
     BELOW_GAIN = ("below_gain", VERDICT, Trait.NONE,
-        "The move would gain less than its price, at least once better bundles have moved.")
+        "The move would gain less than its price, at least after better bundles have moved.")
     WOULD_OVERSHOOT = ("would_overshoot", VERDICT, Trait.NONE,
         "The move would take both brokers further from the mean.")
     NOT_REACHED = ("not_reached", VERDICT, Trait.NONE,
@@ -276,7 +275,7 @@ class Reason(StrEnum):
         "No broker in the run may take the bundle.",
         "See why brokers were left out.")
     SAME_BROKER = ("same_broker", VERDICT, Trait.KEPT_IN_PLACE,
-        "Placement chose the bundle's present owner.")
+        "Placement chose the bundle's current owner.")
     NAMESPACE_EXCLUDED = ("namespace_excluded", VERDICT, Trait.SETTLED,
         "The namespace is excluded by a setting, or kept in place by an order.")
     BUNDLE_EXCLUDED = ("bundle_excluded", VERDICT, Trait.SETTLED,
@@ -291,7 +290,7 @@ class Reason(StrEnum):
         "The cap of bundles per namespace was reached.")
     CAP_BYTES = ("cap_bytes", VERDICT, Trait.CAP,
         "The move would exceed max_bytes_per_run.",
-        "A later run takes the bundle if it is not larger itself.")
+        "A later run moves the bundle, unless it exceeds the limit itself.")
     CAP_WAVES = ("cap_waves", VERDICT, Trait.CAP,
         "Too many namespaces move a bundle of this hash range.",
         "It moves when its pair fires again.")
@@ -309,14 +308,14 @@ class Reason(StrEnum):
         "Set split_mode to auto to split it.")
     BUILTIN_SPLITTING_ON = ("builtin_splitting_on", VERDICT, Trait.NONE,
         "A broker splits bundles itself (loadBalancerAutoBundleSplitEnabled).",
-        "Leave it to them, or set it to false.")
+        "Leave splitting to brokers, or set it to false.")
     RECENTLY_SPLIT = ("recently_split", VERDICT, Trait.NONE,
         "The bundle was split off within the last hour.")
     TOPICS_UNKNOWN = ("topics_unknown", VERDICT, Trait.NONE,
         "The bundle's topics or the namespace's bounds were not read.",
         "See the log of the task collect.")
     NO_POSITION = ("no_position", VERDICT, Trait.NONE,
-        "No possible split: one topic, a position outside, a part too narrow, or none found.",
+        "No possible split: one topic, a position out of range, a part too narrow, or no position.",
         "Choose other positions or another algorithm.")
     UNEVEN_SPLIT = ("uneven_split", VERDICT, Trait.NONE,
         "A part would carry less than 10 % of the bundle's traffic, and a split is permanent.",
@@ -325,13 +324,13 @@ class Reason(StrEnum):
         "The namespace has, or would exceed, max_namespace_bundles bundles.",
         "Raise loadBalancerNamespaceMaximumBundles to allow more.")
     CAP_SPLITS = ("cap_splits", VERDICT, Trait.NONE,
-        "A cap on splits was reached: per run or broker.",
-        "A later run takes it.")
+        "A cap on splits per run or per broker was reached.",
+        "A later run splits it.")
     # splits, as carried out
     SPLIT = ("split", VERDICT, Trait.SPLIT_AS_PLANNED | Trait.SETTLED,
         "The namespace has the planned bounds.")
     RANGE_GONE = ("range_gone", VERDICT, Trait.NOT_UNLOADED | Trait.SETTLED,
-        "The bundle was split, its range is gone: nothing was done.",
+        "The bundle was split, so its range is gone: nothing was done.",
         "The next run sees the new bundles.")
     SPLIT_ELSEWHERE = ("split_elsewhere", VERDICT, Trait.NONE,
         "Somebody else split the bundle at other positions.",
@@ -362,11 +361,11 @@ class Reason(StrEnum):
         "A person rejected these moves within the last max_awaiting_minutes.",
         "To move them sooner, make a manual plan.")
     SAME_PERSON = ("same_person", VERDICT, Trait.TYPED,
-        "Nobody approves or carries out a plan that they requested (two_people).",
+        "Nobody may approve or carry out a plan that they requested (two_people).",
         "Have another person do it.")
     NO_USER = ("no_user", VERDICT, Trait.TYPED,
-        "Unknown who made or approved it: no Airflow user, a task, or somebody who cleared its run.",
-        "Repeat it as a signed-in user, or answer the question; for a drain, release it and drain again.")
+        "Unknown who made or approved the plan: no Airflow user, a task, or somebody who cleared its run.",
+        "Repeat it as a signed-in user, or answer the question; release and drain a broker again.")
     DAG_PAUSED = ("dag_paused", VERDICT, Trait.TYPED,
         "The DAG that would carry out the plan is paused in Airflow.",
         "Unpause pulsar_rebalance__<cluster>, then approve or submit the plan again.")
@@ -383,13 +382,13 @@ class Reason(StrEnum):
         "Outside all maintenance_windows of the clusters file.",
         "The detail says until when.")
     SKIPPED = ("skipped", VERDICT, Trait.NONE,
-        "A person ordered that this run be skipped.",
+        "A person skipped this run.",
         "The next run may act.")
     ON_HOLD = ("on_hold", VERDICT, Trait.NONE,
         "Validation found a reason to hold.",
         "See the hold reasons of the run.")
     PLAN_TOO_OLD = ("plan_too_old", VERDICT, Trait.NONE,
-        "The plan is older than max_plan_age_seconds, or its wave starts more than five minutes later.",
+        "The plan is older than max_plan_age_seconds (a later wave: by more than five minutes).",
         "The next run makes a new plan.")
     SETTINGS_CHANGED = ("settings_changed", VERDICT, Trait.NONE,
         "The clusters file now has lower caps, or names another connection or Pulsar cluster.",
@@ -402,13 +401,13 @@ class Reason(StrEnum):
         "No broker reports the bundle (split, deleted, no topic loaded), or no active broker has the name.",
         "Check the name: /admin/v2/brokers lists the brokers.")
     WOULD_OVERLOAD = ("would_overload", VERDICT, Trait.TYPED,
-        "The plan would push a broker above overloaded_threshold, if scores follow traffic.",
+        "The plan is predicted (from traffic) to push a broker above overloaded_threshold.",
         "Move less, or overrule `overload`.")
     OTHER_PLAN = ("other_plan", VERDICT, Trait.TYPED,
         "No plan with this hash and these fields was shown recently.",
         "Give only the hash, or make a new plan.")
     PLAN_EXPIRED = ("plan_expired", VERDICT, Trait.TYPED,
-        "The plan is older than max_awaiting_minutes, or a newer one came.",
+        "The plan is older than max_awaiting_minutes, or a newer one replaced it.",
         "Make a new manual plan; operators are asked about the next plan.")
     PLAN_USED = ("plan_used", VERDICT, Trait.TYPED,
         "A run was already started for the plan.",
@@ -426,7 +425,7 @@ class Reason(StrEnum):
     GIVE_BACK = ("give_back", VERDICT, Trait.NONE,
         "The broker gives bundles back to their former brokers.")
     DRAINING = ("draining", VERDICT, Trait.TYPED | Trait.SETTLED,
-        "The broker is being drained: it gets no bundles until it is released.",
+        "The broker is being drained: it gets no bundles until released.",
         "Release the broker, or name another one.")
     NOT_DRAINED = ("not_drained", VERDICT, Trait.TYPED | Trait.SETTLED,
         "The broker is not drained.")
@@ -435,9 +434,9 @@ class Reason(StrEnum):
         "To continue, submit the plan hash again.")
     # rolling restarts
     ROLLING = ("rolling", VERDICT, Trait.CAP | Trait.TYPED,
-        "A rolling restart is in progress: other moves and splits wait for its end.",
+        "A rolling restart is in progress: other moves and splits wait.",
         "Wait, or run pulsar_control__<cluster> with stop_roll. If its run is gone, trigger "
-        "pulsar_roll__<cluster> with its id as plan.")
+        "pulsar_roll__<cluster> with the roll's id as plan.")
     ROLLED = ("rolled", VERDICT, Trait.NONE,
         "The broker, or each broker of the roll, has restarted; its bundles that fit are back.")
     ROLL_STOPPED = ("roll_stopped", VERDICT, Trait.SETTLED,
@@ -467,13 +466,13 @@ class Reason(StrEnum):
         "The next run makes a new plan.")
     ASTRAY = ("astray", VERDICT, Trait.NEW_OWNER,
         "The bundle landed on another broker, even after the retries.",
-        "It stays for the grace period. If it happens again, see the leader's log.")
+        "It stays for the grace period. If this happens again, see the leader's log.")
     NO_LOOKUP = ("no_lookup", VERDICT, Trait.NONE,
         "The bundle was unloaded, but brokers refused to look up its topics.",
         "Normal if they were deleted; else see the refusal next to this code.")
     UNKNOWN_OWNER = ("unknown_owner", VERDICT, Trait.RETRIED,
         "The bundle was unloaded, but no new owner was seen within the time-out.",
-        "Its clients' next lookup places it. If it happens again, see the leader's log.")
+        "Its clients' next lookup places it. If this happens again, see the leader's log.")
     NOT_ATTEMPTED = ("not_attempted", VERDICT, Trait.NOT_BEGUN,
         "The run ended before the planned move was tried.")
     DESTINATION_KEPT = ("destination_kept", VERDICT, Trait.NONE,
@@ -529,10 +528,10 @@ _WORDS = {
     Reason.CAP_WAVES: "over the limit of waves",
     Reason.WOULD_OVERLOAD: "would overload a broker",
     Reason.DRAINING: "drained",
-    Reason.ROLLING: "held by the rolling restart",
+    Reason.ROLLING: "held back by the rolling restart",
     Reason.NO_TOPIC: "without topics",
     Reason.UNKNOWN_NAME: "not found",
-    Reason.OWNER_CHANGED: "moved elsewhere since",
+    Reason.OWNER_CHANGED: "moved elsewhere in the meantime",
     Reason.DESTINATION_GONE: "without its destination",
     Reason.MOVED: "moved",
     Reason.ALREADY_THERE: "already there",

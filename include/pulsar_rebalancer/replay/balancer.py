@@ -222,7 +222,7 @@ class Balancer:
 
     def _destination(self, move: CandidateMove) -> int:
         if move.destination is None:
-            raise ValueError(f"{move.bundle} was taken and has no destination")
+            raise ValueError(f"{move.bundle} is to be moved but has no destination")
         return self._roster.broker_at[move.destination]
 
     def _keep_placement(self) -> None:

@@ -35,7 +35,7 @@ from pulsar_rebalancer.texts import error_line
 _PROGRESS_REPORTS = 20
 
 _MESSAGES, _THROUGHPUT = slice(0, 2), slice(2, 4)
-"""Rows of `LOADS` that hold messages, and bytes, in and out."""
+"""Rows of `LOADS` with messages in and out, and with bytes in and out."""
 
 LEARNS_FROM = 60
 """Samples from which costs are learned; with fewer, bundles share a broker's CPU in proportion to their messages."""

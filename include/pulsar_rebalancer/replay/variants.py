@@ -210,7 +210,7 @@ class ReplayRequest(VersionedDocument):
     end: AwareDatetime = Field(description="end of the period; empty: now")
     grid: list[dict[str, object]] = Field(
         default_factory=lambda: DEFAULT_GRID,
-        description="parts of settings with lists of values; all combinations of each part are compared",
+        description="list of grids; a grid maps settings to lists of values, and all its combinations are compared",
     )
     worth: float = Field(10, ge=0, le=1e6, description="unloads a day that one point of range is worth")
     days_apart: bool = Field(
@@ -318,7 +318,7 @@ MOST_OUTCOMES = 50_000_000
 _LESS = "take a shorter period or fewer variants"
 
 _SECONDS, _SECONDS_PER_BROKER, _SECONDS_PER_BUNDLE = 5e-4, 14e-6, 40e-9
-"""Computing time in seconds per sample and variant, and more for each broker and each bundle."""
+"""Computing time in seconds per sample and variant, and the additional time for each broker and each bundle."""
 
 
 def refuse_many(request: ReplayRequest, variants: int) -> None:

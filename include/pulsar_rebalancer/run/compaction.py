@@ -77,7 +77,7 @@ def check(run: RunFolder) -> None:
     for path in run.files:
         table = path.partition(".parquet/")[0].removesuffix(".parquet") + ".parquet"
         if ".parquet" in path and not path.rpartition("/")[2].startswith(".") and table not in _TABLE_FILES:
-            raise UnreadableRunError(run.name, f"the history has no kind for its table {table}")
+            raise UnreadableRunError(run.name, f"the history has no place for its table {table}")
     for kind, (_, today) in TABLES.items():
         _columns(with_run(today), kind, [run])
 

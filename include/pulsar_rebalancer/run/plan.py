@@ -101,10 +101,10 @@ def parts_by_bundle(splits: Mapping[str, BundleSplit]) -> dict[str, dict[str, fl
 
 
 WAVE_DELAY = timedelta(minutes=5)
-"""How long after a plan is too old its waves may still begin."""
+"""Time during which waves may still begin after their plan has become too old."""
 
 SPLIT_GRACE = timedelta(hours=1)
-"""How long no part of a split bundle is split again: clients and averages have settled by then."""
+"""Time during which the parts of a split bundle are not split again, so that clients and averages settle first."""
 
 
 def recently_split(bundle: str, splits: Mapping[str, BundleSplit], now: datetime) -> bool:

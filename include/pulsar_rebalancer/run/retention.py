@@ -223,7 +223,7 @@ class _Upkeep:
 
     def _may_go(self, run: RunFolder) -> bool:
         if run.name in self.needed.plans:
-            self._leave(run.folder, "the state holds its plan")
+            self._leave(run.folder, "the state still refers to its plan")
             return False
         if not run.ended and run.at > self.now - _DAY:
             self._leave(run.folder, "it has no outcome yet")

@@ -198,7 +198,7 @@ class Snapshot:
             if version != VERSION or found.names != INPUT[name].names:
                 what = f"is of version {version or 'none'}" if version != VERSION else "has other columns"
                 where = f"{self.folder.uri}: table {name}"
-                raise SnapshotError(Reason.FILE_DAMAGED, f"{where} {what}, this release reads version {VERSION}")
+                raise SnapshotError(Reason.FILE_DAMAGED, f"{where} {what}; this release reads version {VERSION}")
             yield source
 
     def bundles_named(self, names: Collection[str], columns: list[str]) -> list[Row]:

@@ -152,16 +152,16 @@ def compose(cluster: str, pending: PendingMessage, values: Sequence[str], link: 
     if pending.over:
         lines.append(_line("Last seen", incident.seen_at) + detail)
         if incident.over_at:
-            lines.append(_line("Over", incident.over_at))
+            lines.append(_line("Resolved", incident.over_at))
         if incident.unwatched:
             lines.append(f"No longer checked: {incident.unwatched}: {incident.unwatched.meaning}")
     else:
         lines.append(f"What: {condition.meaning}{detail}")
     lines += ["Reasons:", *_reasons(incident.reasons, actions=not pending.over)]
     lines += ["Values:", *(f"  {line}" for line in values or ["none: the run ended too early"])]
-    lines.append(f"What to do: {'nothing, it is over.' if pending.over else condition.action}")
+    lines.append(f"What to do: {'nothing, it is resolved.' if pending.over else condition.action}")
     lines.append(f"Run: {link}")
-    title = f"Pulsar {cluster}: {'over: ' if pending.over else ''}{condition.label}"
+    title = f"{'[Resolved] ' if pending.over else ''}Pulsar {cluster}: {condition.label}"
     return AlertMessage(title=title, body="\n".join(lines), kind="success" if pending.over else "failure")
 
 

@@ -26,7 +26,7 @@ STOPPED_IN = {
     Phase.RESTARTING: "is released if it is up again, and stays drained if not. Its bundles stay where they are.",
     Phase.RETURNING: "is up; the bundles that are not back stay where they are.",
 }
-"""What happens to the broker at hand when a rolling restart is stopped, by phase."""
+"""What happens to the broker whose turn it is when a rolling restart is stopped, by phase."""
 
 
 def no_effect(why: str) -> str:
@@ -43,7 +43,7 @@ def changed(outcome: Outcome, summary: Summary | None) -> str:
 
 
 def rolled(brokers: int) -> str:
-    return f"The rolling restart is over: {number_of(brokers, 'broker')} done."
+    return f"The rolling restart has ended: {number_of(brokers, 'broker')} restarted."
 
 
 def in_words(seconds: float) -> str:
@@ -85,7 +85,7 @@ def ordered(result: Mapping[str, object]) -> str:
         words += [f"Still in progress: {', '.join(unfinished)}."] if unfinished else []
         words.append(f"Not started: {number_of(int(stopped.get('not_begun') or 0), 'bundle')}.")
     elif stopped:
-        words.append(f"What was in progress cannot be read: {stopped}.")
+        words.append(f"The moves in progress cannot be read: {stopped}.")
     if result.get("undecided"):
         words.append(f"Also, {result['undecided']}.")
     return " ".join(words)

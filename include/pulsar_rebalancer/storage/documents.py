@@ -37,7 +37,7 @@ class Versioned(BaseModel):
         version = document.get("version") if isinstance(document, Mapping) else None
         if version != VERSION:
             raise SnapshotError(
-                Reason.FILE_DAMAGED, f"{where} has version {version!r:.80}, this release reads {VERSION}"
+                Reason.FILE_DAMAGED, f"{where} has version {version!r:.80}; this release reads {VERSION}"
             )
         return load(cls, document, where)
 

@@ -18,7 +18,7 @@ from pulsar_rebalancer.strategies.sample import CandidateMove
 _TAKEN = Reason.TAKEN  # looked up once instead of for each of a million moves
 
 _RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:\.\d+)*")
-"""A release number that a distributor may have extended; a suffix could mean any source."""
+"""A release number that a distributor may have extended; a suffix does not show which fixes a build has."""
 
 _FIRST_OF_40, _FIRST = (4, 0, 10), (4, 2, 1)
 """The first releases with the fix; 4.1 has no fixed release (release notes of 4.0.10 and 4.2.1, 27 April 2026)."""

@@ -204,7 +204,7 @@ LASTING = 10
 """Consecutive counted samples after which a resource that determines the scores is the bottleneck."""
 
 UNIT = {Measure.RATE: 1.0, Measure.THROUGHPUT: 1000.0}
-"""Divisor for loads: learned ones are in msg/s or kB/s, of similar size, so that sums are exact."""
+"""Divisor from msg/s or bytes/s to the unit of learned loads (msg/s or kB/s); similar sizes keep their sums exact."""
 
 
 def measure_of(bottleneck: str) -> Measure:

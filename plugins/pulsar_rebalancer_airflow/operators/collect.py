@@ -136,7 +136,7 @@ FINDINGS = "findings"
 _MEANS = {
     Effect.BLOCK: "Validation blocks the run; nothing was decided.",
     Effect.HOLD: "The run decides but moves nothing.",
-    Effect.QUARANTINE: "The brokers or bundles named are left out.",
+    Effect.QUARANTINE: "The named brokers or bundles are left out.",
     Effect.WARN: "The run continues unchanged.",
 }
 

@@ -127,7 +127,7 @@ class GateOperator(RunOperator):
         young = until is not None and now < until
         # A person who requested moves expects a question about this plan.
         if stands and young and present.identity == identity and summary.by_hand is None:
-            self.log.info("%s already asks about these moves", present.run_id)
+            self.log.info("Run %s already waits for approval of these moves", present.run_id)
             return
         question = Question(
             plan_id=summary.plan_id,

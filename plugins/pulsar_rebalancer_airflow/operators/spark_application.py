@@ -294,8 +294,8 @@ class ReplayOperator(SparkApplicationOperator):
             if connection.conn_type == CONNECTION_TYPE:
                 raise SettingsError(
                     Reason.WRONG_SETTING,
-                    f"spark_connection {self.conn_id}: a replay deals Python objects out to executors, which a Spark "
-                    "Connect server does not do: it needs a connection of type spark",
+                    f"spark_connection {self.conn_id}: a replay sends Python objects to executors, which a Spark "
+                    "Connect server does not support: use a connection of type spark",
                 )
             request.write(folder)
         self.application_args = ["--root", self.root, "--replay", folder.uri]

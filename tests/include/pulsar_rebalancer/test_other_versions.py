@@ -51,7 +51,7 @@ def test_tables_of_a_run(storage, version):
     assert Snapshot(run).table("brokers").num_rows == 2
     of_version(run / "input" / "brokers.parquet", version)
 
-    with pytest.raises(SnapshotError, match=rf"version {version}, this release reads version 1 \[file_damaged\]"):
+    with pytest.raises(SnapshotError, match=rf"version {version}; this release reads version 1 \[file_damaged\]"):
         Snapshot(run).table("brokers")
 
 
@@ -63,6 +63,6 @@ def test_the_history_of_a_day_is_left_alone(storage, kind):
     of_version(table_file(storage, kind, YESTERDAY), "2")
     before = table_file(storage, kind, YESTERDAY).read_bytes()
 
-    with pytest.raises(SnapshotError, match=r"version 2, this release reads version 1 \[file_damaged\]"):
+    with pytest.raises(SnapshotError, match=r"version 2; this release reads version 1 \[file_damaged\]"):
         compact(storage, YESTERDAY, day.runs)
     assert table_file(storage, kind, YESTERDAY).read_bytes() == before

@@ -115,7 +115,7 @@ def _named(owners: Mapping[str, str], names: Any, name: str) -> list[str]:
 
 
 _COMPARED = (SplitAlgorithm.TOPIC_COUNT, SplitAlgorithm.RANGE, SplitAlgorithm.FLOW)
-"""Algorithms from which the most even is chosen; of equally even ones, the first."""
+"""Algorithms from which the one with the most even parts is chosen; if several are equally even, the first."""
 
 LARGEST, HOT = "LARGEST", "HOT"
 """Placeholders for the bundle with the most topics or the most traffic in a namespace (BundleType in pulsar-admin)."""

@@ -28,10 +28,10 @@ OF_LATE = timedelta(minutes=30)
 """The period before a sample for which each broker's lowest and highest score are shown."""
 
 _MOST_PERCENT = 1000.0
-"""Larger values are not drawn: no real load exceeds it, and such a bar would flatten all others."""
+"""Maximum value drawn: no real load exceeds it, and a longer bar would flatten all others."""
 
 _SLOT = 15
-"""Seconds of a time slot, of which one sample is read; a broker measures its CPU only once a minute."""
+"""Length of a time slot in seconds. One sample per slot is read: a broker measures its CPU only once a minute."""
 
 _READING_SECONDS = 0.4
 """Maximum seconds spent reading files for one response; the next one reads the remaining files."""

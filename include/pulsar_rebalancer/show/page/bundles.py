@@ -116,16 +116,16 @@ class _Stays:
         own, taken, target = (
             amount(Measure(row["measure"]), value) for value in (row["traffic"], pair["traffic_taken"], pair["target"])
         )
-        return f"It carries {own}; other bundles move {taken} of the {target} wanted."
+        return f"It carries {own}; the bundles that move carry {taken} of the {target} to move."
 
     def _not_needed(self, broker: str) -> str:
         pair = self.pairs.get(broker)
         if pair is None:
             return "No rule keeps it; the strategy did not need to move it."
         if pair.source != broker:
-            return f"No rule keeps it: {broker} is the colder broker of its pair with {pair.source}, and gives nothing."
+            return f"No rule keeps it: {broker} is the colder broker of its pair with {pair.source}, and sheds nothing."
         if pair.fired:
-            return f"No rule keeps it: {broker} gives other bundles, and does not need this one."
+            return f"No rule keeps it: {broker} sheds other bundles, and does not need to shed this one."
         gap = "" if pair.gap is None else f" The gap is {pair.gap:.1f} points."
         hits = " or ".join(f"hit {hit.have} of {hit.need} ({kind})" for kind, hit in pair.hits.items())
         return f"No rule keeps it: {broker} did not fire.{gap} {f'{hits.capitalize()}.' if hits else pair.meaning}"

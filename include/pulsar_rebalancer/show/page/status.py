@@ -246,7 +246,7 @@ def _nothing_moves(summary: Summary, pairs: Sequence[PairView], firing: str, age
     if Reason.FIRED in summary.reasons and capped:
         why = max(sorted(capped), key=lambda reason: capped[reason])
         state = State.CLOSED if why is Reason.ROLLING else State.STUCK
-        return Said(state, f"Bundles need to move but stayed: {why.meaning}")
+        return Said(state, f"Bundles need to move but stay: {why.meaning}")
     soonest = min((pair for pair in pairs if pair.seconds_to_fire is not None), key=_until_it_fires, default=None)
     if soonest is not None:
         labels = short_names({name for pair in pairs for name in (pair.source, pair.destination)})

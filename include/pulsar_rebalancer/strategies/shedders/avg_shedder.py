@@ -252,7 +252,7 @@ def _frozen(decision: Decision, hits: HitCount) -> Decision:
 def _check(settings: Settings) -> None:
     if settings.placement not in (None, Placement.AVG):
         raise ValueError(
-            f"placement {settings.placement} has nothing to place: strategy {settings.strategy} plans destinations"
+            f"placement {settings.placement} is never used: strategy {settings.strategy} chooses destinations itself"
         )
     low, high = settings.low_threshold, settings.high_threshold
     if low > high:

@@ -200,7 +200,7 @@ def _planned(
 
 def _left(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
     if broker.able and not broker.at_first:  # it was never the hotter of two brokers
-        broker.words = f"Its expected load is {broker.height:+.0f} points from the mean; relieve others first"
+        broker.words = f"Its expected load is {broker.height:+.0f} points from the mean; others have to shed first"
     taken, pair, source = Reason.TAKEN, broker.pair, broker.name  # looked up once instead of for each bundle
     at_first = broker.at_first or repeat(Reason.NOT_REACHED)
     for of, reason, first in zip(broker.bundles, broker.reasons, at_first, strict=False):

@@ -125,7 +125,7 @@ def _unfit(sample: ClusterSample, loads: list[BrokerLoad], stats: LoadStats) -> 
         if elapsed is not None and elapsed < delay and not is_outdated(load, settings):
             words = f"{load.broker} reported {elapsed:.0f} s after its last unload, less than {delay:g} s"
             if elapsed < 0:
-                words = f"{load.broker} has not reported since its last unload, {-elapsed:.0f} s after its report"
+                words = f"{load.broker} last reported {-elapsed:.0f} s before its last unload"
             return NoShedding(Reason.COOL_DOWN, elapsed, delay, f"{words}: its load is not known yet")
     if not stats.counted:
         words = f"no report is younger than {settings.load_data_ttl_seconds:g} s" if loads else "no broker reports"

@@ -67,7 +67,8 @@ def test_a_bundle_that_meets_a_condition_is_split():
     assert found.taken == [NAMES[0]]
     assert found.skip_reasons == {}
     assert found.told == (
-        f"{NAMES[0]} on b:1 has 40,000 msg/s, more than 30,000; split at 0x20000000 its parts would carry 33 %, 67 %. "
+        f"{NAMES[0]} on b:1 has 40,000 msg/s, more than 30,000; a split at 0x20000000 would "
+        "give parts with 33 %, 67 % of its traffic. "
         "The bundle will be split; its parts may move later.",
     )
 

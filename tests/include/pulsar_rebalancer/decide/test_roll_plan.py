@@ -111,7 +111,7 @@ def test_roll_plan_shows_what_brokers_would_wait_for(tmp_path):
     roll = roll_plan.shown(sample, ("a:1",), "ada", "patch")
     shown = ShownRestarts(plan=roll.id, refused="draining: c:1", waits="b:1 to recover", restarts=())
     told = roll_plan.text(shown, roll.reason, "pulsar_roll__east").splitlines()
-    assert "Now it would be refused: draining: c:1." in told
+    assert "It would be refused now: draining: c:1." in told
     assert "Before the first turn, it would wait for b:1 to recover." in told
 
     snapshots = Snapshots(tmp_path / "unwell", OWNED)

@@ -19,8 +19,8 @@ def move(bundle: str, rank: int, traffic: float, reason: str = "over_remaining",
 @pytest.mark.parametrize(
     ("reason", "topics", "target", "told"),
     [
-        (Reason.NO_FITTING_BUNDLE, 2, 400.0, "split in two, it could be moved."),
-        (Reason.NO_FITTING_BUNDLE, 2, 200.0, "split in 4, a part of it could be moved."),
+        (Reason.NO_FITTING_BUNDLE, 2, 400.0, "a split in two would let it move."),
+        (Reason.NO_FITTING_BUNDLE, 2, 200.0, "a split in 4 would let a part of it move."),
         (Reason.NO_FITTING_BUNDLE, 1, 400.0, None),  # nothing to part
         (Reason.FIRED, 2, 400.0, None),
     ],

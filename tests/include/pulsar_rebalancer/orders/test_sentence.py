@@ -71,7 +71,7 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         (
             {},
             {"lost": "drains: missing"},
-            f"{CLOSED}; the state is lost, orders may be too: drains: missing",
+            f"{CLOSED}; the state is lost, and maybe orders: drains: missing",
         ),
         (
             {"blackouts": [BLACKOUT]},

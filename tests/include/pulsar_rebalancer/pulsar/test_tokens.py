@@ -207,7 +207,7 @@ def answer(body: str | bytes, status: int = 200) -> Response:
         (DISCOVERY, answer("<html>"), "issuer_unavailable", "not with a JSON object"),
         (DISCOVERY, answer("[" * 9000), "issuer_unavailable", "not with a JSON object"),
         (DISCOVERY, answer("{" + " " * 70_000 + "}"), "issuer_unavailable", "longer than 65536 bytes"),
-        (DISCOVERY, answer("{" + " " * 65_534 + "}"), "issuer_unavailable", "without a token_endpoint"),
+        (DISCOVERY, answer("{" + " " * 65_534 + "}"), "issuer_unavailable", "without an https token_endpoint"),
         (DISCOVERY, answer('{"token_endpoint": "http://127.0.0.1:1/"}'), "issuer_unavailable", "token_endpoint"),
         (DISCOVERY, answer('{"token_endpoint": "https://[::1"}'), "issuer_unavailable", "no token from"),
         (DISCOVERY, answer('{"token_endpoint": "https://127.0.0.1:99999/"}'), "issuer_unavailable", "token_endpoint"),

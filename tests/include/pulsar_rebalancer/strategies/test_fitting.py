@@ -16,7 +16,7 @@ def test_settings_of_avg_shedder_are_refused_for_others():
     assert resolve({}, {}, params).settings.strategy == "AvgShedder"
     with pytest.raises(SettingsError, match="force_threshold: strategy ThresholdShedder does not use"):
         resolve({"strategy": "ThresholdShedder"}, {}, params)
-    with pytest.raises(SettingsError, match="placement RoundRobinBrokerSelector has nothing to place"):
+    with pytest.raises(SettingsError, match="placement RoundRobinBrokerSelector is never used"):
         validate({"placement": "RoundRobinBrokerSelector"}, where="here")
 
 

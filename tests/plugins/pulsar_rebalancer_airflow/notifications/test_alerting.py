@@ -59,7 +59,7 @@ def test_a_block_is_told_once_and_its_end_once(storage, state, hook, monkeypatch
     for _ in range(3):
         report(make_run(storage), state, gate="nothing_to_do")
 
-    assert hook.titles == ["Pulsar east: validation failed", "Pulsar east: over: validation failed"]
+    assert hook.titles == ["Pulsar east: validation failed", "[Resolved] Pulsar east: validation failed"]
     start, end = (message["message"] for message in hook.messages)
     assert "too_few_brokers x1" in start
     assert "findings: 1 block" in start

@@ -8,7 +8,7 @@ from pulsar_rebalancer_airflow.notifications import send
 
 SECRETS = ("S3cretUser", "S3cretPass", "S3cretPath", "S3cretKey")
 FIRST = AlertMessage("Pulsar east: validation failed", "Cluster: east\nRun: {{ not.a.template }} <b>&", "failure")
-SECOND = AlertMessage("Pulsar east: over: a run failed", "Cluster: east", "success")
+SECOND = AlertMessage("[Resolved] Pulsar east: a run failed", "Cluster: east", "success")
 
 
 def with_secrets(address: str, more: str = "") -> str:

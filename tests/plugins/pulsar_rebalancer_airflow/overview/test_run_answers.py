@@ -263,4 +263,4 @@ def test_the_dry_run_of_a_rolling_restart_is_a_table_and_its_end_is_said(session
     assert answer.restarts.model_dump(mode="json") == shown
     ended = run_answers.answer_of(session, over.dag_id, over.run_id)
     assert ended is not None
-    assert (ended.text, ended.restarts) == ("The rolling restart is over: 2 brokers done.", None)
+    assert (ended.text, ended.restarts) == ("The rolling restart has ended: 2 brokers restarted.", None)

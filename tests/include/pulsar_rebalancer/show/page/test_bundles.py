@@ -30,7 +30,7 @@ def test_a_broker_shows_its_bundles_and_a_pair_that_has_not_fired_says_its_hits(
     assert answer.bundles[0].reason == ""
     (colder, *_) = found(scene, broker(3)).bundles
     assert colder.why == (
-        f"No rule keeps it: {broker(3)} is the colder broker of its pair with {broker(0)}, and gives nothing."
+        f"No rule keeps it: {broker(3)} is the colder broker of its pair with {broker(0)}, and sheds nothing."
     )
 
 
@@ -42,7 +42,7 @@ def test_a_bundle_that_did_not_fit_says_with_which_numbers(tmp_path: Path) -> No
     bundles = {each.bundle: each for each in found(scene, broker(0)).bundles}
     (large,) = [each for each in bundles.values() if each.reason == Reason.OVER_REMAINING][:1]
     assert large.why.startswith(f"{Reason.OVER_REMAINING.meaning} It carries ")
-    assert " wanted." in large.why
+    assert " to move." in large.why
     assert moved & bundles.keys()
     assert all(bundles[name].reason == Reason.MOVED for name in moved & bundles.keys())
 

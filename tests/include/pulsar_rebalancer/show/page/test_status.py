@@ -193,7 +193,7 @@ def test_a_pair_that_fired_is_not_balanced_although_nothing_of_it_moves(tmp_path
 
     found = strip(made)
 
-    assert (found.state, found.sentence) == (state, f"Bundles need to move but stayed: {why.meaning}")
+    assert (found.state, found.sentence) == (state, f"Bundles need to move but stay: {why.meaning}")
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_a_broker_that_is_not_among_those_to_relieve_says_so():
     result = shed_once(scene(loads))
     assert (moved(result), result.decisions[0].reason) == ({}, Reason.NO_GAIN)
     assert reasons(result) == dict.fromkeys(("hot-0", "hot-1"), Reason.NOT_REACHED)
-    told = ". Its expected load is +10 points from the mean; relieve others first"
+    told = ". Its expected load is +10 points from the mean; others have to shed first"
     assert (result.decisions[0].explanation or "").endswith(told)
 
 
