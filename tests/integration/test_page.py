@@ -24,7 +24,7 @@ from tests.overview_scene import Scene, broker, uneven
 from tests.patience import PATIENCE
 
 from pulsar_rebalancer.orders.order import Control
-from pulsar_rebalancer.orders.roll_document import Roll
+from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 
 pytestmark = pytest.mark.integration
@@ -331,6 +331,16 @@ def test_a_rolling_restart_has_its_progress_and_its_buttons(chromium: Browser, u
     said = "Rolling restart by ada: b:1 waiting, 1 of 2 brokers done; waits for its turn."
     assert said in chromium.run("document.querySelector('section.roll').innerText")
     assert_accessible(chromium)
+
+    # The list of clusters leads straight to the forms that help.
+    call = {"phase": Phase.RESTARTING, "may_restart": True, "since": datetime.now(UTC)}
+    paged.put(Roll(id="0a1b", by="ada", order=("a:1", "b:1"), done={"a:1": Reason.ROLLED}).model_copy(update=call))
+    assert "rolling: broker 2 of 2. Restart b:1 now." in show(chromium, f"{url}/pulsar_rebalancer/page")
+    assert_accessible(chromium)
+    chromium.run("document.querySelector('.clusters a[href$=\"#act=Skip+broker\"]').click()")
+    chromium.until("document.querySelector('dialog[open]')?.ariaLabel === 'Skip the broker whose turn it is'")
+    chromium.press("Escape", 27)
+    chromium.until("!document.querySelector('dialog') && !location.hash")
     press(chromium, "Skip broker…", "a test")
     (run_id,) = paged.queued("control")
     assert paged.begin(run_id, "control").state == "success"

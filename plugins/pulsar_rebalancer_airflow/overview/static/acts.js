@@ -63,19 +63,6 @@ export function acts(view, page) {
 }
 
 /**
- * Return what waits for a person, since when, and the buttons that help.
- * @param {Overview} view
- * @param {Page} page
- */
-export function attention(view, page) {
-  const { buttons } = known(view, page);
-  return view.status.attention.map(({ text, since, acts }) => {
-    const when = since && [` Since ${moment(since)}, `, make("span", { "data-since": since }), "."];
-    return make("div", {}, make("p", {}, make("b", {}, text), when), buttons(acts));
-  });
-}
-
-/**
  * Return what the buttons and their forms show; if it changes, they are drawn again.
  * @param {Overview} view
  * @param {number} now
@@ -161,9 +148,7 @@ export function carryOut(view, run_of, now) {
 /** @type {(dag: string, pairing: boolean) => Act} */
 function balance(dag, pairing) {
   return {
-    dag,
-    name: "Balance now",
-    title: "Balance now, without waiting for hits",
+    ...{ dag, name: "Balance now", title: "Balance now, without waiting for hits" },
     hint: "Mode, caps, pauses and validation still apply.",
     fields: pairing ? () => make("label", {}, "For gaps from ", make("input", GAP), " points") : undefined,
     request: () =>
@@ -203,19 +188,14 @@ function answer(option, title, view, { dag, run, task, until }) {
     : "Its bundles cannot be shown, so it can only be rejected. ";
   const path = `dagRuns/${encodeURIComponent(run)}/taskInstances/${encodeURIComponent(task)}/-1/hitlDetails`;
   return {
-    dag,
-    name: option,
-    title,
+    ...{ dag, name: option, title },
     hint: `${what}Answer by ${moment(until)}.`,
     fields: () => asked && splitList(asked),
     optional: true,
     moves: approves,
     off: approves && asked && own(asked, view) ? "You requested this plan, so another person must approve it." : "",
     request: () => ({
-      dag,
-      run,
-      path,
-      method: "PATCH",
+      ...{ dag, run, path, method: "PATCH" },
       body: (form) => ({ chosen_options: [option], params_input: { reason: form.get("reason") } }),
     }),
   };

@@ -27,7 +27,7 @@ export function brokers(view, width) {
     { title: "average", cell: ({ average }) => points(average), shown: known("average") },
     {
       title: "average rate",
-      cell: ({ average_throughput: rate }) => rate === null ? "–" : traffic(rate),
+      cell: ({ average_throughput: rate }) => traffic(rate),
       shown: known("average_throughput"),
     },
     { title: "traffic", cell: ({ msg_throughput: rate }) => traffic(rate) },

@@ -49,9 +49,8 @@ export function planAgain(plan, shown, present, now) {
   if (Date.parse(present?.changed_at ?? "") > since) return "Bundles have moved since this plan was made: plan again.";
   if (!present?.sampled_at || Date.parse(present.sampled_at) <= since) return "";
   const names = (/** @type {Overview} */ { brokers }) => brokers.map(({ name }) => name).sort().join(" ");
-  return names(shown) === names(present)
-    ? ""
-    : "The cluster's brokers have changed since this plan was made: plan again.";
+  const changed = "The cluster's brokers have changed since this plan was made: plan again.";
+  return names(shown) === names(present) ? "" : changed;
 }
 
 /**

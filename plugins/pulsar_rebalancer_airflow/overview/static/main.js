@@ -1,10 +1,10 @@
 // Requests the documents of the page repeatedly, and shows them.
 
-import { acts, attention, known, neededFor } from "./acts.js";
+import { acts, known, neededFor } from "./acts.js";
 import { asked, dagPath, runPath } from "./address.js";
 import { brokers } from "./brokers.js";
 import { isOpen, sentence } from "./dialog.js";
-import { later, make, renew } from "./dom.js";
+import { focusOn, later, make, renew } from "./dom.js";
 import { findings } from "./findings.js";
 import { followTheme, uiLink } from "./links.js";
 import { pairs } from "./pairs.js";
@@ -12,7 +12,7 @@ import { plan, shortNames } from "./plan.js";
 import { answered, search } from "./search.js";
 import { drains, roll } from "./roll.js";
 import { ask, Refusal } from "./server.js";
-import { clusters, strip, tick } from "./strip.js";
+import { clusters, strip, tick, waits } from "./strip.js";
 import { timeline } from "./timeline.js";
 
 /** @import { Links, Overview, RunAnswer, Status, Timeline } from "./documents.d.ts" */
@@ -94,7 +94,8 @@ function show(view) {
   const now = uiLink(`${links.dag}/plugin/pulsar-balance-dag`, "See it now");
   if (past) renew(section("of-run", "header"), links, () => make("p", {}, "The cluster as this run saw it. ", now));
   const needed = neededFor(view, serverNow());
-  renew(section("attention", "section", { "aria-label": "Waits for a person" }), needed, () => attention(view, acting));
+  const banner = section("attention", "section", { "aria-label": "Waits for a person" });
+  renew(banner, needed, () => waits(status, known(view, acting).buttons));
   renew(section("acts", "section", { "aria-label": "Actions" }), needed, () => acts(view, acting));
   section("sent", "section", { "aria-label": "The last request" });
   showLoad(view);
@@ -104,6 +105,15 @@ function show(view) {
   renew(section("validation"), [view.findings, view.validated, view.sampled_at, links], () => findings(view));
   renew(section("links", "nav", { "aria-label": "In Airflow" }), links, () => linked(links));
   tick(serverNow());
+  openNamed(new URLSearchParams(location.hash.slice(1)).get("act"));
+}
+
+/** @param {string | null} act - to which a link in the list of clusters leads, until its form has opened */
+function openNamed(act) {
+  if (!act) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  focusOn(`act ${act}…`);
+  /** @type {HTMLElement} */ (document.activeElement).click();
 }
 
 function searchBox() {

@@ -152,12 +152,8 @@ function stay({ folder, stay }, path, short) {
   const names = folded(`names ${folder}`, "Their names", make("p", { class: "empty", role: "status" }, "Loading…"));
   const show = async () => {
     if (!names.open) return;
-    /** @type {StayView[] | string} */
-    const named = await ask(path).catch((problem) => String(problem.message));
-    const shown = typeof named === "string"
-      ? make("p", { class: "empty" }, named)
-      : stayTable(folder, named, all, short);
-    names.lastChild?.replaceWith(shown);
+    const unread = (/** @type {Error} */ { message }) => make("p", { class: "empty" }, message);
+    names.lastChild?.replaceWith(await ask(path).then((named) => stayTable(folder, named, all, short), unread));
   };
   names.addEventListener("toggle", show);
   const title = `Why ${several(all, "bundle")} stay${all === 1 ? "s" : ""}`;

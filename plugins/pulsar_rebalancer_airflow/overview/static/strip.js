@@ -61,6 +61,17 @@ export function age({ since, until, before = "", over = "due" }, now) {
   return until && seconds < 1 ? over : before + span(seconds);
 }
 
+/**
+ * Return what waits for a person, since when, and what leads to the acts that help.
+ * @type {(status: Pick<Status, "attention">, help: (acts: string[]) => Child) => Child}
+ */
+export function waits({ attention }, help) {
+  return attention.map(({ text, since, acts }) => {
+    const when = since && [` Since ${moment(since)}, `, make("span", { "data-since": since }), "."];
+    return make("div", {}, make("p", {}, make("b", {}, text), when), help(acts));
+  });
+}
+
 /** @type {(all: Status[], base: string) => Child} */
 export function clusters(all, base) {
   const hint = "No clusters to show: the clusters file lists none, or you may not read their DAGs.";
@@ -71,22 +82,25 @@ export function clusters(all, base) {
   ];
 }
 
-/** @type {(status: Status, base: string) => HTMLElement} */
+/** @type {(status: Status, base: string) => Child} */
 function card({ dag_id: dag, cluster, state, tone, sentence, in_force: force, collected_at: at, ...status }, base) {
   const range = status.predicted ? "predicted range" : "range";
   const age = at && [", data ", make("span", { "data-since": at }), " old"];
   const fresh = { "data-fresh": status.fresh_until };
-  const words = status.attention.map(({ text, since }) => text + (since ? ` Since ${moment(since)}.` : ""));
-  const waits = words.map((text) => make("b", { class: "sentence warn" }, text));
-  return make(
+  const href = `${base}/page/${encodeURIComponent(dag)}`;
+  const link = (/** @type {string} */ act) => {
+    const key = { "data-key": `${dag} ${act}`, "aria-label": `${act}… ${cluster}` };
+    return make("a", { href: `${href}#${new URLSearchParams({ act })}`, ...key }, `${act}…`);
+  };
+  const shown = make(
     "a",
-    { href: `${base}/page/${encodeURIComponent(dag)}`, "data-key": dag, class: tone },
+    { href, "data-key": dag, class: tone },
     make("span", { class: `dot ${tone}`, "aria-hidden": "true", ...fresh }),
     make("b", {}, cluster),
     make("span", { class: `word ${tone}`, ...fresh }, state),
-    waits,
     make("span", { class: "sentence" }, sentence),
     force && make("span", { class: "sentence warn" }, force),
     make("span", { class: "more" }, `mode ${status.mode}, ${range} ${points(status.score_range)}`, age),
   );
+  return [shown, make("div", { class: "attention" }, waits(status, (acts) => acts.map(link)))];
 }

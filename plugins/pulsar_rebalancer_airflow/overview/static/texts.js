@@ -7,8 +7,9 @@ export function points(value, digits = 1) {
 
 const UNITS = ["B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s"];
 
-/** @type {(value: number, measure?: string) => string} */
+/** @type {(value: number | null, measure?: string) => string} */
 export function traffic(value, measure = "msg_throughput") {
+  if (value === null) return "–";
   if (measure === "msg_rate") return `${Math.round(value).toLocaleString("en")} msg/s`;
   const power = Math.floor(Math.log2(Math.max(1, value)) / 10);
   const unit = Math.min(power, UNITS.length - 1);

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { all } from "./elements.js";
-import { acts, attention, carryOut, neededFor, offered } from "page/acts.js";
+import { acts, carryOut, known, neededFor, offered } from "page/acts.js";
 import { manual } from "page/by_hand.js";
 import { disabled, newerOf, pausedText, planAgain } from "page/disabled.js";
+import { clusters, waits } from "page/strip.js";
 
 const PAGE = { base: "/b", dag: "d", now: () => NOW };
 const NOW = Date.parse("2026-03-05T12:00:00Z");
@@ -311,21 +312,28 @@ test("buttons stand in three groups", () => {
 
 test("what waits for a person has its buttons, and since when", () => {
   const since = new Date().toISOString();
-  const waits = [
+  const attention = [
     { text: "Nothing is kept.", since: null, acts: ["Restore", "Reset"] },
     { text: "A plan waits.", since, acts: ["Approve", "Reject"] },
   ];
   const question = { ...QUESTION, until: "2026-03-05T13:00:00Z" };
-  const given = { ...HAND, plan: PLAN, status: { pairing: true, attention: waits } };
+  const given = { ...HAND, plan: PLAN, status: { pairing: true, attention } };
   const orders = ["Restore", "Reset"].map((button) => ({ ...STOP, button, group: "" }));
-  const shown = attention({ ...given, acts: { ...HAND.acts, control: "c", orders, question } }, PAGE);
+  const banner = (view) => waits(view.status, known(view, PAGE).buttons);
+  const shown = banner({ ...given, acts: { ...HAND.acts, control: "c", orders, question } });
   assert.deepEqual(shown.map((each) => all("button", each).map((button) => button.textContent)), [
     ["Restore…", "Reset…"],
     ["Approve…", "Reject…"],
   ]);
   assert.equal(shown[0].children[0].textContent, "Nothing is kept.");
   assert.match(shown[1].children[0].textContent, /^A plan waits\. Since \d\d:\d\d:\d\d, \.$/);
-  assert.deepEqual(attention(given, PAGE).map((each) => all("button", each).length), [0, 0]);
+  assert.deepEqual(banner(given).map((each) => all("button", each).length), [0, 0]);
+
+  const [list] = all("li", clusters([{ dag_id: "d", cluster: "east", attention }], "/b"));
+  assert.match(list.children[1].textContent, /^Nothing is kept\.Restore…Reset…A plan waits\. Since [\d:]{8}, \.App/);
+  assert.deepEqual(all("a", list.children).map(({ attributes: { href } }) => href.replace("/b/page/d", "")), [
+    ...["", "#act=Restore", "#act=Reset", "#act=Approve", "#act=Reject"],
+  ]);
 });
 
 test("the brokers that are ticked are released", () => {
