@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from tests.integration.airflow_world import World, dags
 from tests.pulsar.costs import settled_cpu
 from tests.pulsar.load import Load
-from tests.pulsar.test_by_hand import connection
+from tests.pulsar.rebalancing import connection
 from tests.pulsar.throttling import await_host_samples
 
 from lab.benchmarks.conditions import commit, machine

@@ -1,11 +1,14 @@
 """The product under test beside a real cluster: Airflow standalone, its DAG, and what its runs left behind."""
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 from tests.pulsar.admin import Admin, topics_in_bundles
 from tests.pulsar.cluster import PulsarCluster
 
@@ -14,17 +17,17 @@ from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Move, Summary, read_moves
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
-from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun, LocalAirflow, Processes
+from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 
 DAG_ID = "pulsar_rebalance__real"
 
 
 class Run:
-    def __init__(self, airflow: LocalAirflow, run: DagRun) -> None:
-        self.state: str = run["state"]
-        self.tasks = {task["task_id"]: task["state"] for task in airflow.tasks(DAG_ID, run["dag_run_id"])}
-        uri = airflow.xcom(DAG_ID, run["dag_run_id"], "collect")
+    """What a run left behind; `uri` is what collect returned, None if it failed."""
+
+    def __init__(self, state: str, tasks: Mapping[str, str | None], uri: str | None) -> None:
+        self.state, self.tasks = state, tasks
         self.folder = StoragePath(uri) if uri else None
 
     @property
@@ -51,25 +54,40 @@ class Run:
         return read_moves(self.folder)
 
 
-@contextmanager
-def rebalancer(
-    cluster: PulsarCluster, folder: Path, settings: dict[str, Any], credentials: dict[str, str] | None = None
-) -> Iterator[LocalAirflow]:
-    """Airflow standalone with the DAG of the cluster, logged in; `credentials` replace the super-user's token."""
-    url = urlsplit(cluster.web_url(0))
-    connection: dict[str, Any] = {"conn_type": "pulsar_admin", "schema": url.scheme, "host": url.hostname}
-    connection |= {"port": url.port, "password": "" if credentials else cluster.admin_token or ""}
+def connection(cluster: PulsarCluster, credentials: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The Airflow connection to a cluster; `credentials` replace the super-user's token."""
+    urls = [urlsplit(cluster.web_url(number)) for number in range(len(cluster.broker_ids))]
     # Throttled brokers on a busy machine take their time.
-    connection["extra"] = {"answer_timeout_seconds": 90} | (
-        {"ca_file": str(cluster.ca_file)} if cluster.ca_file else {}
-    )
-    connection["extra"] |= credentials or {}
-    archive = cached_archive(SOURCE / ".cache")
-    home = AirflowHome(
+    extra: dict[str, Any] = {"answer_timeout_seconds": 90}
+    if cluster.ca_file:
+        extra["ca_file"] = str(cluster.ca_file)
+    return {
+        "conn_type": "pulsar_admin",
+        "schema": urls[0].scheme,
+        "host": ",".join(url.netloc for url in urls),
+        "password": "" if credentials else cluster.admin_token or "",
+        "extra": extra | dict(credentials or {}),
+    }
+
+
+class _Paused(AirflowHome):
+    """New DAGs wait until `unpause`."""
+
+    def environment(self) -> dict[str, str]:
+        return super().environment() | {"AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True"}
+
+
+@contextmanager
+def rebalancer(cluster: PulsarCluster, folder: Path, settings: dict[str, Any]) -> Iterator[LocalAirflow]:
+    """Airflow standalone with the DAG of the cluster, which is paused, logged in."""
+    home = _Paused(
         folder=folder,
         clusters={"real": settings | {"connection": "pulsar_admin_real"}},
-        connections={"pulsar_admin_real": connection, "spark_default": {"conn_type": "spark", "host": "local[2]"}},
-        spark_archive=archive,
+        connections={
+            "pulsar_admin_real": connection(cluster),
+            "spark_default": {"conn_type": "spark", "host": "local[2]"},
+        },
+        spark_archive=cached_archive(SOURCE / ".cache"),
     )
     home.prepare(keep=False)
     with Processes() as processes:
@@ -77,6 +95,11 @@ def rebalancer(
         airflow.start()
         airflow.wait_for_dag(DAG_ID)
         yield airflow
+
+
+def unpause(airflow: LocalAirflow) -> None:
+    """Let the schedule begin: the first run starts at once."""
+    airflow._request("PATCH", f"/dags/{DAG_ID}", httpx.codes.NOT_FOUND, json={"is_paused": False})
 
 
 def assert_carried_out(run: Run, admin: Admin) -> None:

@@ -13,7 +13,6 @@ from pulsar_rebalancer.reasons import Reason
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -21,12 +20,11 @@ from tests.integration.airflow_world import Outcome, World, dags
 from tests.integration.conftest import _database, one_session  # noqa: F401 - fixtures
 from tests.patience import awaited
 from tests.pulsar.admin import Admin, topics_in_bundles
-from tests.pulsar.cluster import PulsarCluster
 from tests.pulsar.conftest import ClusterFactory
 from tests.pulsar.distribution import Distribution
 from tests.pulsar.java import SHORT_SESSION
 from tests.pulsar.load import Load
-from tests.pulsar.rebalancing import load_broker_zero
+from tests.pulsar.rebalancing import connection, load_broker_zero
 
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.run.outcome import Outcome as Written
@@ -103,11 +101,6 @@ def owners(admin: Admin, bundles: Iterable[str]) -> set[str]:
         return {admin.owner(bundle) for bundle in bundles}
     except (httpx.HTTPError, KeyError):
         return {"nobody"}
-
-
-def connection(cluster: PulsarCluster) -> dict[str, Any]:
-    seeds = ",".join(urlsplit(cluster.web_url(broker)).netloc for broker in range(3))
-    return {"conn_type": "pulsar_admin", "host": seeds, "extra": {"answer_timeout_seconds": 90}}
 
 
 @pytest.mark.usefixtures("one_session")

@@ -1,13 +1,20 @@
 """Clusters under the extensible load manager: what its brokers tell, and moves by its transfer protocol."""
 
+from __future__ import annotations
+
+import tests.airflow_home  # noqa: F401 - before anything of Airflow
+
+# isort: split
+
 import asyncio
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import httpx
@@ -15,13 +22,16 @@ import jwt
 import pytest
 from pydantic import SecretStr
 from tests.certificates import Authority
+from tests.integration.airflow_world import World, dags
+from tests.integration.conftest import _database, one_session  # noqa: F401 - fixtures
 from tests.patience import awaited
 from tests.pulsar.admin import Admin, topics_in_bundles
 from tests.pulsar.cluster import SUPER_USER, PulsarCluster
 from tests.pulsar.conftest import ClusterFactory
 from tests.pulsar.distribution import Distribution
 from tests.pulsar.load import Load
-from tests.pulsar.rebalancing import DAG_ID, Run, rebalancer
+from tests.pulsar.rebalancing import Run
+from tests.pulsar.rebalancing import connection as airflow_connection
 from tests.token_issuer import AUDIENCE, CLIENT, TokenIssuer, token_issuer
 
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
@@ -185,6 +195,7 @@ def in_all(admin: Admin, loaded: dict[str, str]) -> list[float]:
         return []
 
 
+@pytest.mark.usefixtures("one_session")
 def test_brokers_that_give_no_report_are_balanced_by_a_run_of_the_dag(
     cluster: PulsarCluster, admin: Admin, issuing: TokenIssuer, loaded: dict[str, str], tmp_path: Path
 ) -> None:
@@ -195,16 +206,23 @@ def test_brokers_that_give_no_report_are_balanced_by_a_run_of_the_dag(
     sent = in_all(admin, loaded)
     assert sent
     settings = SETTINGS | {"strategy": str(Strategy.TRANSFER), "interval_seconds": 86400}
+    settings["host_usage_interval_minutes"] = 1
     issuing.lifetime, issued = 10, len(issuing.issued)
-    with (
-        rebalancer(cluster, tmp_path / "airflow", settings, issuing.extra()) as airflow,
-        ThreadPoolExecutor(1) as awaiting,
-    ):
-        ended = awaiting.submit(next, airflow.ended_runs(DAG_ID))
-        while not wait([ended], timeout=2).done:
-            sent += in_all(admin, loaded)
-        run = Run(airflow, ended.result())
-        owners = {move.bundle: admin.owner(move.bundle) for move in run.moves}
+    to = airflow_connection(cluster, issuing.extra())
+    ended = Event()
+
+    def listen() -> None:
+        while not ended.wait(2):
+            sent.extend(in_all(admin, loaded))
+
+    with dags("extensible", tmp_path, to, **settings) as root, ThreadPoolExecutor(1) as listening:
+        listening.submit(listen)
+        try:
+            outcome = World("extensible", root).run()
+        finally:
+            ended.set()
+    run = Run(outcome.state, outcome.states, outcome.xcom("collect"))
+    owners = {move.bundle: admin.owner(move.bundle) for move in run.moves}
 
     assert run.state == "success", run.tasks
     assert len(issuing.issued) > issued + 1

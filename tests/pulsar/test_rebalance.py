@@ -1,7 +1,6 @@
 """The DAG, run by Airflow, balances real brokers, as the simulated cluster predicts."""
 
 import json
-from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
@@ -13,11 +12,11 @@ from tests.pulsar.conftest import ClusterFactory
 from tests.pulsar.costs import CpuWatch, fitted, settled_cpu
 from tests.pulsar.distribution import Distribution
 from tests.pulsar.load import Load
-from tests.pulsar.rebalancing import DAG_ID, Run, assert_carried_out, load_broker_zero, rebalancer
+from tests.pulsar.rebalancing import DAG_ID, Run, assert_carried_out, load_broker_zero, rebalancer, unpause
 from tests.pulsar.simulated import Course, bundles_of, misses, predicted, scores_of
-from tests.pulsar.throttling import QUOTA_US, await_host_samples, throttle
+from tests.pulsar.throttling import QUOTA_US, await_host_samples, await_quotas, set_quotas
 
-from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
+from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun, LocalAirflow
 
 BUNDLES = 16
 TRIED_RATE = 1000.0
@@ -48,12 +47,17 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+def run_of(airflow: LocalAirflow, run: DagRun) -> Run:
+    tasks = {task["task_id"]: task["state"] for task in airflow.tasks(DAG_ID, run["dag_run_id"])}
+    return Run(run["state"], tasks, airflow.xcom(DAG_ID, run["dag_run_id"], "collect"))
+
+
 def next_run(airflow: LocalAirflow, seen: list[str]) -> Run:
     """Return the next scheduled run, once it has ended."""
     for run in airflow.ended_runs(DAG_ID):
         if run["dag_run_id"] not in seen:
             seen.append(run["dag_run_id"])
-            return Run(airflow, run)
+            return run_of(airflow, run)
     raise AssertionError("the stream of runs ended")
 
 
@@ -63,13 +67,9 @@ def sampled_anew(runs: list[Run]) -> bool:
     return all(sum(1 for _ in groupby(seen[broker] for seen in usages)) > 2 for broker in usages[0])
 
 
-def rate_for_gap(cluster: PulsarCluster, admin: Admin, topics: Mapping[str, str], log: Path) -> float:
-    """Throttle the brokers, warm them up, and return the messages a second on broker 0 that cost `GAP`."""
-    with Load(cluster, dict.fromkeys(topics.values(), TRIED_RATE / BUNDLES), log, batching=False, steady=True) as load:
-        load.start()
-        throttle(cluster, admin)
-        hot, *idle = settled_cpu(cluster, len(cluster.broker_ids))
-        load.report()
+def rate_for_gap(cluster: PulsarCluster) -> float:
+    """The messages a second on broker 0 that cost `GAP`, once brokers that carry `TRIED_RATE` have warmed up."""
+    hot, *idle = settled_cpu(cluster, len(cluster.broker_ids))
     return TRIED_RATE * GAP / (100 * (hot - fmean(idle)) / (QUOTA_US / 1000))
 
 
@@ -80,14 +80,19 @@ def test_hits_are_counted_then_half_the_difference_moves_until_there_is_nothing_
     cluster = clusters(pulsar_424, cgroups=True, auth=True, tls=True, plain=False)
     with Admin(cluster) as admin:
         topics = load_broker_zero(admin, ["tests/load"], BUNDLES)
-        rate = rate_for_gap(cluster, admin, topics, tmp_path / "load.log") / BUNDLES
-        rates = dict.fromkeys(topics.values(), rate)
-        with Load(cluster, rates, tmp_path / "load.log", batching=False, steady=True) as load:
+        tried = dict.fromkeys(topics.values(), TRIED_RATE / BUNDLES)
+        with Load(cluster, tried, tmp_path / "load.log", batching=False, steady=True) as load:
             load.start()
-            # The first sample is also of the time before.
-            await_host_samples(admin, 2)
-            hot = CpuWatch(cluster, len(cluster.broker_ids))
+            set_quotas(cluster)
+            # Airflow starts while the brokers take their first host sample.
             with rebalancer(cluster, tmp_path / "airflow", SETTINGS) as airflow:
+                await_quotas(admin)
+                rate = rate_for_gap(cluster) / BUNDLES
+                load.change(dict.fromkeys(tried, rate))
+                # This sample is also of the time before; it counts as a hit at most.
+                await_host_samples(admin, 1)
+                hot = CpuWatch(cluster, len(cluster.broker_ids))
+                unpause(airflow)
                 seen: list[str] = []
                 before: list[Run] = []
                 while not before or not before[-1].summary.bundles_taken:
@@ -136,7 +141,7 @@ def test_hits_are_counted_then_half_the_difference_moves_until_there_is_nothing_
                 carried = [rate * BUNDLES, 0.0, 0.0, *(rate * owners.count(broker) for broker in cluster.broker_ids)]
                 used += calm.cpu().tolist()
             report = load.report()
-    assert report.keys() == rates.keys()
+    assert report.keys() == tried.keys()
     for counts in report.values():
         assert counts.errors == 0
         assert counts.acked == counts.sent > 0

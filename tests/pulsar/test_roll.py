@@ -23,8 +23,8 @@ from tests.pulsar.cluster import PulsarCluster
 from tests.pulsar.conftest import ClusterFactory
 from tests.pulsar.distribution import Distribution
 from tests.pulsar.load import Load
-from tests.pulsar.rebalancing import load_broker_zero
-from tests.pulsar.test_by_hand import connection, decided, owners
+from tests.pulsar.rebalancing import connection, load_broker_zero
+from tests.pulsar.test_by_hand import decided, owners
 
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.run.outcome import Outcome as Written

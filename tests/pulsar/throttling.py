@@ -8,10 +8,13 @@ QUOTA_US = 40_000
 """Two fifths of a core per broker: what one client sends can be seen, and does not exhaust the broker."""
 
 
-def throttle(cluster: PulsarCluster, admin: Admin) -> None:
-    """Give every broker its quota, and wait until each has seen it in a host sample of its own."""
+def set_quotas(cluster: PulsarCluster) -> None:
     for broker in range(3):
         cluster.set_cpu_quota(broker, QUOTA_US)
+
+
+def await_quotas(admin: Admin) -> None:
+    """Wait until every broker has seen its quota in a host sample of its own."""
     limit = QUOTA_US / 1000
     awaited(lambda: all(admin.load_report(broker)["cpu"]["limit"] == limit for broker in range(3)))
 
