@@ -1,7 +1,5 @@
 """The product under test beside a real cluster: Airflow standalone, its DAG, and what its runs left behind."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -99,7 +97,7 @@ def rebalancer(cluster: PulsarCluster, folder: Path, settings: dict[str, Any]) -
 
 def unpause(airflow: LocalAirflow) -> None:
     """Let the schedule begin: the first run starts at once."""
-    airflow._request("PATCH", f"/dags/{DAG_ID}", httpx.codes.NOT_FOUND, json={"is_paused": False})
+    airflow.request("PATCH", f"/dags/{DAG_ID}", httpx.codes.NOT_FOUND, json={"is_paused": False})
 
 
 def assert_carried_out(run: Run, admin: Admin) -> None:

@@ -1,7 +1,5 @@
 """Clusters under the extensible load manager: what its brokers tell, and moves by its transfer protocol."""
 
-from __future__ import annotations
-
 import tests.airflow_home  # noqa: F401 - before anything of Airflow
 
 # isort: split

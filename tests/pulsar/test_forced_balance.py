@@ -1,7 +1,5 @@
 """A balance that somebody forces on real brokers, by a run of the DAG."""
 
-from __future__ import annotations
-
 import tests.airflow_home  # noqa: F401 - before anything of Airflow
 
 # isort: split

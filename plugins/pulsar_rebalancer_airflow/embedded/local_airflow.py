@@ -247,9 +247,9 @@ class LocalAirflow:
         self._client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
 
     def get(self, path: str, **query: Any) -> Any:
-        return self._request("GET", path, httpx.codes.NOT_FOUND, params=query)
+        return self.request("GET", path, httpx.codes.NOT_FOUND, params=query)
 
-    def _request(self, method: str, path: str, expected: int, **options: Any) -> Any:
+    def request(self, method: str, path: str, expected: int, **options: Any) -> Any:
         url = f"/api/v2{path}"
         answer = self._send(method, url, **options)
         if answer.status_code == httpx.codes.UNAUTHORIZED:
@@ -296,7 +296,7 @@ class LocalAirflow:
         # With this id Airflow starts one run, however often it is asked to.
         run_id = f"manual__{uuid4()}"
         order = {"dag_run_id": run_id, "logical_date": None, "conf": conf or {}}
-        self._request("POST", f"/dags/{dag_id}/dagRuns", httpx.codes.CONFLICT, json=order)
+        self.request("POST", f"/dags/{dag_id}/dagRuns", httpx.codes.CONFLICT, json=order)
         return run_id
 
     def run(self, dag_id: str, run_id: str) -> DagRun:
