@@ -22,6 +22,7 @@ from airflow.models.hitl import HITLDetail
 from airflow.models.taskinstance import TaskInstance, clear_task_instances
 from airflow.models.xcom import XComModel
 from airflow.sdk import timezone
+from airflow.sdk.definitions._internal.dag_parsing_context import _airflow_parsing_context_manager
 from airflow.sdk.definitions.dag import _run_task
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.utils.session import create_session
@@ -66,8 +67,9 @@ class World:
         return bag
 
     def dag(self, dag_id: str) -> Any:
-        """A DAG, parsed anew as for every task on a worker: running one in this process changes its parameters."""
-        return self._bag().dags[dag_id]
+        """A DAG, parsed anew and alone as for every task on a worker: a run in this process changes its parameters."""
+        with mock.patch.dict(os.environ), _airflow_parsing_context_manager(dag_id):
+            return self._bag().dags[dag_id]
 
     def run(self, dag: str = "rebalance", /, **conf: Any) -> Outcome:
         """A whole run, begun now. (`DAG.test` would wait a second whenever no task is ready.)"""
