@@ -15,7 +15,7 @@ from tests.pulsar.conftest import ClusterFactory
 from tests.pulsar.distribution import Distribution
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import Run, assert_carried_out, assert_clients_came_back, connection, load_broker_zero
-from tests.pulsar.throttling import await_host_samples, await_quotas, set_quotas
+from tests.pulsar.throttling import await_host_samples, await_quotas, await_two_samples, set_quotas
 
 FORCE_THRESHOLD = 4
 """Half of the smallest gap that was seen, and above the noise between idle brokers."""
@@ -44,6 +44,7 @@ def test_equal_ranges_of_two_namespaces_reach_their_own_destinations(
             load.start()
             set_quotas(cluster)
             await_quotas(admin)
+            await_two_samples(admin)
             await_host_samples(admin, 1)
             reason = "new brokers shall be filled"
             ended = World("forced", root).run(force=reason, force_threshold=FORCE_THRESHOLD)

@@ -40,6 +40,8 @@ from pulsar_rebalancer_spark.rebalance import decide
 
 QUOTA_US = 40_000
 RATE = 3500.0
+GAP = 10
+"""Points that broker 0 is hotter than the others, at least: every shedder fires."""
 FREE, ISOLATED, SPREAD = "tests/free", "tests/isolated", ("tests/spread-a", "tests/spread-b")
 SYSTEM = "pulsar/system"
 SHEDDING: dict[Strategy, dict[str, Any]] = {
@@ -109,8 +111,8 @@ class World:
     def broker_zero_is_busy(self) -> bool:
         """The last sample of the processor, taken once a minute, is of broker 0 under load and of idle others."""
         reports = [self.admin.load_report(broker)["cpu"] for broker in range(3)]
-        busy, *idle = (cpu["usage"] for cpu in reports)
-        return all(cpu["limit"] == QUOTA_US / 1000 for cpu in reports) and busy > 2 * max(idle)
+        busy, *idle = (100 * cpu["usage"] / cpu["limit"] for cpu in reports)
+        return all(cpu["limit"] == QUOTA_US / 1000 for cpu in reports) and busy > max(2 * max(idle), max(idle) + GAP)
 
     def all_report_traffic(self) -> bool:
         stats = self.admin.load_report(0)["lastStats"]
@@ -210,7 +212,7 @@ def test_system_bundles_move_once_the_setting_is_on(world: World) -> None:
     settings = SHEDDING[Strategy.AVG] | {"excluded_namespaces": (FREE, ISOLATED, *SPREAD)}
     summary, moves, _ = world.run(strategy=Strategy.AVG, **settings)
     assert not moves
-    assert summary.bundle_skip_reasons[Reason.SYSTEM_NAMESPACE]
+    assert summary.bundle_skip_reasons.get(Reason.SYSTEM_NAMESPACE), (summary.sentence, summary.bundle_skip_reasons)
     _, moves, outcomes = world.run(strategy=Strategy.AVG, move_system_bundles=True, **settings)
     assert [(end.bundle, end.reason) for end in outcomes] == [(system, Reason.MOVED)]
     assert world.admin.owner(system) == moves[0].destination != world.cluster.broker_ids[0]

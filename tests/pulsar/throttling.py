@@ -1,5 +1,7 @@
 """Brokers with a CPU quota each, so that every one of them reports a load of its own."""
 
+import time
+
 from tests.patience import awaited
 from tests.pulsar.admin import Admin
 from tests.pulsar.cluster import PulsarCluster
@@ -30,3 +32,16 @@ def await_host_samples(admin: Admin, count: int) -> None:
         return len(seen) > count
 
     awaited(enough)
+
+
+def await_two_samples(admin: Admin) -> None:
+    """Wait until brokers run for two minutes: without two host samples, a broker takes no part."""
+    awaited(lambda: min(_uptime_minutes(admin, broker) for broker in range(3)) > 2)
+
+
+def _uptime_minutes(admin: Admin, broker: int) -> float:
+    """Minutes since a broker started, as its metrics say."""
+    (process,) = [
+        group for group in admin.get("broker-stats/metrics", broker=broker) if "jvm_start_time" in group["metrics"]
+    ]
+    return (time.time() - float(process["metrics"]["jvm_start_time"]) / 1000) / 60
