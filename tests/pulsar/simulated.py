@@ -1,5 +1,6 @@
 """How a simulated cluster is balanced, and how far that is from a real one."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ _NIC = 1e6
 
 # How far a prediction may be from what happens.
 HOT_SCORE_PERCENT = 30
-IDLE_SCORE_POINTS = 3
+OTHER_SCORE_POINTS = 3
 TOTAL_SCORE_PERCENT = 25
 WAITED_SAMPLES = 1
 LASTED_MINUTES = 3
@@ -57,25 +58,27 @@ def bundles_of(run: Run, namespace: str) -> list[int]:
     return sorted((held.count(row["broker"]) for row in run.table("brokers")), reverse=True)
 
 
-def predicted(costs: Costs, cpu_limit: float, rates: list[float], settings: dict[str, Any], minutes: int) -> Course:
-    """The course of three simulated brokers that begin with all bundles on the first."""
+def predicted(
+    costs: Costs, cpu_limit: float, rate: float, held: Sequence[int], settings: dict[str, Any], minutes: int
+) -> Course:
+    """The course of three simulated brokers that begin with so many bundles each, all of one rate (msg/s)."""
     brokers = BrokerColumns(
         names=("a", "b", "c"),
         cpu_limit=np.full(3, cpu_limit),
         nic=np.full(3, _NIC),
         base_cpu=np.full(3, costs.idle),
     )
-    count = len(rates)
+    count = sum(held)
     bundles = BundleColumns(
         names=tuple(f"tests/load/0x{number:08x}_0x{number + 1:08x}" for number in range(count)),
-        msg_rate_in=np.array(rates),
+        msg_rate_in=np.full(count, rate),
         msg_size=np.full(count, 100.0),
         clients=np.ones(count, dtype=np.int64),
         cost=np.ones(count),
         **{name: np.zeros(count) for name in ("fan_out", "noise", "daily", "peak", "trend")},
     )
     rules = Rules(cpu_noise=0, busy_cpu=costs.busy, cost=Cost(per_message=costs.message / 100, per_byte=0))
-    owner = np.zeros(count, dtype=np.int64)
+    owner = np.repeat(np.arange(3), held)
     simulation = Simulation(Spec(brokers, Workload(bundles), owner, np.ones(3, dtype=bool), rules))
     balancer = Balancer(Roster(brokers.names, bundles.names), Settings(**settings))
     moved, before = dict[int, int](), list[float]()
@@ -99,7 +102,7 @@ def misses(prediction: Course, real: Course) -> list[str]:
     """Return what is further from the real course than a prediction may be."""
     compared: list[tuple[str, list[float], list[float], float]] = [
         ("hot score before", prediction.before[:1], real.before[:1], HOT_SCORE_PERCENT / 100 * real.before[0]),
-        ("idle scores before", prediction.before[1:], real.before[1:], IDLE_SCORE_POINTS),
+        ("other scores before", prediction.before[1:], real.before[1:], OTHER_SCORE_POINTS),
         ("total before", [sum(prediction.before)], [sum(real.before)], TOTAL_SCORE_PERCENT / 100 * sum(real.before)),
         ("total after", [sum(prediction.after)], [sum(real.after)], TOTAL_SCORE_PERCENT / 100 * sum(real.after)),
         ("samples waited", [prediction.waited], [real.waited], WAITED_SAMPLES),
