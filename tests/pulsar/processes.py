@@ -20,11 +20,7 @@ class LoggedProcess:
         with log.open("ab") as output:
             # A session of its own: Ctrl-C reaches the test run, which then ends its children in order.
             self._child = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
             )
 
     @property

@@ -63,10 +63,7 @@ def predicted(
 ) -> Course:
     """The course of three simulated brokers that begin with so many bundles each, all of one rate (msg/s)."""
     brokers = BrokerColumns(
-        names=("a", "b", "c"),
-        cpu_limit=np.full(3, cpu_limit),
-        nic=np.full(3, _NIC),
-        base_cpu=np.full(3, costs.idle),
+        names=("a", "b", "c"), cpu_limit=np.full(3, cpu_limit), nic=np.full(3, _NIC), base_cpu=np.full(3, costs.idle)
     )
     count = sum(held)
     bundles = BundleColumns(

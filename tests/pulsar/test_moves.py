@@ -163,12 +163,7 @@ def test_every_message_that_was_acknowledged_arrives(
             assert gaps.keys() == set(topics)
             for gap in gaps.values():
                 # One producer and one subscriber.
-                assert (gap.unknown, gap.clients_before, gap.clients_back, gap.errors) == (
-                    "",
-                    2,
-                    2,
-                    0,
-                )
+                assert (gap.unknown, gap.clients_before, gap.clients_back, gap.errors) == ("", 2, 2, 0)
                 assert gap.clients_seconds is not None
         for producer in producers:
             producer.flush()

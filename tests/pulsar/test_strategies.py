@@ -50,12 +50,7 @@ SHEDDING: dict[Strategy, dict[str, Any]] = {
     Strategy.OVERLOAD: {"overloaded_threshold": 8},
     Strategy.UNIFORM: {"rate_difference": 10},
     Strategy.TRANSFER: {"target_std": 0.02, "hit_count_transfer": 0, "top_bundles": 16},
-    Strategy.GAIN: {
-        "low_threshold": 5,
-        "hit_count_low": 1,
-        "hit_count_high": 1,
-        "strategy_settings": {"min_gain": 0},
-    },
+    Strategy.GAIN: {"low_threshold": 5, "hit_count_low": 1, "hit_count_high": 1, "strategy_settings": {"min_gain": 0}},
 }
 
 

@@ -68,11 +68,7 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         ({}, {"documents": (ordered("stop"),)}, CARRIED),  # nothing is under way
         ({}, {"documents": (ordered("stop"),), "started": NOW - HOUR / 2}, CARRIED),  # it began later
         ({}, {"documents": (ordered("stop"),), "started": NOW - 2 * HOUR}, f"{CARRIED}; stopped by ada: new disks"),
-        (
-            {},
-            {"lost": "drains: missing"},
-            f"{CLOSED}; the state is lost, and maybe orders: drains: missing",
-        ),
+        ({}, {"lost": "drains: missing"}, f"{CLOSED}; the state is lost, and maybe orders: drains: missing"),
         (
             {"blackouts": [BLACKOUT]},
             {},
@@ -90,11 +86,7 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
             {},
             f"{CARRIED}; moved only within 1 maintenance window of the clusters file",
         ),
-        (
-            {},
-            {"documents": (ROLL,)},
-            f"Only moves of the rolling restart are carried out: mode auto; {ROLL.progress}",
-        ),
+        ({}, {"documents": (ROLL,)}, f"Only moves of the rolling restart are carried out: mode auto; {ROLL.progress}"),
         (APPROVE, {"documents": (ROLL,)}, f"{WAIT}: mode approve; {ROLL.progress}"),
         ({}, {"documents": (STRANDED, DRAINED)}, f"{CARRIED}; b:1 drained by bob: new disks; {STRANDED.progress}"),
         (BREAKER, {}, f"{CARRIED}; watched by the circuit breaker of the clusters file"),

@@ -4,15 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.include.pulsar_rebalancer.run.upkeep_scene import (
-    MIDNIGHT,
-    NOTHING,
-    SECRET,
-    aged,
-    all_files,
-    at,
-    upkeep,
-)
+from tests.include.pulsar_rebalancer.run.upkeep_scene import MIDNIGHT, NOTHING, SECRET, aged, all_files, at, upkeep
 from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, stored_run
 
 from pulsar_rebalancer.config.settings import Settings

@@ -63,14 +63,7 @@ def begun(state: MemoryState, runs: dict[str, str] | None = None) -> list[str]:
     return QuestionsOperator(task_id="questions", cluster=CLUSTER).execute(given)
 
 
-def asked(
-    storage,
-    state,
-    run_id="",
-    attempt=(1, 2),
-    known=False,
-    **present,
-):
+def asked(storage, state, run_id="", attempt=(1, 2), known=False, **present):
     """The text that a run asks with; `stands`: nothing is asked anew; else why not: `skipped`, or a reason code."""
     operator = ApproveOperator(task_id="approve", entry=entry(**present), root=storage.root, retries=2)
     given: Any = context(CLUSTER, state, run_id=run_id or question(state).run_id)

@@ -99,11 +99,7 @@ def test_a_report_keeps_what_each_bundles_move_cost(scene):
 
 @pytest.mark.parametrize(
     ("kind", "path"),
-    [
-        (FaultKind.SILENT, "/stats"),
-        (FaultKind.SILENT, "/broker-stats/topics"),
-        (FaultKind.FORBIDDEN, "/stats"),
-    ],
+    [(FaultKind.SILENT, "/stats"), (FaultKind.SILENT, "/broker-stats/topics"), (FaultKind.FORBIDDEN, "/stats")],
 )
 def test_statistics_that_do_not_answer_leave_the_client_gap_unknown(scene, kind, path):
     scene.monkeypatch.setattr(client_gap_meter, "BEFORE_S", 0.3)
