@@ -251,9 +251,15 @@ def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Br
 def _completed(
     sample: ClusterSample, decisions: list[Decision], words: Mapping[int | None, str], moves: Sequence[CandidateMove]
 ) -> list[Decision]:
-    """Return the decisions, completed with their moves. Hits are reset only for brokers that lose or gain a bundle."""
+    """Return the decisions, completed with their moves.
+
+    Hits are reset for each pair that fires, also if nothing moves, and for each broker that loses or gains a bundle.
+    """
     taken = [move for move in moves if move.taken]
-    touched = {end for move in taken for end in (move.source, move.destination) if sample.counting.counts}
+    touched: set[str | None] = set()
+    if sample.counting.counts:
+        used: list[CandidateMove | Decision] = [*taken, *(pair for pair in decisions if pair.fired)]
+        touched = {end for each in used for end in (each.source, each.destination)}
     traffic: defaultdict[int | None, float] = defaultdict(float)
     for move in taken:
         traffic[move.pair] += move.traffic

@@ -93,7 +93,9 @@ def test_a_small_gain_needs_an_urgent_pair_or_a_lower_price():
     # 1 gains 2 x 16 - 2 = 30; 0.4 gains 12.5: less than 20 x 1.05, more than 10 x 1.05.
     few = {"hot": [*steady(0.4), (39.6, 39.6)], "mild": steady(32), "cold": steady(24)}
     low, high = {"hot": HitCount(0, 7)}, {"hot": HitCount(1, 7)}
-    assert moved(shed_once(scene(few), low)) == {}
+    nothing = shed_once(scene(few), low)
+    # It fired, so it must collect its hits again.
+    assert (moved(nothing), dict(nothing.state.hits)) == ({}, {})
     assert moved(shed_once(scene(few, own={"min_gain": 10}), low)) == {"hot-0": "cold"}
     assert moved(shed_once(scene(few, own={"hot_threshold": 40}), high)) == {"hot-0": "cold"}
     assert moved(shed_once(scene(few, forced=True, force_threshold=10), {})) == {"hot-0": "cold"}
