@@ -83,6 +83,6 @@ def test_the_current_settings_are_found_however_long_ago_a_run_had_them(storage:
 
 def test_a_spark_connect_server_replays_nothing(storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", '{"conn_type": "spark_connect", "host": "localhost"}')
-    with pytest.raises(AirflowFailException, match=r"needs a connection of type spark.*\[wrong_setting\]"):
+    with pytest.raises(AirflowFailException, match=r"use a connection of type spark.*\[wrong_setting\]"):
         replay(storage)
     assert not storage.replays.exists()
