@@ -25,7 +25,7 @@ from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.state import DecisionState
 from pulsar_simulator.load import NOBODY
-from pulsar_simulator.minutes.machines import BrokerColumns, CpuSpike, Event, Happening, Rules, Spec
+from pulsar_simulator.minutes.machines import BrokerColumns, CpuSpike, Event, EventKind, Rules, Spec
 from pulsar_simulator.minutes.simulation import Simulation, Unload
 from pulsar_simulator.minutes.workload import BundleColumns, Spike, Workload
 
@@ -150,14 +150,14 @@ class Cluster:
         spikes = [Spike(drawn.permutation(size)[: size // 4], minute, 6, 3.0) for minute in range(6, 2 * RUNS, 8)]
         weights = drawn.uniform(0.4, 1.6, count - 1)
         brokers = tuple(f"b-{n:02}:8080" for n in range(count))
-        restart = (Event(9, 4, Happening.STOP), Event(21, 4, Happening.START))
+        restart = (Event(9, 4, EventKind.STOP), Event(21, 4, EventKind.START))
         return Spec(
             brokers=BrokerColumns(brokers, limit, np.full(count, 1e6), limit / 50),
             workload=Workload(BundleColumns(**columns), spikes=tuple(spikes), seed=self.number),
             owner=drawn.choice(count - 1, size, p=weights / weights.sum()),
             started=np.arange(count) < count - 1,
             rules=rules,
-            events=(*restart, Event(28, count - 1, Happening.START)),
+            events=(*restart, Event(28, count - 1, EventKind.START)),
             cpu_spikes=tuple(CpuSpike(minute, 5, minute % (count - 1), 150.0) for minute in range(3, 2 * RUNS, 7)),
             seed=self.number,
         )

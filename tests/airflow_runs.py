@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pulsar_rebalancer.config.clusters_file import Resolved
+from pulsar_rebalancer.config.clusters_file import RunSettings
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.plan import Summary, plan_hash, write_splits
 from pulsar_rebalancer.run.request import RunRequest, Validation
@@ -57,7 +57,7 @@ def make_run(
     now = datetime.now(UTC) - age
     run = storage.new_run(now)
     effective = Settings.model_validate({"mode": "auto", "connection": "pulsar_test"} | settings)
-    resolved = Resolved(settings=effective, origins={})
+    resolved = RunSettings(settings=effective, origins={})
     RunRequest(cluster=cluster, airflow_run_id=airflow_run_id, resolved=resolved, collected_at=now).write(run)
     (validation or Validation()).write(run)
     (before or StateBefore()).write(run)

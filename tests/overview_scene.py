@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pulsar_rebalancer.config.clusters_file import ClusterEntry, Resolved
+from pulsar_rebalancer.config.clusters_file import ClusterEntry, RunSettings
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.planning import Plan
@@ -89,7 +89,7 @@ class Scene:
         """A run that begins at a time; one of 0 seconds does not end, and `begun` of its moves have ended by then."""
         self.runs += 1
         folder, cluster = self.storage.new_run(at), self.storage.cluster
-        resolved = Resolved(settings=self.settings, origins={})
+        resolved = RunSettings(settings=self.settings, origins={})
         run_id = f"scheduled__{at:%Y-%m-%dT%H:%M:%S}+00:00"
         request = RunRequest(cluster=cluster, airflow_run_id=run_id, resolved=resolved, collected_at=at, **more)
         request.write(folder)

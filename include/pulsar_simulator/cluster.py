@@ -16,7 +16,7 @@ from pulsar_simulator.brokers import BrokerSpec, Membership, Reachability
 from pulsar_simulator.configuration import Configuration
 from pulsar_simulator.faults import FaultKind, Faults, Refusal
 from pulsar_simulator.load import NOBODY, Floats, Ints, Traffic
-from pulsar_simulator.ownership import BundlePlacement, Found, Ownership, PlacementStrategy, Redirect
+from pulsar_simulator.ownership import BundlePlacement, Ownership, PlacementStrategy, Redirect, TopicOwner
 from pulsar_simulator.sampling import Samples, Timing
 from pulsar_simulator.splitting import Splitter
 from pulsar_simulator.timeline import Clock, ManualClock, Timeline
@@ -221,7 +221,7 @@ class Cluster:
         return self._splitter.split_at(at, namespace, range_text, algorithm, positions, unload=unload, now=now)
 
     @_up_to_date
-    def lookup_at(self, at: int, topic: str, *, authoritative: bool) -> Redirect | Found:
+    def lookup_at(self, at: int, topic: str, *, authoritative: bool) -> Redirect | TopicOwner:
         """Answer a topic lookup as the broker with index `at` (see `Ownership.lookup_at`)."""
         return self.ownership.lookup_at(at, topic, authoritative=authoritative)
 

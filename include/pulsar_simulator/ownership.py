@@ -115,7 +115,7 @@ class Redirect:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TopicOwner:
     """A topic's bundle and the index of its owner."""
 
     bundle: int
@@ -171,7 +171,7 @@ class Ownership:
         self.release([bundle], now)
         return None
 
-    def lookup_at(self, at: int, topic: str, *, authoritative: bool) -> Redirect | Found:
+    def lookup_at(self, at: int, topic: str, *, authoritative: bool) -> Redirect | TopicOwner:
         """Answer a lookup of a topic, as the broker with the index `at`.
 
         If the topic's bundle has no owner, the leader places the bundle.
@@ -183,7 +183,7 @@ class Ownership:
         bundle = self.topology.of_topic(topic)
         owner = int(self.owner[bundle])
         if owner != NOBODY:
-            return Found(bundle, owner)
+            return TopicOwner(bundle, owner)
         if authoritative:
             return self._acquire(bundle, at)
         if self._leader() != at:
@@ -233,9 +233,9 @@ class Ownership:
             else:
                 self._waiting[bundle] = now + _RETRY
 
-    def _acquire(self, bundle: int, broker: int) -> Found:
+    def _acquire(self, bundle: int, broker: int) -> TopicOwner:
         self.owner[bundle] = broker
-        return Found(bundle, broker)
+        return TopicOwner(bundle, broker)
 
     def _leads(self) -> bool:
         leader = self.membership.leader

@@ -164,7 +164,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Running:
+class RunningCluster:
     """A cluster that is being served.
 
     Attributes:
@@ -191,7 +191,7 @@ def running(
     *,
     ssl_certfile: Path | None = None,
     ssl_keyfile: Path | None = None,
-) -> Iterator[Running]:
+) -> Iterator[RunningCluster]:
     """Serve a cluster on free loopback ports from a thread of this process, for tests.
 
     Args:
@@ -210,7 +210,7 @@ def running(
     try:
         if not ready.wait(_START_TIMEOUT):
             raise RuntimeError("the simulated brokers did not come up")
-        yield Running(cluster, server.urls, auth.token, auth.user_token)
+        yield RunningCluster(cluster, server.urls, auth.token, auth.user_token)
     finally:
         server.should_exit = True
         thread.join()

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_rebalancer.config.clusters_file import Resolved
+from pulsar_rebalancer.config.clusters_file import RunSettings
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.names import namespace_of
@@ -86,7 +86,7 @@ def make(root: str, brokers: int, bundles_each: int, *, seed: int = 1, **setting
         (storage.state / "costs-1-bench.parquet").write_table(_costs(random, means))
     (storage.state / "means-1-bench.parquet").write_table(means)
     RunRequest(
-        cluster=NAME, airflow_run_id="benchmark", resolved=Resolved(settings=chosen, origins={}), collected_at=NOW
+        cluster=NAME, airflow_run_id="benchmark", resolved=RunSettings(settings=chosen, origins={}), collected_at=NOW
     ).write(run)
     before = NOW - timedelta(seconds=chosen.interval_seconds)
     decision = DecisionState(

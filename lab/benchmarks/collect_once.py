@@ -16,22 +16,22 @@ from typing import TYPE_CHECKING
 import pandas  # noqa: F401
 from pydantic import SecretStr
 
-from pulsar_rebalancer.collect.collector import Trigger, collect, save
+from pulsar_rebalancer.collect.collector import RunTrigger, collect, save
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.storage.documents import ClusterStorage
 
 if TYPE_CHECKING:
-    from pulsar_rebalancer.collect.collector import Collected
+    from pulsar_rebalancer.collect.collector import Sample
 
 
-async def once(port: int, token: str) -> Collected:
+async def once(port: int, token: str) -> Sample:
     """Return one sample of the cluster."""
     connection = AdminConnection(seeds=(f"http://127.0.0.1:{port}",), token=SecretStr(token))
     entry = ClusterEntry(name="bench", given={}, settings=Settings())
     async with PulsarAdmin(connection) as admin:
-        return await collect(admin, entry, Trigger(datetime.now(UTC), "benchmark"))
+        return await collect(admin, entry, RunTrigger(datetime.now(UTC), "benchmark"))
 
 
 def main(port: int, folder: str) -> None:

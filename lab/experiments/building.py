@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pulsar_simulator.load import NOBODY, Cost, Floats, Ints, spread
-from pulsar_simulator.minutes.machines import BrokerColumns, CpuSpike, Event, Happening, Rules, Spec
+from pulsar_simulator.minutes.machines import BrokerColumns, CpuSpike, Event, EventKind, Rules, Spec
 from pulsar_simulator.minutes.workload import BundleColumns, OnOff, Spike, Workload, random_shape
 
 if TYPE_CHECKING:
@@ -148,6 +148,6 @@ def _events(scenario: Scenario) -> tuple[Event, ...]:
     return tuple(
         Event(change.minute, number - 1, happening)
         for change in scenario.changes
-        for numbers, happening in ((change.stop, Happening.STOP), (change.start, Happening.START))
+        for numbers, happening in ((change.stop, EventKind.STOP), (change.start, EventKind.START))
         for number in numbers
     )

@@ -10,7 +10,7 @@ import numpy as np
 from lab.experiments.building import BASE_LOAD
 from pulsar_simulator.load import spread
 from pulsar_simulator.minutes import workload
-from pulsar_simulator.minutes.machines import BrokerColumns, Event, Happening, Rules, Spec
+from pulsar_simulator.minutes.machines import BrokerColumns, Event, EventKind, Rules, Spec
 from pulsar_simulator.minutes.workload import MINUTES_PER_DAY, BundleColumns, OnOff, Workload, random_shape
 
 if TYPE_CHECKING:
@@ -147,8 +147,8 @@ def _restarts(family: Family, seed: int, stable: int) -> Iterator[Event]:
             turn = family.changes.in_turn
             for each in (broker,) if turn is None else range(stable):
                 back = minute + away
-                yield Event(minute, each, Happening.STOP)
-                yield Event(back, each, Happening.START)
+                yield Event(minute, each, EventKind.STOP)
+                yield Event(back, each, EventKind.START)
                 minute = back + (turn or 0)
 
 
@@ -158,4 +158,4 @@ def _scalings(family: Family, seed: int, started: Flags, stable: int) -> Iterato
     for minute in _moments(random, family, family.changes.scalings_per_day).tolist():
         broker = int(random.integers(stable, len(started)))
         there[broker] = not there[broker]
-        yield Event(minute, broker, Happening.START if there[broker] else Happening.STOP)
+        yield Event(minute, broker, EventKind.START if there[broker] else EventKind.STOP)

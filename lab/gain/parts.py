@@ -53,9 +53,9 @@ def _no_residuals() -> Iterator[None]:
     usual = learning.learn
 
     def learn(*given):  # type: ignore[no-untyped-def]
-        lesson = usual(*given)
-        brokers = {name: of._replace(residual=0.0) for name, of in lesson.learned.brokers.items()}
-        return lesson._replace(learned=replace(lesson.learned, brokers=brokers))
+        result = usual(*given)
+        brokers = {name: of._replace(residual=0.0) for name, of in result.learned.brokers.items()}
+        return result._replace(learned=replace(result.learned, brokers=brokers))
 
     with patch.object(columns, "learn", learn):
         yield
@@ -95,7 +95,7 @@ def _random_bundles() -> Iterator[None]:
     usual, random = gain_shedder._move, Random(1)
 
     def move(sample, own, hotter, colder):  # type: ignore[no-untyped-def]
-        hot, cold, points = hotter.height, colder.height, sample.lesson.learned.points
+        hot, cold, points = hotter.height, colder.height, sample.learning.learned.points
         chosen = usual(sample, own, hotter, colder)
         if chosen is None:
             return None

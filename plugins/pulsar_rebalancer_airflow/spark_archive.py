@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pulsar_rebalancer.config.clusters_file import Resolved
+from pulsar_rebalancer.config.clusters_file import RunSettings
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
@@ -134,7 +134,7 @@ def _sample_run(root: str) -> StoragePath:
     # Moving averages (means) of an earlier run: a run with stored means joins them with its bundles.
     (storage.state / "means-0.parquet").write_table(table(bundle_columns.update(bundles, []), MEANS))
     reserved = IsolationPolicy(name="vip", namespaces=("sample/broker-0",), primary=("elsewhere",), secondary=())
-    resolved = Resolved(settings=Settings(**_FIRING), origins={})
+    resolved = RunSettings(settings=Settings(**_FIRING), origins={})
     RunRequest(cluster=_NAME, airflow_run_id="sample", resolved=resolved, collected_at=now).write(run)
     StateBefore(decision=DecisionState(means="means-0.parquet")).write(run)
     Policies(isolation=(reserved,)).write(run)

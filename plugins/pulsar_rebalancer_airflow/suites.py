@@ -20,7 +20,7 @@ from airflow.sdk.configuration import conf
 from pulsar_rebalancer.decide.validation import (
     KEYS,
     Result,
-    concluded,
+    conclude,
     findings_of,
     judged_tables,
     load_suite,
@@ -156,7 +156,7 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
         findings += findings_of(name, results)
         judged[name] = _storable(results)
         (run / "validation" / f"{name}.json").write_json(judged[name])
-    validation = concluded(findings, tables, settings, _history(run).unloads)
+    validation = conclude(findings, tables, settings, _history(run).unloads)
     validation.write(run)
     write_page(run, snapshot.request, validation, judged)
     return validation

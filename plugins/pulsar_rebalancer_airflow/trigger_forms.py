@@ -17,7 +17,7 @@ from pulsar_rebalancer.orders.in_force import ACTIONS, SHOW, ControlRequest
 from pulsar_rebalancer.orders.roll_document import RollRequest
 from pulsar_rebalancer.replay.variants import DEFAULT_GRID, ReplayRequest
 from pulsar_rebalancer.run.request import HandRequest
-from pulsar_rebalancer.strategies.shedders.registry import profile_shown
+from pulsar_rebalancer.strategies.shedders.registry import safe_profile_of
 
 _KEYWORDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "maxLength"}
 
@@ -185,7 +185,7 @@ def page(kind: str, entry: ClusterEntry) -> str:
     about, settings, document = _PAGES[kind]
     rows = "".join(f"| `{name}` | {getattr(entry.settings, name)} |\n" for name in settings)
     if "strategy" in settings:
-        limits = profile_shown(entry.settings).thresholds(entry.settings)
+        limits = safe_profile_of(entry.settings).thresholds(entry.settings)
         rows += "".join(f"| {name} threshold | {gap:g} points, {hits} hits |\n" for name, (gap, hits) in limits.items())
     return f"### Cluster `{entry.name}`\n\n{about}\n\n| setting | value |\n|---|---|\n{rows}\nMore: `{document}`.\n"
 

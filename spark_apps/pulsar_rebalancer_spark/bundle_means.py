@@ -145,8 +145,8 @@ def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
     """Return the run's bundles with their moving averages (see `update`), which include this sample."""
     bundles = read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
     bundles = bundles.select("cluster", "broker", "bundle", "owners", *TRAFFIC)
-    known = read(spark, [run.known_means], MEANS) if run.known_means else empty(spark, MEANS)
-    if run.known_means and run.parts_of_split_bundles:
+    known = read(spark, [run.known_means_file], MEANS) if run.known_means_file else empty(spark, MEANS)
+    if run.known_means_file and run.parts_of_split_bundles:
         known = with_parts(known, literal(spark, run.parts_of_split_bundles, PARTS))
     if partitions(spark) == 1:
         bundles, known = bundles.coalesce(1), known.coalesce(1)
@@ -172,10 +172,10 @@ def means_of_sample(run: RunInput, held: Callable[[], DataFrame], kept: Callable
     """
     kept()
     _write_means(run, held())
-    return run.new_means
+    return run.new_means_file
 
 
 def _write_means(run: RunInput, bundles: DataFrame) -> None:
     # Even means that only this plan needs are written to the state's folder: executors may not write to other folders.
-    if not (run.new_means / "_SUCCESS").exists():  # Spark writes this file last
-        write(table(bundles), run.new_means)
+    if not (run.new_means_file / "_SUCCESS").exists():  # Spark writes this file last
+        write(table(bundles), run.new_means_file)

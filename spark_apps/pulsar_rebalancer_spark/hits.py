@@ -15,7 +15,7 @@ _ENDS, _LEVELS = ("source", "destination"), ("high", "low")
 _COUNTS = [(end, level) for end in _ENDS for level in _LEVELS]
 
 
-def remembered(brokers: DataFrame, known: DataFrame) -> DataFrame:
+def with_known_hits(brokers: DataFrame, known: DataFrame) -> DataFrame:
     """Return the brokers with their hits before this sample: `high`, `low`.
 
     Args:

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from pulsar_rebalancer.decide import plan_files, run_plan
 from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
-from pulsar_rebalancer.decide.run_plan import lesson_of
+from pulsar_rebalancer.decide.run_plan import learning_of
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
@@ -31,7 +31,7 @@ from pulsar_rebalancer.strategies.sample import ClusterSample, Judge, JudgedPair
 from pulsar_rebalancer.strategies.scoring import SCORED
 from pulsar_rebalancer.texts import number_of
 from pulsar_rebalancer_spark import bundle_means
-from pulsar_rebalancer_spark.hits import compared, counted, fired, remembered
+from pulsar_rebalancer_spark.hits import compared, counted, fired, with_known_hits
 from pulsar_rebalancer_spark.pairing import paired
 from pulsar_rebalancer_spark.scoring import scored
 
@@ -71,7 +71,7 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
     with ThreadPoolExecutor(max_workers=1) as beside:
         tuned = beside.submit(lambda: _tuned(spark(), run))
-        _ = run.known_means  # once for both threads, while Spark starts
+        _ = run.known_means_file  # once for both threads, while Spark starts
         held = beside.submit(lambda: bundle_means.of_run(tuned.result(), run))
         # The means do not depend on the decisions.
         kept = beside.submit(lambda: bundle_means.keep_means(run, held.result()))
@@ -81,22 +81,22 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
 
         try:
             # While Spark starts and computes the means.
-            learned = lesson_of(run)
+            learned = learning_of(run)
             learned.write(run)
             bundles = RunBundles(run, means, learned.loads)
             planned = run_plan.plan_run(run, bundles, learned, _judge(tuned.result, run))
             kept.result()
         finally:
             if not run.counting.counts:
-                run.new_means.delete()
+                run.new_means_file.delete()
     return plan_files.write_run(run, planned)
 
 
 def judged(brokers: DataFrame, known: DataFrame, rules: DataFrame) -> DataFrame:
-    """Return the pairs of all clusters, as `JudgedPair` by cluster; for the tables, see `scored` and `remembered`."""
+    """Return the pairs of all clusters, as `JudgedPair` by cluster; tables as in `scored` and `with_known_hits`."""
     return (
         brokers.transform(scored, rules)
-        .transform(remembered, known)
+        .transform(with_known_hits, known)
         .transform(paired)
         .transform(compared)
         .transform(counted)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.replay_run import Prepared, Progress, conclude, parts_of, prepare, replayed
+from pulsar_rebalancer.replay.replay_run import PreparedReplay, Progress, conclude, parts_of, prepare, replayed
 from pulsar_rebalancer.replay.variant_outcome import merged
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.application import session
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 
-def run(context: SparkContext, prepared: Sequence[Prepared]) -> dict[str, str]:
+def run(context: SparkContext, prepared: Sequence[PreparedReplay]) -> dict[str, str]:
     """Run the replays on the executors, and write each one's answer, table and report.
 
     Return the error of each failed replay, by the replay's folder.
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--replay", required=True, action="append", help="folder of a replay; may be repeated")
     given = parser.parse_args(arguments)
     folders = [StoragePath(folder.rstrip("/")) for folder in dict.fromkeys(given.replay)]
-    ready: list[Prepared] = []
+    ready: list[PreparedReplay] = []
     failed = False
     for folder in folders:
         try:

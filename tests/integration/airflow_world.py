@@ -38,7 +38,7 @@ from pulsar_rebalancer_airflow.state_store import moves_asset, state_asset
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.sampling import Timing
 from pulsar_simulator.scenario import build
-from pulsar_simulator.serve import Running, running
+from pulsar_simulator.serve import RunningCluster, running
 from pulsar_simulator.timeline import RealClock
 
 Document = TypeVar("Document", bound=StateDocument)
@@ -47,7 +47,7 @@ Document = TypeVar("Document", bound=StateDocument)
 class World:
     """One cluster and its DAGs."""
 
-    def __init__(self, name: str, root: Path, served: Running | None = None) -> None:
+    def __init__(self, name: str, root: Path, served: RunningCluster | None = None) -> None:
         self.name = name
         self._served = served
         self.storage = ClusterStorage(str(root), name)
@@ -55,7 +55,7 @@ class World:
         sync_bag_to_db(self._bag(), "dags-folder", None)
 
     @property
-    def served(self) -> Running:
+    def served(self) -> RunningCluster:
         if self._served is None:
             raise RuntimeError(f"cluster {self.name} is not simulated")
         return self._served

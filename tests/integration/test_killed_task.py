@@ -36,7 +36,7 @@ from pulsar_simulator.faults import FaultKind
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.sampling import Timing
 from pulsar_simulator.scenario import build
-from pulsar_simulator.serve import Running, running
+from pulsar_simulator.serve import RunningCluster, running
 from pulsar_simulator.timeline import RealClock
 
 pytestmark = pytest.mark.system
@@ -211,7 +211,7 @@ def during(happened: Callable[[], Any], airflow: LocalAirflow, dag: str = DAG) -
     return awaited(looked)
 
 
-def connection(served: Running) -> dict[str, Any]:
+def connection(served: RunningCluster) -> dict[str, Any]:
     host = ",".join(url.removeprefix("http://") for url in served.urls)
     return {"conn_type": "pulsar_admin", "host": host, "password": served.token}
 

@@ -14,7 +14,7 @@ from tests.integration.airflow_world import Outcome, World, world
 from pulsar_rebalancer.run.outcome import BundleClientGaps
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
-from pulsar_rebalancer.storage.documents import Committed, last_committed
+from pulsar_rebalancer.storage.documents import CommitMark, last_committed
 
 pytestmark = pytest.mark.integration
 
@@ -78,7 +78,7 @@ def test_the_second_run_balances_the_cluster(east: World, first: Outcome, second
     assert all(seconds is not None and seconds >= delay for seconds in away)
     assert {b: u.outcome for b, u in east.moves().unloads.items()} == {move.bundle: "moved" for move in moves}
     assert east.score_range() < summary.score_range / 2
-    assert [Committed.read(run.folder).seq for run in (first, second)] == [1, 2]
+    assert [CommitMark.read(run.folder).seq for run in (first, second)] == [1, 2]
     assert BundleClientGaps.FILE in east.storage.state.names()
 
 

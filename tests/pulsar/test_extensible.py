@@ -35,7 +35,7 @@ from tests.token_issuer import AUDIENCE, CLIENT, TokenIssuer, token_issuer
 
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.collect import load_data
-from pulsar_rebalancer.collect.collector import Collected, Earlier, Trigger, collect
+from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, Sample, collect
 from pulsar_rebalancer.collect.load_data import TopicMessage
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Strategy
@@ -142,11 +142,11 @@ def by_issuer(cluster: PulsarCluster, issuing: TokenIssuer, audience: str = AUDI
     return replace(connection(cluster, oauth2=oauth2), ca_file=issuing.ca_file)
 
 
-async def sample(client: PulsarAdmin, storage: ClusterStorage, **settings: Any) -> Collected:
+async def sample(client: PulsarAdmin, storage: ClusterStorage, **settings: Any) -> Sample:
     given = SETTINGS | settings
     entry = ClusterEntry(name="real", given=given, settings=Settings(**given))
     now = datetime.now(UTC)
-    return await collect(client, entry, Trigger(now, "test"), Earlier(storage.state))
+    return await collect(client, entry, RunTrigger(now, "test"), EarlierData(storage.state))
 
 
 def threads() -> set[str]:

@@ -33,14 +33,14 @@ class Verdict(NamedTuple):
     splits: Sequence[Split] = ()
 
 
-class Answered(NamedTuple):
+class Approval(NamedTuple):
     """The operators' answers in mode `approve`: whether this run's plan is approved, and answers for others."""
 
     approved: bool = False
     answers: Answers = Answers()
 
 
-NOTHING_ANSWERED = Answered()
+NOTHING_ANSWERED = Approval()
 
 
 def judge_plan(
@@ -50,7 +50,7 @@ def judge_plan(
     orders: OrdersInForce,
     now: datetime,
     until: datetime,
-    answered: Answered = NOTHING_ANSWERED,
+    answered: Approval = NOTHING_ANSWERED,
 ) -> Verdict:
     """Decide whether a run's plan may be carried out by its own and by the current settings.
 
@@ -116,7 +116,7 @@ def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None
 
 
 def _unapproved(
-    summary: Summary, actions: Actions, settings: tuple[Settings, Settings], answered: Answered, now: datetime
+    summary: Summary, actions: Actions, settings: tuple[Settings, Settings], answered: Approval, now: datetime
 ) -> Verdict | None:
     planned, present = settings
     if answered.approved or Mode.APPROVE not in (planned.mode, present.mode):

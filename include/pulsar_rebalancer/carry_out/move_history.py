@@ -169,12 +169,12 @@ class WaveHistory:
                 for bundle, destination in stored.kept_destinations.items()
                 if bundle not in replaced
             }
-            changed = {"unloads": stored.unloads | self._unloads, "kept_destinations": kept | self._kept()}
+            changed = {"unloads": stored.unloads | self._unloads, "kept_destinations": kept | self._kept_destinations()}
             return stored.model_copy(update=changed)
 
         self._store(change)
 
-    def _kept(self) -> dict[str, KeptDestination]:
+    def _kept_destinations(self) -> dict[str, KeptDestination]:
         return {
             bundle: KeptDestination(
                 at=unload.at, plan_id=self._plan_id, destination=unload.destination, owner=unload.owner
@@ -211,7 +211,7 @@ def tidied(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: 
     return history.model_copy(update={"unloads": unloads})
 
 
-def still_kept(
+def drop_forgotten(
     history: MovesState, owners: Mapping[str, Container[str]], collected_at: datetime, now: datetime
 ) -> MovesState:
     """Drop destinations that the leader has forgotten because their bundles have a new owner.

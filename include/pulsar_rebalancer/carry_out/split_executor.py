@@ -106,9 +106,9 @@ class _BundleSplit:
         lower, upper = HashRange.of(self._split.bundle)
         if lower not in bounds or upper not in bounds:
             return Reason.RANGE_GONE
-        self._found = self._within(bounds)
+        self._found = self._positions_within(bounds)
         if self._found:
-            return self._judged(Reason.SPLIT)
+            return self._success_or_elsewhere(Reason.SPLIT)
         left = self._skip_reason(self._split)
         if left is None and len(bounds) - 1 + len(self._split.positions) > self._most_bundles:
             return Reason.NAMESPACE_FULL
@@ -132,7 +132,7 @@ class _BundleSplit:
         until = time.monotonic() + (0 if failed and failed.status else self._timeout_s)
         while not self._found:
             try:
-                self._found = self._within(await self._bundles.bounds(namespace_of(self._split.bundle)))
+                self._found = self._positions_within(await self._bundles.bounds(namespace_of(self._split.bundle)))
             except AdminError as error:
                 _log.info("%s: the bounds could not be read, trying again: %s", self._split.bundle, error)
             if self._found or time.monotonic() > until:
@@ -140,13 +140,13 @@ class _BundleSplit:
             await asyncio.sleep(_PAUSE_S)
         if not self._found and failed is not None:
             raise failed
-        return self._judged(Reason.SPLIT) if self._found else Reason.NOT_SPLIT
+        return self._success_or_elsewhere(Reason.SPLIT) if self._found else Reason.NOT_SPLIT
 
-    def _within(self, bounds: Sequence[int]) -> tuple[int, ...]:
+    def _positions_within(self, bounds: Sequence[int]) -> tuple[int, ...]:
         lower, upper = HashRange.of(self._split.bundle)
         return tuple(bound for bound in bounds if lower < bound < upper)
 
-    def _judged(self, as_planned: Reason) -> Reason:
+    def _success_or_elsewhere(self, as_planned: Reason) -> Reason:
         return as_planned if self._found == self._split.positions else Reason.SPLIT_ELSEWHERE
 
 

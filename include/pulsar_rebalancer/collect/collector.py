@@ -97,7 +97,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Trigger:
+class RunTrigger:
     """The event that started a run. `requested_by` is empty for scheduled runs."""
 
     now: datetime
@@ -107,7 +107,7 @@ class Trigger:
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierData:
     """Data from earlier runs.
 
     `folder` has the moving averages and the extensible load manager's load data; None for neither. If
@@ -126,7 +126,7 @@ class Earlier:
 
 
 @dataclass(frozen=True)
-class Collected:
+class Sample:
     """One sample of a cluster.
 
     `request` has the effective settings, `tables.INPUT` describes the tables, and `before` has the state
@@ -140,12 +140,12 @@ class Collected:
     candidates: Candidates = field(default_factory=Candidates)
 
 
-NOTHING_EARLIER = Earlier()
+NOTHING_EARLIER = EarlierData()
 
 
 async def collect(
-    admin: PulsarAdmin, entry: ClusterEntry, trigger: Trigger, earlier: Earlier = NOTHING_EARLIER
-) -> Collected:
+    admin: PulsarAdmin, entry: ClusterEntry, trigger: RunTrigger, earlier: EarlierData = NOTHING_EARLIER
+) -> Sample:
     """Take one sample of a cluster. Settings are resolved first, so invalid ones are rejected early.
 
     Raises:
@@ -189,10 +189,10 @@ async def collect(
         "brokers": broker_table(request, listings, reports, policies),
         "bundles": bundles,
     }
-    return Collected(request, by_name, policies, earlier.before, await _candidates(admin, bundles, request, earlier))
+    return Sample(request, by_name, policies, earlier.before, await _candidates(admin, bundles, request, earlier))
 
 
-def _request(entry: ClusterEntry, trigger: Trigger, live: Mapping[str, str]) -> RunRequest:
+def _request(entry: ClusterEntry, trigger: RunTrigger, live: Mapping[str, str]) -> RunRequest:
     return RunRequest(
         cluster=entry.name,
         airflow_run_id=trigger.airflow_run_id,
@@ -203,7 +203,7 @@ def _request(entry: ClusterEntry, trigger: Trigger, live: Mapping[str, str]) -> 
     )
 
 
-async def _candidates(admin: PulsarAdmin, bundles: pa.Table, request: RunRequest, earlier: Earlier) -> Candidates:
+async def _candidates(admin: PulsarAdmin, bundles: pa.Table, request: RunRequest, earlier: EarlierData) -> Candidates:
     settings, now = request.resolved.settings, request.collected_at
     return await read_candidates(
         admin,
@@ -214,7 +214,7 @@ async def _candidates(admin: PulsarAdmin, bundles: pa.Table, request: RunRequest
     )
 
 
-def save(collected: Collected, run: StoragePath) -> None:
+def save(collected: Sample, run: StoragePath) -> None:
     tables.write(run, collected.tables)
     collected.policies.write(run)
     if collected.candidates.bundles:

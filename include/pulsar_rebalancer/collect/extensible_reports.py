@@ -12,7 +12,7 @@ from functools import partial
 from pydantic import JsonValue
 
 from pulsar_rebalancer.collect import load_data
-from pulsar_rebalancer.collect.load_data import LOAD, TOP, Published, TopicMessage, receive, require_client
+from pulsar_rebalancer.collect.load_data import LOAD, TOP, PublishedLoad, TopicMessage, receive, require_client
 from pulsar_rebalancer.collect.load_report import BrokerReport, number, read_report
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError, SettingsError
@@ -64,7 +64,7 @@ async def load_reports(
     }
     reports = await admin.load_reports([broker for broker in runtimes if broker not in extensible], read)
     if extensible:
-        published, kept_in = Published.earlier(state_folder), state_folder if keep else None
+        published, kept_in = PublishedLoad.earlier(state_folder), state_folder if keep else None
         reports |= await _ExtensibleBrokers(admin, extensible, settings, clock, published, kept_in).reports()
     return reports
 
@@ -84,7 +84,7 @@ class _ExtensibleBrokers:
         runtimes: Mapping[str, Mapping[str, str]],
         settings: Settings,
         clock: Callable[[], datetime],
-        published: Published,
+        published: PublishedLoad,
         kept_in: StoragePath | None,
     ) -> None:
         self._admin = admin

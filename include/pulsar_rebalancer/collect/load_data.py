@@ -225,7 +225,7 @@ class TopBundles(BaseModel):
     bundles: tuple[str, ...]
 
 
-class Published(VersionedDocument):
+class PublishedLoad(VersionedDocument):
     """The last messages from each broker: the BrokerLoadData values in use, and the top bundles."""
 
     model_config = ConfigDict(frozen=False)

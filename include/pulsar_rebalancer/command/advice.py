@@ -11,7 +11,7 @@ from itertools import islice, pairwise
 from typing import NamedTuple
 
 from pulsar_rebalancer.collect.broker_settings import Runtimes
-from pulsar_rebalancer.collect.collector import Collected
+from pulsar_rebalancer.collect.collector import Sample
 from pulsar_rebalancer.collect.split_candidates import carried
 from pulsar_rebalancer.config.field_types import Placement
 from pulsar_rebalancer.decide.split_algorithms import LoadedBundle, condition_of
@@ -80,7 +80,7 @@ def configured(runtimes: Runtimes) -> dict[str, str]:
     return classes | {"shedding": "on" if any(map(shedding_is_on, runtimes.by_broker.values())) else "off"}
 
 
-async def read_topics(admin: PulsarAdmin, sample: Collected) -> Topics:
+async def read_topics(admin: PulsarAdmin, sample: Sample) -> Topics:
     brokers = [row["broker"] for row in sample.tables["brokers"].select(["broker", "error"]).to_pylist()]
     loaded: list[Topic] = []
     unread = set(brokers)

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.names import CLUSTER_NAME
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, Committed, last_committed
+from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, CommitMark, last_committed
 
 OK, WARNING, CRITICAL = 0, 1, 2
 _NAMES = {OK: "OK", WARNING: "WARNING", CRITICAL: "CRITICAL"}
@@ -31,10 +31,10 @@ class Ages:
 
 
 def ages(storage: ClusterStorage, now: datetime) -> Ages:
-    return Ages(_since(_last_outcome(storage, now), now), _since(_last_decision(storage, now), now))
+    return Ages(_seconds_since(_last_outcome(storage, now), now), _seconds_since(_last_decision(storage, now), now))
 
 
-def _since(at: datetime | None, now: datetime) -> float | None:
+def _seconds_since(at: datetime | None, now: datetime) -> float | None:
     return None if at is None else max(0.0, (now - at).total_seconds())
 
 
@@ -52,7 +52,7 @@ def _last_outcome(storage: ClusterStorage, now: datetime) -> datetime | None:
 
 def _last_decision(storage: ClusterStorage, now: datetime) -> datetime | None:
     run = last_committed(storage, now + SKEW)
-    return Committed.read(run).at if run else None
+    return CommitMark.read(run).at if run else None
 
 
 def judge_ages(measured: Ages, limit: float) -> int:
@@ -63,14 +63,14 @@ def judge_ages(measured: Ages, limit: float) -> int:
 
 def line(cluster: str, measured: Ages, limit: float) -> str:
     text = (
-        f"last outcome {_old(measured.outcome)}, last committed decision {_old(measured.decision)}, limit {limit:g} s"
+        f"last outcome {_age(measured.outcome)}, last committed decision {_age(measured.decision)}, limit {limit:g} s"
     )
     values = {"outcome_age": measured.outcome, "decision_age": measured.decision}
     data = " ".join(f"{name}={age:.0f}s;;{limit:g}" for name, age in values.items() if age is not None)
     return f"{_NAMES[judge_ages(measured, limit)]} - cluster {cluster}: {text} | {data}".removesuffix(" | ")
 
 
-def _old(age: float | None) -> str:
+def _age(age: float | None) -> str:
     return "never" if age is None else f"{age:.0f} s old"
 
 

@@ -141,21 +141,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     url, token = os.environ.get("AIRFLOW_URL", ""), os.environ.get("AIRFLOW_TOKEN", "").strip()
     if urlsplit(url).scheme not in ("http", "https") or not token:
-        return _said(REFUSED, "the environment variables AIRFLOW_URL (http or https) and AIRFLOW_TOKEN are needed")
+        return _report(REFUSED, "the environment variables AIRFLOW_URL (http or https) and AIRFLOW_TOKEN are needed")
     airflow = Airflow(url, token, given.cluster, given.seconds)
     try:
         airflow.drain(given.broker, given.reason)
         airflow.wait(given.broker)
     except NotYetError as error:
-        return _said(NOT_YET, f"{error}; the time limit was reached")
+        return _report(NOT_YET, f"{error}; the time limit was reached")
     except RefusedError as error:
-        return _said(REFUSED, str(error))
+        return _report(REFUSED, str(error))
     except (KeyError, TypeError) as error:
-        return _said(REFUSED, f"Airflow runs another release of the rebalancer ({error!r:.80})")
-    return _said(EMPTY, f"{given.broker} has no bundle that can move")
+        return _report(REFUSED, f"Airflow runs another release of the rebalancer ({error!r:.80})")
+    return _report(EMPTY, f"{given.broker} has no bundle that can move")
 
 
-def _said(code: int, text: str) -> int:
+def _report(code: int, text: str) -> int:
     print(text)
     return code
 

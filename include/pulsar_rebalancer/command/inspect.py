@@ -109,12 +109,12 @@ def lines(seen: dict[str, Any]) -> Iterator[str]:
             plan, most = sample["plan"], {"low": 0, "high": 0}
             for pair in sample["pairs"]:
                 most = {kind: max(most[kind], pair["hits"].get(kind, {}).get("have", 0)) for kind in most}
-            yield f"  {sample['at']}: hits low {most['low']}, high {most['high']}; {_moved(plan)}"
-    yield f"if this lasts, {seen['shedder']} would: {_moved(seen['if_it_lasts'])}"
+            yield f"  {sample['at']}: hits low {most['low']}, high {most['high']}; {_moves_text(plan)}"
+    yield f"if this lasts, {seen['shedder']} would: {_moves_text(seen['if_it_lasts'])}"
     for move in (seen["if_it_lasts"] or {}).get("moves", ())[:_LISTED]:
         yield f"  {move['bundle']}: {move['from']} -> {move['to']}"
     own = seen["configured"]
-    would = f"would: {_moved(own['if_it_lasts'])}" if own["if_it_lasts"] else "is not known here"
+    would = f"would: {_moves_text(own['if_it_lasts'])}" if own["if_it_lasts"] else "is not known here"
     yield f"Pulsar's own {own['shedder']} with placement {own['placement']} (shedding {own['shedding']}) {would}"
     for place in seen.get("topic", ()):
         yield f"{place['topic']} in {place['bundle']} on {place['broker'] or 'no broker'} ({place['load'] or 'idle'})"
@@ -128,7 +128,7 @@ def lines(seen: dict[str, Any]) -> Iterator[str]:
             yield f"    fix: {found['fix']}"
 
 
-def _moved(plan: dict[str, Any] | None) -> str:
+def _moves_text(plan: dict[str, Any] | None) -> str:
     if plan is None:
         return "not decide, because validation blocks it"
     if not plan["bundles"]:

@@ -19,13 +19,13 @@ from typing import Any
 from pydantic import JsonValue
 
 from pulsar_rebalancer.collect.broker_settings import Runtimes, read_runtimes
-from pulsar_rebalancer.collect.collector import Collected, Trigger, collect, save
+from pulsar_rebalancer.collect.collector import RunTrigger, Sample, collect, save
 from pulsar_rebalancer.command import advice
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, RunParams
 from pulsar_rebalancer.config.settings import validate as settings_of
 from pulsar_rebalancer.decide.plan_files import write_run
 from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
-from pulsar_rebalancer.decide.run_plan import lesson_of, plan_run
+from pulsar_rebalancer.decide.run_plan import learning_of, plan_run
 from pulsar_rebalancer.decide.validation import validate
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Effect, Reason
@@ -42,7 +42,7 @@ from pulsar_rebalancer.show.page.timeline import timeline
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies.shedders.registry import checked, of_classes, profile_of
+from pulsar_rebalancer.strategies.shedders.registry import checked_settings, of_classes, profile_of
 
 _MOVES_LISTED = 20
 
@@ -58,10 +58,10 @@ class Judge:
     changes: Mapping[str, object] = field(default_factory=dict)
     state: DecisionState = field(default_factory=DecisionState)
 
-    def judge(self, sample: Collected, *, lasting: bool = False) -> StoragePath:
+    def judge(self, sample: Sample, *, lasting: bool = False) -> StoragePath:
         """Return the folder of a run that validates and decides a sample; `lasting`: as if all hits were reached."""
         resolved = sample.request.resolved
-        settings = checked(resolved.settings.model_copy(update=dict(self.changes)), "the brokers' settings")
+        settings = checked_settings(resolved.settings.model_copy(update=dict(self.changes)), "the brokers' settings")
         params = RunParams(force="if it lasts" if lasting else "")
         changes = {"resolved": resolved.model_copy(update={"settings": settings}), "params": params}
         folder = self.storage.new_run(sample.request.collected_at)
@@ -77,20 +77,20 @@ class Judge:
 
 def decide(run: RunInput) -> Summary:
     """Decide a run as the Spark application does, with the means of its bundles computed here."""
-    known = run.known_means.read_table().to_pylist() if run.known_means else []
+    known = run.known_means_file.read_table().to_pylist() if run.known_means_file else []
     left_out = run.validation.quarantined
     reported = (row for row in run.table("bundles").to_pylist() if row["bundle"] not in left_out)
-    run.new_means.write_table(table(bundle_columns.update(reported, known), MEANS))
-    learned = lesson_of(run)
+    run.new_means_file.write_table(table(bundle_columns.update(reported, known), MEANS))
+    learned = learning_of(run)
     learned.write(run)
-    return write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means, learned.loads), learned))
+    return write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means_file, learned.loads), learned))
 
 
 @dataclass
-class Look:
+class Inspection:
     name: str
     runtimes: Runtimes
-    sample: Collected
+    sample: Sample
     own: Judge
     configured: Judge | None
     counted: list[StoragePath]
@@ -174,7 +174,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-async def look(admin: PulsarAdmin, folder: str, seconds: float, every: float, topic: str = "") -> Look:
+async def look(admin: PulsarAdmin, folder: str, seconds: float, every: float, topic: str = "") -> Inspection:
     given: dict[str, object] = {"interval_seconds": every, "split_mode": "observe"}
     entry = ClusterEntry(name="cluster", given=given, settings=settings_of(given, where="inspect"))
     own = Judge(ClusterStorage(folder, "cluster"))
@@ -184,12 +184,12 @@ async def look(admin: PulsarAdmin, folder: str, seconds: float, every: float, to
     begun = time.monotonic()
     for number in range(1 + int(seconds // every)):
         await _sleep(max(0.0, begun + number * every - time.monotonic()))
-        sample = await collect(admin, entry, Trigger(now=_now(), airflow_run_id="", requested_by="inspect"))
+        sample = await collect(admin, entry, RunTrigger(now=_now(), airflow_run_id="", requested_by="inspect"))
         counted.append(own.judge(sample))
         if theirs:
             theirs.judge(sample)
     lasting = own.judge(sample, lasting=True)
-    seen = Look(
+    seen = Inspection(
         name, runtimes, sample, own, theirs, counted, lasting, theirs.judge(sample, lasting=True) if theirs else None
     )
     topics = await advice.read_topics(admin, sample)

@@ -220,7 +220,7 @@ class RunParams(BaseModel):
         return bool(self.excluded_brokers) or any(getattr(self, name) is not None for name in THRESHOLD_FIELDS)
 
 
-class Resolved(BaseModel):
+class RunSettings(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     settings: Settings
@@ -272,7 +272,7 @@ def disagreements(runtimes: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
 
 def resolve(
     file: Mapping[str, object], brokers: Mapping[str, str], params: RunParams | None = None, check: Check | None = None
-) -> Resolved:
+) -> RunSettings:
     """Return the effective settings: defaults < live brokers < clusters file < parameters of a manual run.
 
     Args:
@@ -292,12 +292,12 @@ def resolve(
     over = "settings of the clusters file, completed by those of the live brokers"
     settings = validate(merged, where=over, origins=origins, check=check)
     if params is None:
-        return Resolved(settings=settings, origins=origins)
+        return RunSettings(settings=settings, origins=origins)
     changed = _from_params(settings, params)
     merged.update(changed)
     origins.update(dict.fromkeys(changed, Origin.PARAMS))
     settings = validate(merged, where="settings with the run's parameters", origins=origins, check=check)
-    return Resolved(settings=settings, origins=origins)
+    return RunSettings(settings=settings, origins=origins)
 
 
 def _from_params(settings: Settings, params: RunParams) -> dict[str, object]:

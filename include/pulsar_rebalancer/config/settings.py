@@ -51,7 +51,7 @@ class BreakerRules(BaseModel):
     minutes: float = Field(60, gt=0, le=60 * 24 * 366, description="minutes until it closes by itself")
 
     @model_validator(mode="after")
-    def _something(self) -> Self:
+    def _has_limit(self) -> Self:
         if (self.bad_brokers, self.failed_moves, self.worse_rounds) == (None, None, None):
             raise ValueError("breaker needs a limit: bad_brokers, failed_moves or worse_rounds")
         return self
@@ -173,13 +173,13 @@ class Settings(PulsarSettings):
 
     @field_validator("mode", "split_mode", mode="before")
     @classmethod
-    def _off(cls, value: object) -> object:
+    def _off_for_false(cls, value: object) -> object:
         # YAML reads a bare `off` as false.
         return Mode.OFF if value is False else value
 
     @field_validator("strategy")
     @classmethod
-    def _named(cls, value: str) -> str:
+    def _known_strategy(cls, value: str) -> str:
         if value not in list(Strategy) and not _IMPORT_PATH.fullmatch(value):
             raise ValueError(f"Input should be {', '.join(Strategy)} or an import path, package.module:function")
         return value
@@ -232,13 +232,13 @@ def settings_error(error: ValidationError, where: str, origins: Mapping[str, str
         key = ".".join(_both_names(str(part)) for part in item["loc"])
         field = FIELD_OF_PULSAR_NAME.get(str(item["loc"][0]), item["loc"][0]) if item["loc"] else ""
         origin = f", from: {origins[str(field)]}" if origins and field in origins else ""
-        shown = f" (got {_shown(item['input'])}{origin})" if key else ""
+        shown = f" (got {_value_text(item['input'])}{origin})" if key else ""
         problems.append(f"{key + ': ' if key else ''}{item['msg'].removeprefix('Value error, ')}{shown}")
     pair = all(not item["loc"] for item in error.errors())
     return SettingsError(Reason.CONTRADICTION if pair else Reason.WRONG_SETTING, f"{where}: " + "; ".join(problems))
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     try:
         return repr((value if isinstance(value, str) else _SHORT.repr(value))[:80])
     except ValueError:
@@ -284,4 +284,4 @@ def _wrong_fields(error: ValidationError) -> Iterator[tuple[str, str]]:
             yield from raised.fields.items()
         else:
             sentence = item["msg"].removeprefix("Value error, ")
-            yield ".".join(map(str, item["loc"])), f"{sentence} (got {_shown(item['input'])})"
+            yield ".".join(map(str, item["loc"])), f"{sentence} (got {_value_text(item['input'])})"

@@ -20,7 +20,7 @@ from pulsar_rebalancer.decide.stays import RULES
 from pulsar_rebalancer.reasons import Reason, counted
 from pulsar_rebalancer.run.outcome import ClientGap, last_time
 from pulsar_rebalancer.run.plan import (
-    Forced,
+    ForcedRun,
     Summary,
     candidate_rows,
     plan_hash,
@@ -28,14 +28,14 @@ from pulsar_rebalancer.run.plan import (
     write_splits,
     write_tables,
 )
-from pulsar_rebalancer.run.request import ByHand
+from pulsar_rebalancer.run.request import ManualPlanRecord
 from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, Cell, Row, table
 from pulsar_rebalancer.state import CountedSample, DecisionState, samples_after, taken_at
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, hits_after, used_samples
 from pulsar_rebalancer.strategies.scoring import scores_after
-from pulsar_rebalancer.strategies.shedders.registry import apart, force_threshold, profile_of
+from pulsar_rebalancer.strategies.shedders.registry import brokers_not_compared, force_threshold, profile_of
 from pulsar_rebalancer.texts import number_of, one_line
 
 
@@ -43,12 +43,12 @@ def write_run(run: RunInput, plan: Plan) -> Summary:
     scores, request, params = _scores(plan.decisions), run.request, run.request.params
     judged = [decision for decision in plan.decisions if decision.pair is not None]
     gaps = [pair.gap for pair in judged if pair.gap is not None and pair.source != pair.destination]
-    forced = Forced(by=request.requested_by, reason=params.force, threshold=force_threshold(request))
+    forced = ForcedRun(by=request.requested_by, reason=params.force, threshold=force_threshold(request))
     low = profile_of(run.settings).thresholds(run.settings).get("low")
     roll = run.before.roll
     requesters = {request.requested_by} if params.decide else set()
     requesters |= {roll.by} if roll is not None and plan.taken else set()
-    not_compared = apart(run.settings, run.policies, run.before.drains.brokers)
+    not_compared = brokers_not_compared(run.settings, run.policies, run.before.drains.brokers)
     return write(
         run,
         plan,
@@ -74,7 +74,7 @@ def write_run(run: RunInput, plan: Plan) -> Summary:
 def write_by_hand(
     sample: PlanningSample,
     plan: Plan,
-    record: ByHand,
+    record: ManualPlanRecord,
     after: Mapping[str, float],
     splits: Sequence[Row],
     restarts: Mapping[str, CountedSample],
@@ -152,14 +152,14 @@ def _state(run: RunInput, plan: Plan) -> DecisionState:
         strategy_state=(plan.strategy_state or run.strategy_state).document(),
         samples=samples_after(before, run.counting, used if counts else {}, now),
         restarts={} if counts else taken_at(used, now),
-        means=run.new_means.name if counts else before.means,
+        means=run.new_means_file.name if counts else before.means,
         split_hits=run.splits.hits if counts else before.split_hits,
     )
 
 
 def _with_effect(
-    sample: PlanningSample, plan: Plan, splits: Sequence[Row], record: ByHand, after: Mapping[str, float]
-) -> ByHand:
+    sample: PlanningSample, plan: Plan, splits: Sequence[Row], record: ManualPlanRecord, after: Mapping[str, float]
+) -> ManualPlanRecord:
     ends = {end for move in plan.taken for end in (move.source, move.destination) if end is not None}
     unloaded = [(move.source, move.bundle) for move in plan.taken]
     # A bundle that has moved since its split was planned is split on its present owner.
@@ -196,9 +196,9 @@ def _row(cluster: str, decision: Decision) -> dict[str, Cell]:
     return {name: getattr(decision, name, cluster) for name in DECISIONS.names}
 
 
-def scores_fields(before: Mapping[str, float], after: Mapping[str, float], apart: Container[str]) -> dict[str, Any]:
-    """Return the summary's score fields, in percent; brokers in `apart` are not compared and are left out."""
-    before, after = ({name: value for name, value in side.items() if name not in apart} for side in (before, after))
+def scores_fields(before: Mapping[str, float], after: Mapping[str, float], excluded: Container[str]) -> dict[str, Any]:
+    """Return the summary's score fields, in percent; brokers in `excluded` are not compared and are left out."""
+    before, after = ({name: value for name, value in side.items() if name not in excluded} for side in (before, after))
     return {
         "brokers": len(before),
         "score_min": min(before.values(), default=None),

@@ -1,6 +1,6 @@
 """One way to a plan, for runs, dry runs, plans that are carried out, rolling restarts and replays.
 
-Sources (`sources/`) say what they want (`Wanted`), in this order: a requested or approved plan; drained brokers; the
+Sources (`sources/`) say what they want (`Proposal`), in this order: a requested or approved plan; drained brokers; the
 strategy; and, if nothing else moves, the returns of a rolling restart or new brokers to fill.
 """
 
@@ -60,7 +60,7 @@ class SourceReport(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Proposal:
     """What one source wants.
 
     Attributes:
@@ -108,7 +108,7 @@ def candidates_of(
     return candidates
 
 
-def placed(sample: PlanningSample, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
+def place_moves(sample: PlanningSample, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
     """Return the moves with their destinations, passed over if policies allow none."""
     seed = sample.snapshot.folder.name
     return place(sample.cluster_sample, moves, sample.policy_filter, PlacementState(), seed)[0]
@@ -220,11 +220,11 @@ class Sources:
         otherwise: called if nothing else moves: returns of a rolling restart, or new brokers to fill.
     """
 
-    requested: Wanted | None = None
-    drains: Wanted | None = None
-    strategy: Callable[[Arriving], Wanted] | None = None
+    requested: Proposal | None = None
+    drains: Proposal | None = None
+    strategy: Callable[[Arriving], Proposal] | None = None
     rolling: str = ""
-    otherwise: Callable[[], Wanted | None] = lambda: None
+    otherwise: Callable[[], Proposal | None] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -268,7 +268,7 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
     the run cannot be read.
     """
 
-    def within_caps(*wanted: Wanted) -> list[list[CandidateMove]]:
+    def within_caps(*wanted: Proposal) -> list[list[CandidateMove]]:
         """Return the moves of each source after the caps; those of the first source come first."""
         room = next((each.room() for each in wanted if each.room), None)
         moves = caps.apply((move for each in wanted for move in each.moves), settings, policies.groups, brokers, room)
@@ -279,7 +279,7 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
 
     if sources.requested is not None:
         (moves,) = within_caps(sources.requested)
-        return _joined([sources.requested.report(moves)], moves)
+        return _combined([sources.requested.report(moves)], moves)
     drains = sources.drains or _NOTHING
     arriving = _arriving(*within_caps(drains)) if drains.moves else {}
     strategy = sources.strategy(arriving) if sources.strategy else _NOTHING
@@ -289,15 +289,15 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
     reports = [drains.report(leaving), strategy.report(chosen)]
     if sources.rolling:
         reports[1] = reports[1]._replace(sentence=f"{reports[1].sentence}. {sources.rolling}")
-    made = replace(_joined(reports, [*leaving, *chosen]), strategy_state=strategy.state)
-    if not made.taken and (other := sources.otherwise()):
+    plan = replace(_combined(reports, [*leaving, *chosen]), strategy_state=strategy.state)
+    if not plan.taken and (other := sources.otherwise()):
         (moves,) = within_caps(other)
         moves = other.renumbered(moves) if other.renumbered else moves
-        made = _with_other(made, other.report(moves), moves)
-    return made
+        plan = _with_fallback(plan, other.report(moves), moves)
+    return plan
 
 
-_NOTHING = Wanted([], lambda _: SourceReport([]))
+_NOTHING = Proposal([], lambda _: SourceReport([]))
 
 
 def _arriving(moves: Iterable[CandidateMove]) -> dict[str, Counter[Measure]]:
@@ -309,7 +309,7 @@ def _arriving(moves: Iterable[CandidateMove]) -> dict[str, Counter[Measure]]:
     return traffic
 
 
-def _joined(reports: Sequence[SourceReport], moves: list[CandidateMove]) -> Plan:
+def _combined(reports: Sequence[SourceReport], moves: list[CandidateMove]) -> Plan:
     return Plan(
         decisions=[decision for each in reports for decision in each.decisions],
         moves=moves,
@@ -320,13 +320,13 @@ def _joined(reports: Sequence[SourceReport], moves: list[CandidateMove]) -> Plan
     )
 
 
-def _with_other(made: Plan, report: SourceReport, moves: list[CandidateMove]) -> Plan:
+def _with_fallback(plan: Plan, report: SourceReport, moves: list[CandidateMove]) -> Plan:
     """Add a source that acts because nothing else moves; its brokers' hits are reset unless all bundles stay."""
     if not report.decisions and not report.sentence:
-        return made
+        return plan
     ends = {end for move in moves if move.taken for end in (move.source, move.destination)}
-    decisions = [decision.with_hits_reset(ends) for decision in made.decisions]
-    joined = _joined([report, SourceReport(decisions, made.sentence, made.traffic, made.samples, made.drains)], moves)
+    decisions = [decision.with_hits_reset(ends) for decision in plan.decisions]
+    joined = _combined([report, SourceReport(decisions, plan.sentence, plan.traffic, plan.samples, plan.drains)], moves)
     return replace(
-        joined, moves=[*moves, *made.moves], strategy_state=made.strategy_state, traffic=report.traffic or made.traffic
+        joined, moves=[*moves, *plan.moves], strategy_state=plan.strategy_state, traffic=report.traffic or plan.traffic
     )

@@ -47,7 +47,7 @@ class PlanningSample:
         settings, policies = _settings(snapshot.settings, overruled), _policies(snapshot.policies, overruled)
         brokers = snapshot.brokers_without(left_out_of(snapshot, settings, policies))
         facts = stays.BundleFacts.of(snapshot, settings, overruled)
-        table, means = snapshot.table("bundles", REPORTED.names), snapshot.known_means
+        table, means = snapshot.table("bundles", REPORTED.names), snapshot.known_means_file
         table = with_loads(table.append_column("reason", stays.of_bundles(table["bundle"], facts)))
         table = with_means(
             table, snapshot.cluster, MEANS.empty_table() if means is None else means.read_table(OF_MEANS)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide.planning import candidates_of, placed
+from pulsar_rebalancer.decide.planning import candidates_of, place_moves
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
 from pulsar_rebalancer.decide.rolling import REPORTS, RollSample, why_none
 from pulsar_rebalancer.decide.sources import requested
@@ -63,7 +63,7 @@ def removal(sample: PlanningSample, broker: str) -> Removal:
     """
     sample = sample.draining([broker])
     room, ends = SpareCapacity({broker: sample}), Counter[Reason]()
-    for wanted in placed(sample, candidates_of(sample, requested.drain(sample, [broker]))):
+    for wanted in place_moves(sample, candidates_of(sample, requested.drain(sample, [broker]))):
         move = room.fitted([wanted])[0] if wanted.taken else wanted
         if move.taken:
             room.take([move])
@@ -80,7 +80,7 @@ _HOST_SAMPLES = 2
 """Number of host samples during which validation leaves out a broker that has just started."""
 
 
-def shown(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> ShownRoll:
+def shown_roll(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> ShownRoll:
     """Return the requested roll: the named brokers, or all of them by name, with the leader last.
 
     Raises SettingsError `unknown_name`, or PlanError `last_broker` if the cluster has only one broker.
@@ -132,7 +132,7 @@ def _runs(bundles: int, settings: Settings) -> int:
     return math.ceil(bundles / min((cap for cap in caps if cap is not None), default=max(bundles, 1))) + 1
 
 
-def awaited(snapshot: Snapshot) -> str:
+def why_no_turn(snapshot: Snapshot) -> str:
     """Return why no broker's turn could begin now; empty if one could."""
     return why_none((), snapshot.started, snapshot.unwell, ())
 
@@ -153,7 +153,7 @@ def text(shown: ShownRestarts, reason: str, dag_id: str) -> str:
     return "\n".join([f"Rolling restart of {number_of(len(shown.restarts), 'broker')}: {reason}", *lines, total, how])
 
 
-def seen(snapshot: Snapshot, roll: Roll, drained: Collection[str]) -> RollSample:
+def sample_of_roll(snapshot: Snapshot, roll: Roll, drained: Collection[str]) -> RollSample:
     """Return the state of an active roll as of a run's snapshot. `drained`: by operators, not by the roll."""
     started, waits = snapshot.started, roll.phase is Phase.WAITING
     home = _home_of(snapshot, roll.broker) if waits else _moved_away(snapshot, roll)
@@ -177,7 +177,7 @@ def seen(snapshot: Snapshot, roll: Roll, drained: Collection[str]) -> RollSample
     )
 
 
-def answered(state: RollSample, storage: ClusterStorage, roll: Roll, owned: Collection[str]) -> RollSample:
+def with_owned_bundles(state: RollSample, storage: ClusterStorage, roll: Roll, owned: Collection[str]) -> RollSample:
     """Add the `owned` bundles, as the drained broker itself says, that others owned when it was found empty."""
     found_empty = storage.run(roll.sample)
     before = Snapshot(found_empty).owners(owned) if found_empty else {}

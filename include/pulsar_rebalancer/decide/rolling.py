@@ -85,7 +85,7 @@ def advance(roll: Roll, facts: RollFacts) -> Roll:
     goes on to the next broker instead. Time without steps, because Airflow was down, or in which orders hold
     the roll does not count.
     """
-    after = _advanced(_looked(roll, facts.now), facts)
+    after = _advanced(_with_look_time(roll, facts.now), facts)
     return after.model_copy(update={"sample": facts.seen.run}) if facts.seen and not after.in_phase_of(roll) else after
 
 
@@ -105,15 +105,15 @@ def _advanced(roll: Roll, facts: RollFacts) -> Roll:
     if not after.active or facts.now - (after.progress_at or facts.now) <= timedelta(minutes=facts.minutes):
         return after
     if after.phase is Phase.RETURNING:
-        return after.turned(after.outcome, facts.now, _not_back(after))
+        return after.turned(after.outcome, facts.now, _bundles_not_back(after))
     reason = Reason.BROKER_NOT_BACK if after.phase is Phase.RESTARTING else Reason.ROLL_STUCK
     why = f"no progress for {facts.minutes:g} minutes; {after.waits}"
-    if reason is Reason.BROKER_NOT_BACK and facts.seen and (renamed := _renamed(after, facts.seen)):
+    if reason is Reason.BROKER_NOT_BACK and facts.seen and (renamed := _new_name(after, facts.seen)):
         why = f"{after.broker} may have come back as {renamed}"
     return _stopped(after, facts, reason, why)
 
 
-def _looked(roll: Roll, now: datetime) -> Roll:
+def _with_look_time(roll: Roll, now: datetime) -> Roll:
     if roll.looked_at is not None and abs(now - roll.looked_at) < _LOOKS:
         return roll
     changed: dict[str, datetime] = {"looked_at": now}
@@ -126,7 +126,7 @@ def _looked(roll: Roll, now: datetime) -> Roll:
 def _wait_for_turn(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
     why = _why_not(roll, seen) or facts.no_restart
     if why:
-        # `roll_plan.seen` does not look for room in the same sample again.
+        # `roll_plan.sample_of_roll` does not look for room in the same sample again.
         return roll.model_copy(update={"waits": why, "seen": (seen.at,) if why == seen.no_room else ()})
     begun = roll.model_copy(update={"started": seen.started[roll.broker], "home": seen.home})
     return begun.entered(Phase.DRAINING, facts.now, "a run that drains it")
@@ -279,25 +279,25 @@ def _may_be_skipped(roll: Roll, facts: RollFacts) -> bool:
     """
     if roll.phase is not Phase.RESTARTING:
         return True
-    known = facts.seen is not None and (roll.broker not in facts.seen.started or _up(roll, facts.seen))
+    known = facts.seen is not None and (roll.broker not in facts.seen.started or _is_up(roll, facts.seen))
     return known and facts.restart != "running"
 
 
 def _skipped(roll: Roll, facts: RollFacts) -> Roll:
-    up = roll.phase is Phase.RESTARTING and facts.seen is not None and _up(roll, facts.seen)
+    up = roll.phase is Phase.RESTARTING and facts.seen is not None and _is_up(roll, facts.seen)
     if up or roll.phase is Phase.DRAINING:
         skipped = roll.model_copy(update={"outcome": Reason.ROLL_STOPPED})
         return skipped.entered(Phase.RETURNING, facts.now, "a run that moves its bundles back")
     if roll.phase is Phase.RETURNING:
-        return roll.turned(roll.outcome, facts.now, _not_back(roll))
+        return roll.turned(roll.outcome, facts.now, _bundles_not_back(roll))
     return roll.turned(Reason.ROLL_STOPPED, facts.now, "it is down" if roll.phase is Phase.RESTARTING else "")
 
 
-def _not_back(roll: Roll) -> str:
+def _bundles_not_back(roll: Roll) -> str:
     return "no run has tried" if roll.left is None else number_of(roll.left, "bundle")
 
 
-def _up(roll: Roll, seen: RollSample) -> bool:
+def _is_up(roll: Roll, seen: RollSample) -> bool:
     return seen.started.get(roll.broker) is not None
 
 
@@ -309,13 +309,13 @@ def _stopped(roll: Roll, facts: RollFacts, reason: Reason, why: str) -> Roll:
     ready = _is_new(roll, facts.seen) and facts.seen is not None and roll.broker not in facts.seen.unwell
     stranded = restarts or (roll.phase is Phase.RESTARTING and not ready)
     stopped = roll.stopped(reason, why, facts.now, stranded=stranded)
-    apart = _apart(roll, reason)
+    apart = _why_elsewhere(roll, reason)
     return stopped.model_copy(update={"elsewhere": roll.elsewhere | {roll.broker: apart}}) if apart else stopped
 
 
-def _apart(roll: Roll, reason: Reason) -> str:
+def _why_elsewhere(roll: Roll, reason: Reason) -> str:
     if roll.phase is Phase.RETURNING:
-        return _not_back(roll)
+        return _bundles_not_back(roll)
     if roll.phase is Phase.RESTARTING:
         return "it was drained" if roll.home else ""
     # An order may stop the roll while a run carries out the first moves, which `left` does not know yet.
@@ -323,7 +323,7 @@ def _apart(roll: Roll, reason: Reason) -> str:
     return "it was being drained" if roll.phase is Phase.DRAINING and roll.home and gone else ""
 
 
-def _renamed(roll: Roll, seen: RollSample) -> str:
+def _new_name(roll: Roll, seen: RollSample) -> str:
     host = roll.broker.rpartition(":")[0]
     new = (name for name in seen.started if name not in roll.listed and name.rpartition(":")[0] == host)
     return "" if roll.broker in seen.started else next(new, "")

@@ -99,7 +99,7 @@ class RunInput(Snapshot):
         if not profile_of(self.settings).learns:
             return None
         learned = self.strategy_state.shedder.learned
-        if learned.samples and self.known_costs is None:
+        if learned.samples and self.known_costs_file is None:
             # What brokers' scores leave unexplained was learned together with these costs.
             _log.warning("%s: bundles' costs are missing: learning starts again with this sample", self.cluster)
             learned = Learned(bottleneck=learned.bottleneck)
@@ -118,15 +118,15 @@ class RunInput(Snapshot):
         ]
 
     @property
-    def new_means(self) -> StoragePath:
+    def new_means_file(self) -> StoragePath:
         return self.new_state_file("means")
 
     @cached_property
-    def known_costs(self) -> StoragePath | None:
+    def known_costs_file(self) -> StoragePath | None:
         return known_file(self.state_folder, self.before.decision.costs, BUNDLE_COSTS)
 
     @property
-    def new_costs(self) -> StoragePath:
+    def new_costs_file(self) -> StoragePath:
         return self.new_state_file("costs")
 
     def new_state_file(self, kind: str) -> StoragePath:

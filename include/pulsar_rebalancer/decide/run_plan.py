@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from pulsar_rebalancer.config.field_types import Action, Overrule
 from pulsar_rebalancer.decide import plan_files
-from pulsar_rebalancer.decide.planning import Arriving, Plan, Sources, Wanted, candidates_of, placed, plan
+from pulsar_rebalancer.decide.planning import Arriving, Plan, Proposal, Sources, candidates_of, place_moves, plan
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.sources import approved, filling, requested, returns, strategy
@@ -24,7 +24,7 @@ from pulsar_rebalancer.orders.roll_document import Phase
 from pulsar_rebalancer.reasons import Reason, counted
 from pulsar_rebalancer.run.bundle_columns import Bundles
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.run.request import ByHand, HandRequest
+from pulsar_rebalancer.run.request import HandRequest, ManualPlanRecord
 from pulsar_rebalancer.run.snapshot import Candidates, Snapshot
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, COSTS, NO_COSTS, NO_LOADS, RATES, Cell, Row
 from pulsar_rebalancer.state import CountedSample, Learned
@@ -32,7 +32,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies import learning
 from pulsar_rebalancer.strategies.caps import CapacityCheck
-from pulsar_rebalancer.strategies.learning import BundleCosts, Correction, Lesson, Sums
+from pulsar_rebalancer.strategies.learning import BundleCosts, Correction, LearningResult, Sums
 from pulsar_rebalancer.strategies.sample import CandidateMove, Judge, RecentMove
 from pulsar_rebalancer.strategies.scoring import UNIT, measure_of, scores_after
 from pulsar_rebalancer.strategies.shedders.registry import force_threshold
@@ -47,19 +47,19 @@ if TYPE_CHECKING:
 _KNOWN = pa.schema([BUNDLE_COSTS.field("bundle"), *(pa.field(name, pa.float64()) for name in COSTS)])
 
 
-class RunLesson(NamedTuple):
+class RunLearning(NamedTuple):
     """The lesson of a run's sample, and what is known about bundles after it: `BUNDLE_COSTS` and `NO_LOADS`."""
 
-    lesson: Lesson = Lesson()
+    learning: LearningResult = LearningResult()
     costs: pa.Table = NO_COSTS
     loads: pa.Table = NO_LOADS
 
     def write(self, run: RunInput) -> None:
-        if self.costs and run.counting.counts and not run.new_costs.exists():
-            run.new_costs.write_table(self.costs)
+        if self.costs and run.counting.counts and not run.new_costs_file.exists():
+            run.new_costs_file.write_table(self.costs)
 
 
-def lesson_of(run: RunInput) -> RunLesson:
+def learning_of(run: RunInput) -> RunLearning:
     """Return the values known after the run's sample; empty if the strategy does not learn.
 
     A bundle belongs to the first broker by name that reports it or, if it moved a few minutes ago, to its
@@ -68,7 +68,7 @@ def lesson_of(run: RunInput) -> RunLesson:
     """
     before, counts = run.learned, run.counting.counts
     if before is None:
-        return RunLesson()
+        return RunLearning()
     minutes = _minutes(run)
     measure, recent = measure_of(before.bottleneck), run.recent_moves
     gone = run.before.moves.splits
@@ -83,11 +83,11 @@ def lesson_of(run: RunInput) -> RunLesson:
     after, change = known.averaged(rate, minutes, counts=counts)
     after = BundleCosts(*(np.where(refused, *columns) for columns in zip(known, after, strict=True)))
     *of_sample, lasted, deviation = after.summands(rate, change := np.where(refused, 0.0, change))
-    lesson = Lesson(before, _sums(brokers, [*of_sample, lasted * ~refused, deviation * ~refused]))
+    result = LearningResult(before, _sums(brokers, [*of_sample, lasted * ~refused, deviation * ~refused]))
     # A run that does not count decides by what was learned before it or, if nothing was, by its own sample.
     if counts or not before.samples:
-        lesson = learning.learn(before, run.brokers, lesson.sums, recent.values(), run.settings, minutes)
-        after = after.corrected(change, *_by_bundle(brokers, lesson.corrections))
+        result = learning.learn(before, run.brokers, result.sums, recent.values(), run.settings, minutes)
+        after = after.corrected(change, *_by_bundle(brokers, result.corrections))
     columns = [pa.array(column.astype(np.float32), from_pandas=True) for column in after]
     costs = pa.table([names, *columns], schema=BUNDLE_COSTS)
     # A new bundle whose values were refused remains unknown.
@@ -95,8 +95,8 @@ def lesson_of(run: RunInput) -> RunLesson:
     if run.silent:
         unreported = stored.filter(pc.invert(pc.is_in(stored["bundle"], names)))
         costs = pa.concat_tables([costs, unreported.cast(BUNDLE_COSTS)])
-    loads = pa.array(after.loads(lesson.learned.persistence), from_pandas=True)
-    return RunLesson(lesson, costs, pa.table([names, loads], schema=NO_LOADS.schema))
+    loads = pa.array(after.loads(result.learned.persistence), from_pandas=True)
+    return RunLearning(result, costs, pa.table([names, loads], schema=NO_LOADS.schema))
 
 
 def _minutes(run: RunInput) -> float:
@@ -161,8 +161,8 @@ def _at_destinations(reported: pa.Table, late: Mapping[str, RecentMove]) -> tupl
 
 def _stored(run: RunInput, before: Learned) -> pa.Table:
     """Return the costs after the last counted sample; empty if the bottleneck has changed since."""
-    if before.samples and run.known_costs:
-        return run.known_costs.read_table(_KNOWN.names).cast(_KNOWN)
+    if before.samples and run.known_costs_file:
+        return run.known_costs_file.read_table(_KNOWN.names).cast(_KNOWN)
     return _KNOWN.empty_table()  # not when the module is loaded: it loads pandas, and every DAG file would
 
 
@@ -185,7 +185,7 @@ def _parts(known: pa.Table, parts: Sequence[dict[str, Cell]]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_KNOWN)
 
 
-def plan_run(run: RunInput, bundles: Bundles, learned: RunLesson | None = None, judge: Judge | None = None) -> Plan:
+def plan_run(run: RunInput, bundles: Bundles, learned: RunLearning | None = None, judge: Judge | None = None) -> Plan:
     """Return the plan of a run that decides by itself. Raises PlanError `bad_result` (see `planning.plan`)."""
     request = run.request
     given = strategy.StrategyInput(
@@ -198,18 +198,18 @@ def plan_run(run: RunInput, bundles: Bundles, learned: RunLesson | None = None, 
         forced=request.forced,
         force_threshold=force_threshold(request),
         unloaded_brokers=run.unloaded_brokers,
-        lesson=learned.lesson if learned else Lesson(),
+        learning=learned.learning if learned else LearningResult(),
         seed=run.folder.name,
         judge=judge,
     )
-    return plan_with(run, lambda arriving: strategy.wanted(given, arriving))
+    return plan_with(run, lambda arriving: strategy.proposal(given, arriving))
 
 
-def plan_with(run: RunInput, chosen: Callable[[Arriving], Wanted]) -> Plan:
+def plan_with(run: RunInput, chosen: Callable[[Arriving], Proposal]) -> Plan:
     """Return the plan of a run whose strategy is given, with its drains, rolling restart and new brokers."""
     roll = run.before.roll
 
-    def otherwise() -> Wanted | None:
+    def otherwise() -> Proposal | None:
         if roll is not None:
             returning = roll.home and roll.phase is Phase.RETURNING
             return returns.bring_back(run, roll.home, roll.broker, roll.sample) if returning else None
@@ -231,12 +231,12 @@ def plan_request(storage: ClusterStorage, run: StoragePath, request: HandRequest
     """
     draining = request.broker if request.action is Action.DRAIN else ()
     sample = PlanningSample.read(Snapshot(run), request.overruled).draining(draining)
-    record = ByHand(by=by, request=request)
+    record = ManualPlanRecord(by=by, request=request)
     if request.action is Action.SPLIT:
         row = requested.split(sample, request, Candidates.find(run) or Candidates())
-        return _by_hand(sample, requested.wanted(sample, (), record, [row]), record, splits=[row])
-    moves = placed(sample, candidates_of(sample, requested.moves_of(sample, storage, request)))
-    wanted = requested.wanted(sample, moves, record)
+        return _by_hand(sample, requested.proposal(sample, (), record, [row]), record, splits=[row])
+    moves = place_moves(sample, candidates_of(sample, requested.moves_of(sample, storage, request)))
+    wanted = requested.proposal(sample, moves, record)
     if not draining:
         return _by_hand(sample, wanted, record)
     # A drain is shown as its runs will decide it.
@@ -254,9 +254,9 @@ def plan_again(storage: ClusterStorage, run: StoragePath) -> Summary:
             `would_overload`.
     """
     earlier = approved.read(storage, Snapshot(run))
-    moves, room = approved.wanted(earlier)
+    moves, room = approved.proposal(earlier)
     # A split that no longer fits is noticed later, from the bundle's bounds, before any request is sent.
-    wanted = requested.wanted(earlier.sample, moves, earlier.record, earlier.splits)
+    wanted = requested.proposal(earlier.sample, moves, earlier.record, earlier.splits)
     return _by_hand(
         earlier.sample,
         wanted,
@@ -270,8 +270,8 @@ def plan_again(storage: ClusterStorage, run: StoragePath) -> Summary:
 
 def _by_hand(
     sample: PlanningSample,
-    wanted: Wanted,
-    record: ByHand,
+    wanted: Proposal,
+    record: ManualPlanRecord,
     *,
     splits: Sequence[Row] = (),
     room: Callable[[], CapacityCheck] | None = None,

@@ -272,7 +272,7 @@ def _loaded_bundles(run: RunInput, names: Sequence[str], *, extensible: bool) ->
     sample = run.bundles_named(names, _COLUMNS)
     parts = parts_by_bundle(run.before.moves.splits)
     parents = {bundle for bundle, of_bundle in parts.items() if of_bundle.keys() & set(names)}
-    known = rows_of([*names, *parents], run.known_means.read_batches()) if run.known_means else []
+    known = rows_of([*names, *parents], run.known_means_file.read_batches()) if run.known_means_file else []
     after = {row["bundle"]: row for row in bundle_columns.update(sample, bundle_columns.with_parts(known, parts))}
     left_out, names = left_out_of(run), [row["bundle"] for row in sample]
     facts = stays.BundleFacts(run.settings, {}, quarantined=run.validation.quarantined, control=run.before.control)

@@ -155,7 +155,7 @@ def of_bundle(bundle: BundleSample, left_out: Mapping[str, Reason]) -> Reason | 
     return bundle.reason or (None if bundle.topics else Reason.NO_TOPIC)
 
 
-def checked(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
+def checked_moves(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
     """Return a strategy's moves; a bundle that has a reason to stay stays, whatever the strategy says.
 
     A destination that the strategy names must be permitted; those that placement chooses always are.

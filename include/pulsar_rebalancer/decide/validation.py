@@ -48,13 +48,13 @@ def validate(run: Snapshot, moved: Collection[str] = ()) -> Validation:
     """Validate the sample of a run, and write `validation.json`. `moved` are bundles that moved recently."""
     tables, values, findings = judged_tables(run), parameters(run.settings), list[Finding]()
     for name, table in tables.items():
-        findings += findings_of(name, _judged(table, KEYS[name], load_suite(suites_folder(), name), values))
-    validation = concluded(findings, tables, run.settings, moved)
+        findings += findings_of(name, _results_of(table, KEYS[name], load_suite(suites_folder(), name), values))
+    validation = conclude(findings, tables, run.settings, moved)
     validation.write(run.folder)
     return validation
 
 
-def concluded(
+def conclude(
     findings: Iterable[Finding], tables: Mapping[str, pa.Table], settings: Settings, moved: Collection[str]
 ) -> Validation:
     """Return the suites' findings, and those that follow from them or from the settings."""
@@ -130,7 +130,7 @@ def judged_tables(run: Snapshot) -> dict[str, pa.Table]:
         for name in profile_of(run.settings).resources
         if (weight := getattr(run.settings, f"{name}_weight")) > 0
     }
-    carried = _carried(bundles)
+    carried = _bundle_sums(bundles)
     rows = [_judged_broker(row, weights, carried) for row in brokers.to_pylist()]
     judged = pa.Table.from_pylist(rows, schema=_JUDGED_BROKERS)
     return {"cluster": run.table("cluster"), "brokers": judged, "bundles": bundles}
@@ -166,7 +166,7 @@ def _deciding(broker: Row, weights: Mapping[str, float]) -> tuple[str | None, fl
     return (" and ".join(used), math.inf) if used else (None, None)
 
 
-def _carried(bundles: pa.Table) -> dict[str, Row]:
+def _bundle_sums(bundles: pa.Table) -> dict[str, Row]:
     """Return the sums over each broker's bundles; `sound` is whether all their values are valid."""
     sound: Any = True
     for name in TRAFFIC:
@@ -239,7 +239,7 @@ class Expectation(TypedDict):
     meta: Meta
 
 
-class Seen(TypedDict, total=False):
+class ObservedResult(TypedDict, total=False):
     """The observed result: the rows that failed, or a single value."""
 
     unexpected_index_list: list[dict[str, JsonValue]] | None
@@ -251,23 +251,23 @@ class Result(TypedDict):
 
     success: bool
     expectation_config: Expectation
-    result: Seen
+    result: ObservedResult
     exception_info: NotRequired[JsonValue]
     wording: dict[str, str]
 
 
-def _beyond(column: Any, allowed: Arguments) -> Any:
+def _out_of_range(column: Any, allowed: Arguments) -> Any:
     least, most = allowed.get("min_value"), allowed.get("max_value")
     column = pc.cast(column, pa.float64(), safe=False)  # a count may have more digits than a float
     below = pc.less(column, pa.scalar(-math.inf if least is None else float(least)))
     return pc.or_(below, pc.greater(column, pa.scalar(math.inf if most is None else float(most))))
 
 
-def _in(column: Any, allowed: Arguments) -> Any:
+def _in_set(column: Any, allowed: Arguments) -> Any:
     return pc.is_in(column, pa.array(allowed["value_set"], column.type))
 
 
-def _unlike(column: Any, allowed: Arguments) -> Any:
+def _not_matching(column: Any, allowed: Arguments) -> Any:
     # Arrow's expressions know no `\Z`.
     unlike = (text is not None and not re.match(allowed["regex"], text) for text in column.to_pylist())
     return pa.array(unlike, pa.bool_())
@@ -276,21 +276,21 @@ def _unlike(column: Any, allowed: Arguments) -> Any:
 _MISSES: Mapping[str, Callable[[Any, Arguments], Any]] = {
     "be_null": lambda column, _: pc.is_valid(column),
     "not_be_null": lambda column, _: pc.is_null(column),
-    "be_between": _beyond,
-    "be_in_set": lambda column, allowed: pc.and_(pc.is_valid(column), pc.invert(_in(column, allowed))),
-    "not_be_in_set": _in,
-    "match_regex": _unlike,
+    "be_between": _out_of_range,
+    "be_in_set": lambda column, allowed: pc.and_(pc.is_valid(column), pc.invert(_in_set(column, allowed))),
+    "not_be_in_set": _in_set,
+    "match_regex": _not_matching,
 }
 """Values of a column that miss an expectation, by the expectation's type; null passes, as in Great Expectations."""
 
 
-def _judged(table: pa.Table, key: str, suite: Mapping[str, Any], values: Mapping[str, float]) -> Iterator[Result]:
+def _results_of(table: pa.Table, key: str, suite: Mapping[str, Any], values: Mapping[str, float]) -> Iterator[Result]:
     for config in suite["expectations"]:
         allowed: Any = {
             name: values[given["$PARAMETER"]] if isinstance(given, dict) else given
             for name, given in config["kwargs"].items()
         }
-        seen: Seen = {"observed_value": table.num_rows, "unexpected_index_list": []}
+        seen: ObservedResult = {"observed_value": table.num_rows, "unexpected_index_list": []}
         success = "column" in allowed or table.num_rows == allowed["value"]
         if "column" in allowed:
             column = table[allowed["column"]]
@@ -336,7 +336,7 @@ def _misses(table: str, results: Iterable[Result]) -> Iterator[_Miss]:
         elif not rows and reason.effect is Effect.QUARANTINE:
             yield _Miss(suite_failed(table, f"{config['type']}({column}) missed without naming a row"))
         elif not rows:
-            yield _Miss(Finding(reason=reason, detail=_shown(column, result["result"].get("observed_value"))))
+            yield _Miss(Finding(reason=reason, detail=_value_text(column, result["result"].get("observed_value"))))
         for row in rows if rows and not problem else ():
             yield _miss_of_row(table, config, row)
 
@@ -346,7 +346,7 @@ def _miss_of_row(table: str, config: Expectation, row: Mapping[str, JsonValue]) 
     finding = Finding(
         reason=meta["reason"],
         subject="" if table == "cluster" else str(row[KEYS[table]]),
-        detail=", ".join(_shown(name, row.get(name)) for name in meta.get("detail", [column])),
+        detail=", ".join(_value_text(name, row.get(name)) for name in meta.get("detail", [column])),
         cause=str(row["error"]) if column == "error" else "",
     )
     return _Miss(finding, _excess(config["kwargs"], row.get(column)))
@@ -367,7 +367,7 @@ def _exception(info: JsonValue) -> str:
     return ""
 
 
-def _shown(column: str, value: JsonValue) -> str:
+def _value_text(column: str, value: JsonValue) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return f"{column} missing"
     # In pandas, whole numbers are floats if one is missing.

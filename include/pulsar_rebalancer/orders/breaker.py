@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 from pydantic import AwareDatetime
 
 from pulsar_rebalancer.config.settings import BreakerRules
-from pulsar_rebalancer.orders.order import Closed, Control, FormAction, OrderKind, OrdersInForce, Situation, Words
+from pulsar_rebalancer.orders.order import Closed, Control, FormAction, OrderKind, OrdersInForce, Situation, Wording
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state import StateDocument
 
@@ -151,6 +151,6 @@ BREAKER = OrderKind(
     ),
     settings=("breaker",),
     closes=_open,
-    words={Reason.BREAKER_OPEN: Words("circuit breaker open", "the circuit breaker was open.")},
+    words={Reason.BREAKER_OPEN: Wording("circuit breaker open", "the circuit breaker was open.")},
     says=_said,
 )

@@ -17,7 +17,7 @@ from croniter import croniter
 
 from pulsar_rebalancer.config.field_types import Window
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.order import Closed, OrderKind, Situation, Words
+from pulsar_rebalancer.orders.order import Closed, OrderKind, Situation, Wording
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import number_of
@@ -29,7 +29,7 @@ _MOST_STEPS = 100
 """Maximum number of blackouts and gaps to check when searching for when moves are allowed again."""
 
 
-class Shut(NamedTuple):
+class Closure(NamedTuple):
     """The reason, `blackout` or `outside_window`, and when moves are allowed again; None if unknown."""
 
     reason: Reason
@@ -42,7 +42,7 @@ class _Span(NamedTuple):
     end: datetime
 
 
-def shut(settings: Settings, now: datetime) -> Shut | None:
+def shut(settings: Settings, now: datetime) -> Closure | None:
     """Return why the calendar forbids moves, and until when; None if it allows moves now."""
     first = _shut(settings, now)
     if first is None:
@@ -56,12 +56,12 @@ def shut(settings: Settings, now: datetime) -> Shut | None:
     return first._replace(opens=None)
 
 
-def _shut(settings: Settings, at: datetime) -> Shut | None:
+def _shut(settings: Settings, at: datetime) -> Closure | None:
     """Return the first reason that forbids moves, and when it ends; another may apply after that."""
     for blackout in settings.blackouts:
         span = next(_spans(blackout, at, blackout=True), None)
         if span is not None and span.begin <= at:
-            return Shut(Reason.BLACKOUT, _in_zone(span.end, blackout), blackout.reason)
+            return Closure(Reason.BLACKOUT, _in_zone(span.end, blackout), blackout.reason)
     following = [
         (span, window)
         for window in settings.maintenance_windows
@@ -71,7 +71,7 @@ def _shut(settings: Settings, at: datetime) -> Shut | None:
     if not settings.maintenance_windows or any(span.begin <= at for span, _ in following):
         return None
     earliest = min(following, key=lambda item: item[0].begin, default=None)
-    return Shut(Reason.OUTSIDE_WINDOW, earliest and _in_zone(earliest[0].begin, earliest[1]), "")
+    return Closure(Reason.OUTSIDE_WINDOW, earliest and _in_zone(earliest[0].begin, earliest[1]), "")
 
 
 def _in_zone(at: datetime, window: Window) -> datetime:
@@ -132,8 +132,8 @@ TIMES = OrderKind(
     settings=("maintenance_windows", "blackouts"),
     closes=_closed,
     words={
-        Reason.BLACKOUT: Words("blackout", "a blackout was in force."),
-        Reason.OUTSIDE_WINDOW: Words("outside the maintenance windows", "it was outside the maintenance windows."),
+        Reason.BLACKOUT: Wording("blackout", "a blackout was in force."),
+        Reason.OUTSIDE_WINDOW: Wording("outside the maintenance windows", "it was outside the maintenance windows."),
     },
     says=_said,
 )

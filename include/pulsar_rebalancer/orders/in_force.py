@@ -29,7 +29,7 @@ from pulsar_rebalancer.orders.order import (
     OrderKind,
     OrdersInForce,
     Situation,
-    Words,
+    Wording,
 )
 from pulsar_rebalancer.orders.pause import PAUSE, SKIP, STOP
 from pulsar_rebalancer.orders.roll_document import ROLL, Roll
@@ -64,14 +64,14 @@ _STATE = OrderKind(
         ),
     ),
     closes=lambda at: Closed(Reason.STATE_LOST, at.orders.lost) if at.orders.lost else None,
-    words={Reason.STATE_LOST: Words("the state is lost, and maybe orders:", "the state was lost.", lasting=True)},
+    words={Reason.STATE_LOST: Wording("the state is lost, and maybe orders:", "the state was lost.", lasting=True)},
 )
 
 ORDERS = (STOP, MODE, _STATE, BREAKER, PAUSE, TIMES, SKIP, DRAIN, ROLL, QUESTION, LIMITS, FREEZE)
 """All kinds of orders. Of several reasons why nothing is moved, the first counts."""
 
 ACTIONS: Mapping[str, FormAction] = {action.name: action for kind in ORDERS for action in kind.actions}
-WORDS: Mapping[Reason, Words] = {reason: words for kind in ORDERS for reason, words in kind.words.items()}
+WORDS: Mapping[Reason, Wording] = {reason: words for kind in ORDERS for reason, words in kind.words.items()}
 LASTING = {reason for reason, words in WORDS.items() if words.lasting}
 OF_FILE = tuple(name for kind in ORDERS for name in kind.settings)
 """Settings that a run cannot change."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from pulsar_rebalancer.config.clusters_file import Origin
 from pulsar_rebalancer.config.settings import CAPS, Settings
 from pulsar_rebalancer.names import matches, of_glob
-from pulsar_rebalancer.orders.order import Closed, OrderKind, Situation, Words
+from pulsar_rebalancer.orders.order import Closed, OrderKind, Situation, Wording
 from pulsar_rebalancer.reasons import Reason
 
 NAMED = 3
@@ -58,7 +58,7 @@ def excluded(settings: Settings, bundle: str, brokers: Collection[str]) -> Reaso
 
 MODE = OrderKind(
     closes=lambda at: None if at.settings.mode.moves else Closed(Reason.OBSERVE, f"mode {at.settings.mode}"),
-    words={Reason.OBSERVE: Words(lasting=True)},
+    words={Reason.OBSERVE: Wording(lasting=True)},
 )
 
 LIMITS = OrderKind(says=_said, keeps=lambda settings, control: settings.excluded_namespaces)

@@ -40,7 +40,7 @@ class ShownPlans(StateDocument):
         return ShownPlans(plans={identity: plan} | young)
 
 
-class HandedOver(BaseModel):
+class HandedOverPlan(BaseModel):
     """A plan that a person handed over to be carried out.
 
     Attributes:
@@ -65,9 +65,9 @@ class HandedOverPlans(StateDocument):
 
     KEY: ClassVar[str] = "handed_over"
 
-    plans: dict[str, HandedOver] = {}
+    plans: dict[str, HandedOverPlan] = {}
 
-    def added(self, identity: str, handed: HandedOver, kept: timedelta) -> Self:
+    def added(self, identity: str, handed: HandedOverPlan, kept: timedelta) -> Self:
         """Return a copy with one more plan, and without those that no run can carry out any more."""
         young = {known: other for known, other in self.plans.items() if handed.at - other.plan.at <= kept}
         return self.model_copy(update={"plans": young | {identity: handed}})
@@ -103,7 +103,7 @@ _RELEASE_KEPT = timedelta(days=366)
 """Time during which a release prevents an earlier rolling restart from draining the broker again when it stops."""
 
 
-class Opening(NamedTuple):
+class GateOpening(NamedTuple):
     """The last time at which the gate opened, and the Airflow run for whose plan it opened."""
 
     at: AwareDatetime
@@ -133,9 +133,9 @@ class Question(StateDocument):
     at: AwareDatetime | None = None
     run_id: str = ""
     before: str = ""
-    opening: Opening | None = None
+    opening: GateOpening | None = None
 
-    def supersedes(self, handed: HandedOver) -> bool:
+    def supersedes(self, handed: HandedOverPlan) -> bool:
         """Return whether the gate has since opened for another run, so bundles may have moved."""
         opening = self.opening
         return opening is not None and opening.at > handed.plan.at and opening.run_id != handed.run_id
@@ -152,9 +152,9 @@ class Answer(Order):
     carried_out_by: str = ""
 
     @property
-    def handed_over(self) -> HandedOver:
+    def handed_over(self) -> HandedOverPlan:
         plan = ShownPlan(plan_id=self.question.plan_id, action=None, at=self.question.at or self.at, by="")
-        return HandedOver(
+        return HandedOverPlan(
             plan=plan, run_id=self.carried_out_by, at=self.at, by=self.by, reason=self.reason, approved=True
         )
 

@@ -134,7 +134,7 @@ class Closed(NamedTuple):
     detail: str
 
 
-class Words(NamedTuple):
+class Wording(NamedTuple):
     """The texts about a reason that closes the gate.
 
     Attributes:
@@ -231,6 +231,6 @@ class OrderKind:
     actions: tuple[FormAction, ...] = ()
     settings: tuple[str, ...] = ()
     closes: Callable[[Situation], Closed | None] = lambda at: None
-    words: Mapping[Reason, Words] = field(default_factory=dict)
+    words: Mapping[Reason, Wording] = field(default_factory=dict)
     says: Callable[[Situation], Iterable[str]] = lambda at: ()
     keeps: Callable[[Settings, Control], Collection[str]] = lambda settings, control: ()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from pulsar_rebalancer.orders.order import Closed, Control, FormAction, OrderKind, Situation, Words, ends, given_until
+from pulsar_rebalancer.orders.order import Closed, Control, FormAction, OrderKind, Situation, Wording, ends, given_until
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.documents import time_of
 
@@ -71,7 +71,7 @@ STOP = OrderKind(
         ),
     ),
     closes=lambda at: _stopped(at, at.run.started),
-    words={Reason.STOPPED: Words("stopped")},
+    words={Reason.STOPPED: Wording("stopped")},
     says=_said,
 )
 
@@ -97,7 +97,7 @@ PAUSE = OrderKind(
     ),
     settings=("pause",),
     closes=_paused,
-    words={Reason.PAUSED: Words("paused", "the cluster was paused.", "Rebalancing is paused {}.")},
+    words={Reason.PAUSED: Wording("paused", "the cluster was paused.", "Rebalancing is paused {}.")},
 )
 
 SKIP = OrderKind(
@@ -110,5 +110,5 @@ SKIP = OrderKind(
         ),
     ),
     closes=_skipped,
-    words={Reason.SKIPPED: Words("one run is skipped", "a person had skipped it.", "The next run moves nothing.")},
+    words={Reason.SKIPPED: Wording("one run is skipped", "a person had skipped it.", "The next run moves nothing.")},
 )

@@ -20,14 +20,14 @@ from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import BrokerSample
 from pulsar_rebalancer.state import PUNCTUALITY, SETTLED, Counting, DecisionState, StrategyState, samples_after, young
 from pulsar_rebalancer.strategies.candidates import PolicyFilter, Selector, choose, overloaded
-from pulsar_rebalancer.strategies.learning import Lesson
+from pulsar_rebalancer.strategies.learning import LearningResult
 from pulsar_rebalancer.strategies.placement import selector
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, RecentMove, used_samples
 from pulsar_rebalancer.strategies.shedders.registry import left_out, profile_of
 
 
 @dataclass
-class Placing:
+class BundlePlacer:
     """Places bundles between two load reports (ModularLoadManagerImpl.selectBroker)."""
 
     sample: ClusterSample
@@ -113,7 +113,7 @@ class Balancer:
         self._kind: Callable[[str], str | None] = NO_POLICIES.kind
         self._silent: list[int] | None = None
         self._reasons: dict[int, Reason] = {}
-        self._placing = Placing(self._empty(), self._state, f"{seed}/start")
+        self._placing = BundlePlacer(self._empty(), self._state, f"{seed}/start")
 
     def decide(self, minute: Minute) -> list[IndexedMove]:
         self._keep_placement()
@@ -125,9 +125,9 @@ class Balancer:
         brokers = ColumnBrokers(minute, self._roster, self._settings, self._left_out(minute))
         if minute.policies is not self._policies:
             self._policies, self._kind = minute.policies, cache(minute.policies.kind)
-        counting, lesson = self._counting(minute), Lesson()
+        counting, learning = self._counting(minute), LearningResult()
         if self._learned is not None:
-            lesson = self._learned.lesson(
+            learning = self._learned.learning(
                 self._state.shedder.learned,
                 np.where(seen, minute.owner, NOBODY),
                 minute.bundles,
@@ -137,12 +137,12 @@ class Balancer:
                 minute=minute.number,
                 counts=counting.counts,
             )
-        columns = self._columns(minute, seen, lesson.learned.persistence)
-        sample = ClusterSample(brokers, columns, self._settings, counting=counting, lesson=lesson)
+        columns = self._columns(minute, seen, learning.learned.persistence)
+        sample = ClusterSample(brokers, columns, self._settings, counting=counting, learning=learning)
         decision = self._shed(minute, brokers, sample)
         moves = [move for move in decision.moves if move.taken]
         takes = {pair.pair: pair.destination for pair in decision.decisions}
-        self._placing = Placing(sample, self._state, self._seed_of(minute), minute.policies)
+        self._placing = BundlePlacer(sample, self._state, self._seed_of(minute), minute.policies)
         indexed = [
             IndexedMove(
                 self._roster.bundle_at[move.bundle],
@@ -173,13 +173,13 @@ class Balancer:
             counting,
             self._state,
             policies=minute.policies,
-            lesson=sample.lesson,
+            learning=sample.learning,
             unloaded_brokers={name: self._since(minute, at) for name, at in self._unloaded_brokers.items()},
             seed=self._seed_of(minute),
             # A shedder that learns looks at the other pairs as well.
             brief=self._learned is None,
         )
-        sources = Sources(strategy=lambda arriving: strategy.wanted(given, arriving))
+        sources = Sources(strategy=lambda arriving: strategy.proposal(given, arriving))
         decision = plan(sources, self._settings, minute.policies, brokers)
         self._state = decision.strategy_state or self._state
         if self._repeats:

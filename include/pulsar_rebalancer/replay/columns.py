@@ -17,7 +17,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import LONG_TERM_SAMPLES, MAX_SAMPLES, Bundles, BundleSample, with_sample
 from pulsar_rebalancer.run.tables import TRAFFIC, BrokerSample
 from pulsar_rebalancer.state import Learned
-from pulsar_rebalancer.strategies.learning import BundleCosts, Correction, Lesson, Sums, learn
+from pulsar_rebalancer.strategies.learning import BundleCosts, Correction, LearningResult, Sums, learn
 from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.scoring import UNIT, continued, measure_of
 
@@ -188,7 +188,7 @@ class LearnedColumns:
         self.costs = BundleCosts.unknown(len(roster.bundles))
         self._counted_at = math.inf
 
-    def lesson(
+    def learning(
         self,
         before: Learned,
         owner: Ints,
@@ -199,7 +199,7 @@ class LearnedColumns:
         settings: Settings,
         minute: float,
         counts: bool,
-    ) -> Lesson:
+    ) -> LearningResult:
         """Learn from a sample, and return the values known after it.
 
         Args:
@@ -217,14 +217,14 @@ class LearnedColumns:
         self.costs, change = known.averaged(rate, minutes, counts=counts)
         sums = self.sums(owner, self.costs.summands(rate, change))
         if before.samples and not counts:
-            return Lesson(before, sums)
+            return LearningResult(before, sums)
         self._counted_at = minute if counts else self._counted_at
-        lesson = learn(before, brokers, sums, moved, settings, minutes)
-        of_broker = [lesson.corrections.get(name, Correction()) for name in self._roster.brokers]
+        learning = learn(before, brokers, sums, moved, settings, minutes)
+        of_broker = [learning.corrections.get(name, Correction()) for name in self._roster.brokers]
         # The last row is that of NOBODY.
         gain, shrink = np.array([*of_broker, Correction()])[owner].T
         self.costs = self.costs.corrected(change, gain, shrink)
-        return lesson
+        return learning
 
     def sums(self, owner: Ints, summands: Sequence[Floats]) -> dict[str, Sums]:
         owned, names = owner != NOBODY, self._roster.brokers

@@ -150,12 +150,12 @@ class ColumnBrokers(Brokers):
         minute, brokers, positions = self._minute, self._minute.brokers, numbers.tolist()
         *traffic, topics = brokers.traffic[:, numbers]
         unknown = [repeat(None)] * len(AVERAGES)
-        averages = unknown if brokers.averages is None else map(_known, brokers.averages[:, numbers])
+        averages = unknown if brokers.averages is None else map(_optional, brokers.averages[:, numbers])
         columns = (
             [self._roster.brokers[i] for i in positions],
             map(self._reasons.get, positions),
             self._resources(numbers),
-            *(of.tolist() for of in (*traffic, topics.astype(np.int64), self._held[numbers])),
+            *(of.tolist() for of in (*traffic, topics.astype(np.int64), self._bundle_counts[numbers])),
             [brokers.versions[i] for i in positions] if brokers.versions else repeat(None),
             map(minute.reserved.get, positions),
             *averages,
@@ -166,17 +166,17 @@ class ColumnBrokers(Brokers):
         return list(map(BrokerSample, *columns))
 
     def _resources(self, numbers: Ints) -> Iterator[dict[str, ResourceUsage]]:
-        of_each = (map(_known, of[:, numbers]) for of in (self._minute.brokers.usage, self._minute.brokers.limits))
+        of_each = (map(_optional, of[:, numbers]) for of in (self._minute.brokers.usage, self._minute.brokers.limits))
         rows = [map(ResourceUsage, *of_resource) for of_resource in zip(*of_each, strict=True)]
         return (dict(zip(self._minute.resources, of_broker, strict=True)) for of_broker in zip(*rows, strict=True))
 
     @cached_property
-    def _held(self) -> Ints:
+    def _bundle_counts(self) -> Ints:
         return np.bincount(self._minute.owner[self._minute.owner != NOBODY], minlength=len(self._roster.brokers))
 
     def _weighted(self, resources: tuple[str, ...]) -> Floats:
         return weighted_usages(self._minute.brokers.percents, self._minute.resources, self._settings, resources)
 
 
-def _known(values: Floats) -> list[float | None]:
+def _optional(values: Floats) -> list[float | None]:
     return [value if value == value else None for value in values.tolist()]

@@ -96,7 +96,7 @@ class Progress:
                 say(f"{percent} % replayed")
 
 
-class Prepared(NamedTuple):
+class PreparedReplay(NamedTuple):
     folder: StoragePath
     work: StoragePath
     request: ReplayRequest
@@ -104,7 +104,7 @@ class Prepared(NamedTuple):
     variants: Variants
 
 
-def prepare(root: str, folder: StoragePath) -> Prepared:
+def prepare(root: str, folder: StoragePath) -> PreparedReplay:
     """Make the recording that a replay's request needs; on failure, only the new work folder is deleted.
 
     Raises SettingsError `wrong_setting` for the grid, or SnapshotError if request or samples are
@@ -132,7 +132,7 @@ def prepare(root: str, folder: StoragePath) -> Prepared:
     said.append(f"{number_of(len(names.brokers), 'broker')}, {number_of(len(names.bundles), 'bundle')}")
     for sentence in said:
         say(f"{request.cluster}: {sentence}")
-    return Prepared(folder, work, request, recording, variants)
+    return PreparedReplay(folder, work, request, recording, variants)
 
 
 class Part(NamedTuple):
@@ -145,7 +145,7 @@ class Part(NamedTuple):
     stretch: Stretch
 
 
-def parts_of(prepared: Prepared, wanted: int) -> list[Part]:
+def parts_of(prepared: PreparedReplay, wanted: int) -> list[Part]:
     """Return the parts of a replay, at least `wanted` of them if there are enough variants and periods."""
     request, variants = prepared.request, prepared.variants.variants
     apart = stretches(prepared.recording, days_apart=request.days_apart)
@@ -191,7 +191,7 @@ _COVERED = (
 """Table columns that show which part of the requested period was replayed (`replay.recording.Coverage`)."""
 
 
-def conclude(prepared: Prepared, outcomes: Mapping[str, VariantOutcome], seconds: float) -> None:
+def conclude(prepared: PreparedReplay, outcomes: Mapping[str, VariantOutcome], seconds: float) -> None:
     """Write a replay's answer, table and report. Raises `spark_failed` if every variant failed."""
     folder, _, request, recording, variants = prepared
     coverage = recording.coverage

@@ -116,7 +116,7 @@ _BUNDLE_COLUMNS = ("broker", "bundle", *LOADS)
 
 
 @dataclass
-class Held:
+class HeldBundles:
     """Some of a run's bundles; `bundles` and `owner` are numbers in `Names`, `carried` a row per value."""
 
     bundles: Ints
@@ -124,12 +124,12 @@ class Held:
     carried: Floats
 
     @classmethod
-    def of(cls, writer: Writer, table: pa.Table) -> Held:
+    def of(cls, writer: Writer, table: pa.Table) -> HeldBundles:
         bundles, owner = writer.bundles.numbers(table["bundle"]), writer.brokers.numbers(table["broker"])
         return cls(bundles, owner, carried(table))
 
     @classmethod
-    def joined(cls, pieces: list[Held]) -> Held:
+    def joined(cls, pieces: list[HeldBundles]) -> HeldBundles:
         return cls(
             np.concatenate([piece.bundles for piece in pieces]),
             np.concatenate([piece.owner for piece in pieces]),
@@ -137,16 +137,16 @@ class Held:
         )
 
 
-def pieces_of(file: StoragePath, writer: Writer) -> Iterator[tuple[str, Held]]:
+def pieces_of(file: StoragePath, writer: Writer) -> Iterator[tuple[str, HeldBundles]]:
     """Yield the bundles of a day's runs in file order, a run's in one or more pieces. Raises as `read_run`."""
     for table in coded_batches(file, "bundles", ("run", *_BUNDLE_COLUMNS), coded=["run", "broker", "bundle"]):
         runs: Any = table["run"].combine_chunks()
         codes = runs.indices.to_numpy()
         bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
-        held = Held.of(writer, table)
+        held = HeldBundles.of(writer, table)
         for start, end in pairwise(bounds):
             part = slice(start, end)
-            yield runs[start].as_py(), Held(held.bundles[part], held.owner[part], held.carried[:, part])
+            yield runs[start].as_py(), HeldBundles(held.bundles[part], held.owner[part], held.carried[:, part])
 
 
 def floats(column: pa.ChunkedArray[Any], missing: float) -> Floats:
@@ -184,7 +184,7 @@ class _Reader:
         in_folders = {name: at for name in folder.names() if (at := time_of(name)) is not None}
         self._documents, self._bundle_rows, self._refused = {}, {}, {}
         listed = table_file(self._storage, RUNS, day)
-        with self._noting(listed.uri):
+        with self._noting_unreadable(listed.uri):
             if listed.exists():
                 self._list(listed)
         compacted = {name: at for name in self._bundle_rows if (at := time_of(name)) is not None}
@@ -205,10 +205,10 @@ class _Reader:
 
     def can_read(self, name: str) -> bool:
         if name in self._refused:
-            with self._noting(f"run {name}"):
+            with self._noting_unreadable(f"run {name}"):
                 raise self._refused[name]
         elif name not in self._documents and (run := self._storage.run(name)) is not None:
-            with self._noting(run.uri):
+            with self._noting_unreadable(run.uri):
                 self._documents[name] = RunDocuments.read(run)
         return name in self._documents
 
@@ -218,22 +218,22 @@ class _Reader:
     def write_samples(self, day: date, minutes: Mapping[str, int]) -> None:
         compacted = {name: minute for name, minute in minutes.items() if name in self._bundle_rows}
         if compacted:
-            with self._noting(f"the tables of {day}"):
+            with self._noting_unreadable(f"the tables of {day}"):
                 self._compacted(day, compacted)
         for name, minute in minutes.items():
             run = None if name in compacted else self._storage.run(name)
             if run is None:
                 continue
-            with self._noting(run.uri):
+            with self._noting_unreadable(run.uri):
                 self._add(
                     minute,
                     read_run(run, "brokers", _BROKER_COLUMNS),
-                    Held.of(self._writer, read_run(run, "bundles", _BUNDLE_COLUMNS)),
+                    HeldBundles.of(self._writer, read_run(run, "bundles", _BUNDLE_COLUMNS)),
                     self._documents[name],
                 )
 
     @contextmanager
-    def _noting(self, what: str) -> Iterator[None]:
+    def _noting_unreadable(self, what: str) -> Iterator[None]:
         """Add files that cannot be read to `unreadable`; storage failures are raised."""
         try:
             yield
@@ -244,7 +244,7 @@ class _Reader:
 
     def _compacted(self, day: date, minutes: Mapping[str, int]) -> None:
         brokers = read_day(table_file(self._storage, "brokers", day), "brokers", _BROKER_COLUMNS, minutes)
-        pieces: dict[str, list[Held]] = {}
+        pieces: dict[str, list[HeldBundles]] = {}
         waiting = set(minutes)
         for run, held in pieces_of(table_file(self._storage, "bundles", day), self._writer):
             if run not in waiting:
@@ -252,14 +252,14 @@ class _Reader:
             pieces.setdefault(run, []).append(held)
             if sum(len(piece.bundles) for piece in pieces[run]) >= self._bundle_rows[run]:
                 waiting.discard(run)
-                of_run, whole = brokers.filter(pc.field("run") == run), Held.joined(pieces.pop(run))
-                with self._noting(f"run {run}"):
+                of_run, whole = brokers.filter(pc.field("run") == run), HeldBundles.joined(pieces.pop(run))
+                with self._noting_unreadable(f"run {run}"):
                     self._add(minutes[run], of_run, whole, self._documents[run])
         for run in sorted(waiting):
             if self._bundle_rows[run]:
                 self.unreadable.append(f"run {run}: the tables of {day} do not hold all of its bundles")
 
-    def _add(self, minute: int, brokers: pa.Table, held: Held, documents: RunDocuments) -> None:
+    def _add(self, minute: int, brokers: pa.Table, held: HeldBundles, documents: RunDocuments) -> None:
         writer, left_out = self._writer, documents.left_out
         policies = self._policies_number(documents.policies)
         names: list[Any] = brokers["broker"].to_pylist()
@@ -282,7 +282,7 @@ class _Reader:
             left_out=np.isin(held.bundles, [writer.bundles.number(name) for name in left_out if "/" in name]),
             policies=np.array([policies]),
         )
-        writer.add(minute, _sound(snapshot))
+        writer.add(minute, _without_duplicates(snapshot))
 
     def _policies_number(self, text: str | None) -> int:
         if text not in self._policies:
@@ -290,7 +290,7 @@ class _Reader:
         return self._policies[text]
 
 
-def _sound(snapshot: KeptSample) -> KeptSample:
+def _without_duplicates(snapshot: KeptSample) -> KeptSample:
     """Return the sample without duplicate bundles and brokers, and without bundles on unlisted brokers.
 
     While a bundle moves, two brokers can report it; the one that reports more traffic counts as its

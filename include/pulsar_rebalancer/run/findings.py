@@ -29,7 +29,7 @@ QUOTED = 160
 """Maximum number of characters quoted from text that came from the network."""
 
 
-class Explained(BaseModel):
+class ReasonWithMeaning(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     reason: Reason
@@ -40,7 +40,7 @@ class Explained(BaseModel):
         return self.reason.meaning
 
 
-class ExplainedReason(Explained):
+class ExplainedReason(ReasonWithMeaning):
     count: int
     worst: tuple[str, ...]
     action: str

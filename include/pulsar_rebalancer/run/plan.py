@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, JsonValue
 
-from pulsar_rebalancer.config.clusters_file import Resolved
+from pulsar_rebalancer.config.clusters_file import RunSettings
 from pulsar_rebalancer.config.field_types import Action, SplitAlgorithm
 from pulsar_rebalancer.config.pulsar_settings import MIB
 from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.names import HashRange, namespace_of, range_of
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.request import ByHand, DrainProgress
+from pulsar_rebalancer.run.request import DrainProgress, ManualPlanRecord
 from pulsar_rebalancer.run.tables import SPLITS, Cell, Row, table
 from pulsar_rebalancer.state import BundleSplit, DecisionState
 from pulsar_rebalancer.storage import documents
@@ -209,7 +209,7 @@ LONGEST_RUN = timedelta(minutes=30)
 """Timeout for a DAG run: anything older cannot belong to a run that is still in progress."""
 
 
-class Forced(BaseModel):
+class ForcedRun(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     by: str
@@ -247,9 +247,9 @@ class Summary(VersionedDocument):
     base_seq: int
     hash: str
     collected_at: AwareDatetime
-    forced: Forced | None = None
+    forced: ForcedRun | None = None
     requesters: tuple[str, ...] = ()
-    by_hand: ByHand | None = None
+    by_hand: ManualPlanRecord | None = None
     drains: dict[str, DrainProgress] = {}
     counting: Reason
     score_min: float | None
@@ -271,7 +271,7 @@ class Summary(VersionedDocument):
     bundles_split: int = 0
     split_skip_reasons: dict[Reason, int] = {}
     splits_told: tuple[str, ...] = ()
-    resolved: Resolved
+    resolved: RunSettings
 
     @property
     def requested_by(self) -> frozenset[str]:

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from pulsar_rebalancer.config.clusters_file import PLAN_HASH, Resolved, RunParams
+from pulsar_rebalancer.config.clusters_file import PLAN_HASH, RunParams, RunSettings
 from pulsar_rebalancer.config.field_types import Action, Overrule, SplitAlgorithm
 from pulsar_rebalancer.config.settings import parse_typed
 from pulsar_rebalancer.errors import WrongFields
@@ -44,7 +44,7 @@ class RunRequest(VersionedDocument):
     airflow_run_id: str
     requested_by: str = ""
     params: RunParams = RunParams()
-    resolved: Resolved
+    resolved: RunSettings
     collected_at: AwareDatetime
     dry_run: bool = False
     closed: Reason | None = None
@@ -92,25 +92,25 @@ _LISTED = 1000
 _BUNDLES = re.compile(r"[^/\s]+/[^/\s]+(?:/[^/\s]+)?")
 
 
-def _broker(name: str) -> str:
+def _valid_broker(name: str) -> str:
     if name and not is_broker_id(name):
         raise ValueError(f"{name[:80]!r} is not of the form host:port, as /admin/v2/brokers lists brokers")
     return name
 
 
-def _bundles(text: str) -> str:
+def _valid_bundles(text: str) -> str:
     if len(text) > 512 or _BUNDLES.fullmatch(text) is None:
         raise ValueError(f"{text[:80]!r} is neither tenant/namespace, nor tenant/namespace/0x..._0x..., nor a pattern")
     return text
 
 
-def _position(value: object) -> object:
+def _parsed_position(value: object) -> object:
     if isinstance(value, str) and len(value) <= len("0xffffffff"):
         return int(value, 16 if value.lower().startswith("0x") else 10)
     return value
 
 
-def _listed(value: object) -> object:
+def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) and value else value or []
 
 
@@ -118,11 +118,11 @@ def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-_Broker = Annotated[str, AfterValidator(_broker)]
+_Broker = Annotated[str, AfterValidator(_valid_broker)]
 _Brokers = Annotated[
-    tuple[_Broker, ...], Field(max_length=_LISTED), BeforeValidator(_listed), AfterValidator(_each_once)
+    tuple[_Broker, ...], Field(max_length=_LISTED), BeforeValidator(_as_list), AfterValidator(_each_once)
 ]
-_Position = Annotated[int, Field(strict=True, ge=0, le=0xFFFFFFFF), BeforeValidator(_position)]
+_Position = Annotated[int, Field(strict=True, ge=0, le=0xFFFFFFFF), BeforeValidator(_parsed_position)]
 
 _NEEDED = {
     Action.UNLOAD: ("bundles",),
@@ -155,7 +155,7 @@ class HandRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     action: Action | None = Field(None, description="what to do; empty to carry out a plan")
-    bundles: tuple[Annotated[str, AfterValidator(_bundles)], ...] = Field(
+    bundles: tuple[Annotated[str, AfterValidator(_valid_bundles)], ...] = Field(
         (),
         max_length=_LISTED,
         description="unload: bundles, namespaces (tenant/namespace), or patterns with * and ?; split: one bundle",
@@ -222,7 +222,7 @@ class HandRequest(BaseModel):
         return [name for name in given if getattr(self, name) != getattr(shown, name)]
 
 
-class ByHand(BaseModel):
+class ManualPlanRecord(BaseModel):
     """The record of a manual plan.
 
     Attributes:

@@ -41,7 +41,7 @@ _GRACE = timedelta(days=1)
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
-class Needed(NamedTuple):
+class Needs(NamedTuple):
     """The runs and files that must be kept because a cluster's state needs them.
 
     Attributes:
@@ -80,7 +80,7 @@ def unneeded_files(
     the costs of moves.
 
     Args:
-        needed: `Needed.files`.
+        needed: `Needs.files`.
         retention_days: age in days at which exports are deleted; 0 to keep them forever.
     """
     old: dict[str, list[Entry]] = defaultdict(list)
@@ -90,7 +90,7 @@ def unneeded_files(
         if kind is None:
             foreign.append(entry.path)
         elif kind == "exports":
-            if retention_days and _written(entry) < now - timedelta(days=retention_days):
+            if retention_days and _written_at(entry) < now - timedelta(days=retention_days):
                 old[kind].append(entry)
         elif kind == "means" and entry.path in needed:
             continue
@@ -121,7 +121,7 @@ def _content(folder: StoragePath, entry: Entry) -> list[Entry]:
     return [entry] if entry.kind is Kind.FILE else [entry, *below(entry.path, walk(folder / entry.path))[1:]]
 
 
-def _written(entry: Entry) -> datetime:
+def _written_at(entry: Entry) -> datetime:
     match = _EXPORT.fullmatch(entry.path)
     try:
         return datetime.strptime(match[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC) if match else _NEVER
@@ -183,7 +183,7 @@ _DAY = timedelta(days=1)
 _NOT_OURS = "not the rebalancer's"
 
 
-def maintain(storage: ClusterStorage, settings: Settings, needed: Needed, now: datetime, *, dry_run: bool) -> Report:
+def maintain(storage: ClusterStorage, settings: Settings, needed: Needs, now: datetime, *, dry_run: bool) -> Report:
     upkeep = _Upkeep(storage, settings, needed, now.astimezone(UTC), Report(dry_run))
     upkeep.runs()
     upkeep.history()
@@ -201,7 +201,7 @@ def expired(day: date, now: datetime, days: int) -> bool:
 class _Upkeep:
     storage: ClusterStorage
     settings: Settings
-    needed: Needed
+    needed: Needs
     now: datetime
     report: Report
 

@@ -21,7 +21,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.names import is_extensible
-from pulsar_rebalancer.orders.manual_plans import Drains, HandedOver
+from pulsar_rebalancer.orders.manual_plans import Drains, HandedOverPlan
 from pulsar_rebalancer.orders.order import Control
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Effect, Reason
@@ -63,7 +63,7 @@ class StateBefore(BaseModel):
     moves: MovesState = MovesState()
     control: Control = Control()
     drains: Drains = Drains()
-    handed_over: HandedOver | None = None
+    handed_over: HandedOverPlan | None = None
     roll: Roll | None = None
 
     def write(self, run: StoragePath) -> None:
@@ -85,7 +85,7 @@ class StateBefore(BaseModel):
             moves=MovesState.parse(document["moves"], where),
             control=Control.parse(document["control"], where),
             drains=Drains.parse(document["drains"], where),
-            handed_over=None if handed is None else load(HandedOver, handed, where),
+            handed_over=None if handed is None else load(HandedOverPlan, handed, where),
             roll=None if roll is None else Roll.parse(roll, where),
         )
 
@@ -220,7 +220,7 @@ class Snapshot:
         return state_of(self.folder)
 
     @cached_property
-    def known_means(self) -> StoragePath | None:
+    def known_means_file(self) -> StoragePath | None:
         """Return the file with the moving averages from the last counted sample; None if there is none.
 
         The means then start with this sample, as in Pulsar after a change of leader.

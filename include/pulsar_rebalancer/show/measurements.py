@@ -30,7 +30,7 @@ from pulsar_rebalancer.state import COUNTING
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import Threshold
 from pulsar_rebalancer.strategies.scoring import score
-from pulsar_rebalancer.strategies.shedders.registry import left_out_of, profile_shown
+from pulsar_rebalancer.strategies.shedders.registry import left_out_of, safe_profile_of
 from pulsar_rebalancer.texts import number_of
 
 
@@ -125,7 +125,7 @@ def _sample(cluster: str, run: Snapshot) -> Iterable[Measurement]:
     settings = run.settings
     yield Measurement.of("collected_timestamp_seconds", run.request.collected_at.timestamp(), cluster=cluster)
     yield Measurement.of("interval_seconds", settings.interval_seconds, cluster=cluster)
-    for kind, threshold in profile_shown(settings).thresholds(settings).items():
+    for kind, threshold in safe_profile_of(settings).thresholds(settings).items():
         yield Measurement.of("threshold", threshold.gap, cluster=cluster, kind=kind)
     if not (run.folder / Validation.FILE).exists():
         return
@@ -247,4 +247,4 @@ def hits_of(summary: Summary) -> str:
 
 def _thresholds(summary: Summary) -> Mapping[str, Threshold]:
     settings = summary.resolved.settings
-    return profile_shown(settings).thresholds(settings)
+    return safe_profile_of(settings).thresholds(settings)

@@ -33,7 +33,7 @@ def no_effect(why: str) -> str:
     return f"The plan would have no effect: {why}"
 
 
-def changed(outcome: Outcome, summary: Summary | None) -> str:
+def changes_text(outcome: Outcome, summary: Summary | None) -> str:
     """Return what a run changed, such as "moved 7, range 87 → 24"; empty if nothing."""
     counts = ((outcome.landed, "moved"), (outcome.split, "split"))
     told = [f"{verb} {count}" for count, verb in counts if count]
@@ -42,7 +42,7 @@ def changed(outcome: Outcome, summary: Summary | None) -> str:
     return ", ".join(told)
 
 
-def rolled(brokers: int) -> str:
+def roll_ended(brokers: int) -> str:
     return f"The rolling restart has ended: {number_of(brokers, 'broker')} restarted."
 
 
@@ -67,14 +67,14 @@ def not_moved(mode: str) -> str:
     return f"Not moved: mode is {mode}."
 
 
-def refused(where: str, reason: Reason, message: str) -> str:
+def refusal(where: str, reason: Reason, message: str) -> str:
     """Return what stopped a task or a run, and what to do. Messages of requests to brokers may say that themselves."""
     detail = f"{message.removesuffix('.')}." if message else ""
     action = reason.action if reason.action not in message else ""
     return " ".join(filter(None, [f"{where} ({reason}): {reason.meaning}", detail, action]))
 
 
-def ordered(result: Mapping[str, object]) -> str:
+def order_result(result: Mapping[str, object]) -> str:
     """Return what an order changed, given the result of the task *control*."""
     in_force, stopped = str(result.get("in_force") or ""), result.get("stopped")
     words = [f"{in_force.removesuffix('.')}."] if in_force else []

@@ -205,7 +205,7 @@ class ClusterStorage:
                     yield at, self.runs / name / run
 
 
-class Committed(VersionedDocument):
+class CommitMark(VersionedDocument):
     """The mark of a run whose plan's state is in the state store. Only the *record* task writes it.
 
     It shows that the state store has held documents, and from which plan a lost state can be restored.
@@ -226,4 +226,4 @@ def last_committed(storage: ClusterStorage, until: datetime) -> StoragePath | No
 
     Raises SnapshotError `storage_failed`.
     """
-    return next((run for run in storage.latest_runs(until) if (run / Committed.FILE).exists()), None)
+    return next((run for run in storage.latest_runs(until) if (run / CommitMark.FILE).exists()), None)

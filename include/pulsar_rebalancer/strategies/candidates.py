@@ -42,7 +42,7 @@ class Selector(Protocol):
         """Return the state for the next run."""
 
 
-class Stateless:
+class StatelessPlacement:
     """A placement that has no state and ignores where earlier bundles were placed."""
 
     def placed(self, bundle: BundleSample, broker: str) -> None:
@@ -91,7 +91,7 @@ def overloaded(sample: ClusterSample) -> set[str]:
     return {broker for broker, usage in sample.usages().items() if usage > limit}
 
 
-class Others(Sequence[str]):
+class AllBut(Sequence[str]):
     """A view of a list of brokers that omits a few of them, in the same order.
 
     Pass the same list object while it is unchanged, for the cache in `PerCandidates`; `position` is each
@@ -135,7 +135,7 @@ class Others(Sequence[str]):
 
 def split(candidates: Sequence[str]) -> tuple[Sequence[str], frozenset[str]]:
     """Return the full list that the candidates come from, and the brokers in it that are not candidates."""
-    if isinstance(candidates, Others):
+    if isinstance(candidates, AllBut):
         return candidates.brokers, candidates.without
     return candidates, frozenset()
 
@@ -310,7 +310,7 @@ class PolicyFilter:
         serving = {broker for broker, count in counts.items() if count and broker in position} | without
         if len(serving) == len(brokers) or any(counts.get(broker, 0) < 0 for broker in serving):
             return fewest(candidates, counts)
-        return Others(brokers, position, serving) if serving else candidates
+        return AllBut(brokers, position, serving) if serving else candidates
 
     def _of_latest_version(self, candidates: Sequence[str]) -> Sequence[str]:
         brokers, without = split(candidates)
@@ -321,7 +321,7 @@ class PolicyFilter:
         missing = without & position.keys()
         if len(missing) == len(chosen):
             return latest(candidates, self._versions)
-        return Others(chosen, position, missing) if missing else chosen
+        return AllBut(chosen, position, missing) if missing else chosen
 
     def holds(self, bundle: str, source: str) -> Reason | None:
         """Return why a bundle must stay (`policy_unknown`, `policy_forbids`, `anti_affinity`), or None.

@@ -104,7 +104,7 @@ class _Caps:
         """Return a unit with its waves, or with the reason why it is rejected; count it if `counted`."""
         names = [namespace_of(move.bundle) for move in unit]
         groups = [self._groups[name] for name in names if name in self._groups]
-        reason = self._bite(unit, names, groups)
+        reason = self._why_rejected(unit, names, groups)
         if counted:
             self._count(unit, names, groups, reason)
         if reason is not None:
@@ -119,11 +119,11 @@ class _Caps:
             return [move._replace(reason=Reason.CAP_WAVES, wave=None) for move in unit]
         return [move._replace(wave=wave) for move, wave in zip(unit, waves, strict=True)]
 
-    def _bite(self, unit: list[CandidateMove], names: list[str], groups: list[str]) -> Reason | None:
+    def _why_rejected(self, unit: list[CandidateMove], names: list[str], groups: list[str]) -> Reason | None:
         if len(set(groups)) < len(groups) or self._moving.intersection(groups):
             return Reason.ANTI_AFFINITY
-        over_run = _over(self._of_run + len(unit), self._settings.max_bundles_per_run)
-        return self._bitten(unit, names) or (Reason.CAP_RUN if over_run else None)
+        over_run = _exceeds(self._of_run + len(unit), self._settings.max_bundles_per_run)
+        return self._exceeded_cap(unit, names) or (Reason.CAP_RUN if over_run else None)
 
     def _count(self, unit: list[CandidateMove], names: list[str], groups: list[str], reason: Reason | None) -> None:
         if reason is not Reason.ANTI_AFFINITY:
@@ -136,18 +136,18 @@ class _Caps:
             self._bytes += one_by_one(move.msg_throughput for move in unit)
             self._of_run += len(unit)
 
-    def _bitten(self, unit: list[CandidateMove], names: list[str]) -> Reason | None:
+    def _exceeded_cap(self, unit: list[CandidateMove], names: list[str]) -> Reason | None:
         """Return the cap that a unit exceeds, ignoring the cap per run and anti-affinity; None if none."""
         caps = self._settings
         # Only the brokers of this unit are added up: a plan may have a million moves.
         ends = [broker for move in unit for broker in (move.source, move.destination)]
-        if _over(max(self._of_broker[end] + ends.count(end) for end in ends), caps.max_bundles_per_broker):
+        if _exceeds(max(self._of_broker[end] + ends.count(end) for end in ends), caps.max_bundles_per_broker):
             return Reason.CAP_BROKER
         if caps.max_bundles_per_namespace is not None:
             namespaces = (self._of_namespace[name] + count for name, count in Counter(names).items())
-            if _over(max(namespaces), caps.max_bundles_per_namespace):
+            if _exceeds(max(namespaces), caps.max_bundles_per_namespace):
                 return Reason.CAP_NAMESPACE
-        if _over(self._bytes + one_by_one(move.msg_throughput for move in unit), caps.max_bytes_per_run):
+        if _exceeds(self._bytes + one_by_one(move.msg_throughput for move in unit), caps.max_bytes_per_run):
             return Reason.CAP_BYTES
         return None
 
@@ -157,7 +157,7 @@ class _Caps:
         return self._of_range[hash_range] - 1
 
 
-def _over(count: float, cap: float | None) -> bool:
+def _exceeds(count: float, cap: float | None) -> bool:
     return cap is not None and not count <= cap  # NaN is over every cap
 
 

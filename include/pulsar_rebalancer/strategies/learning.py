@@ -73,7 +73,7 @@ class Correction(NamedTuple):
     shrink: float = 0.0
 
 
-class Lesson(NamedTuple):
+class LearningResult(NamedTuple):
     """The values known after a sample, by broker; `corrections` omits brokers that are left out."""
 
     learned: Learned = NOTHING
@@ -102,7 +102,7 @@ def learn(
     moved: Iterable[RecentMove],
     settings: Settings,
     minutes: float,
-) -> Lesson:
+) -> LearningResult:
     """Learn from a sample, and return the resulting values; those of unlisted brokers are forgotten.
 
     Args:
@@ -134,7 +134,7 @@ def learn(
     for name, now in scores.items():
         seen = _Seen(now, points / limits[name], sums.get(name, Sums()), quiet.get(name, SETTLED), name not in old)
         known[name], corrections[name] = _learn(known[name], seen, after, minutes)
-    return Lesson(replace(after, brokers=known), sums, corrections)
+    return LearningResult(replace(after, brokers=known), sums, corrections)
 
 
 def _persisting(known: Learned, sums: Mapping[str, Sums], minutes: float) -> Learned:

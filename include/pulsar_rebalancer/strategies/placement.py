@@ -18,11 +18,11 @@ from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import BrokerSample, one_by_one
 from pulsar_rebalancer.state import PlacementState
 from pulsar_rebalancer.strategies.candidates import (
-    Others,
+    AllBut,
     PerCandidates,
     PolicyFilter,
     Selector,
-    Stateless,
+    StatelessPlacement,
     choose,
     overloaded,
     split,
@@ -57,7 +57,7 @@ class RoundRobin:
             return []
         index = self._count % len(candidates)
         self._count = 0 if self._count == MAX_COUNT else self._count + 1
-        members = candidates if isinstance(candidates, Others) else self._members.of(candidates)
+        members = candidates if isinstance(candidates, AllBut) else self._members.of(candidates)
         if len(self._brokers) != len(candidates) or self._brokers[index] not in members:
             self._brokers = candidates
         return [self._brokers[index]]
@@ -172,7 +172,7 @@ class LeastResourceUsageWithWeight:
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         """Update the candidates' averages, and return those that are eligible (see `below_average`)."""
-        return self._step(candidates)[0] if isinstance(candidates, Others) else next(self._eligible.of(candidates))
+        return self._step(candidates)[0] if isinstance(candidates, AllBut) else next(self._eligible.of(candidates))
 
     def _of(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:
         while True:
@@ -201,7 +201,7 @@ class LeastResourceUsageWithWeight:
         return PlacementState(averages=dict(sorted((self._others | known).items())))
 
 
-class ExtensibleLeastResourceUsageWithWeight(Stateless):
+class ExtensibleLeastResourceUsageWithWeight(StatelessPlacement):
     """The extensible load manager's version, with the averages that brokers report (`load_average`).
 
     As in org.apache.pulsar.broker.loadbalance.extensions.strategy.LeastResourceUsageWithWeight.
@@ -215,7 +215,7 @@ class ExtensibleLeastResourceUsageWithWeight(Stateless):
         self._eligible = PerCandidates(self._of)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        return self._of(candidates) if isinstance(candidates, Others) else self._eligible.of(candidates)
+        return self._of(candidates) if isinstance(candidates, AllBut) else self._eligible.of(candidates)
 
     def _averages_of(self, brokers: Sequence[str]) -> Floats:
         return np.array([self._averages.get(broker, np.nan) for broker in brokers], float)
@@ -225,7 +225,7 @@ class ExtensibleLeastResourceUsageWithWeight(Stateless):
 
 
 def of_each(candidates: Sequence[str], known: PerCandidates[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    if isinstance(candidates, Others):
+    if isinstance(candidates, AllBut):
         return np.delete(known.of(candidates.brokers), candidates.positions)
     return known.of(candidates)
 
@@ -239,7 +239,7 @@ def below_average(candidates: Sequence[str], usage: Floats, difference: float) -
     # Values are added one by one, which `np.sum` does not do.
     average = np.cumsum(known)[-1] / len(known) if len(known) else np.nan
     is_below = usage + difference <= average
-    if isinstance(candidates, Others):
+    if isinstance(candidates, AllBut):
         of_all = np.zeros(len(candidates.brokers), bool)
         of_all[np.delete(np.arange(len(of_all)), candidates.positions)] = is_below
         return [candidates.brokers[row] for row in np.flatnonzero(of_all).tolist()] or candidates
@@ -250,7 +250,7 @@ def _is_idle(broker: BrokerSample) -> bool:
     return not broker.bundles or not (broker.msg_rate_in or broker.msg_rate_out)
 
 
-class AvgPlacement(Stateless):
+class AvgPlacement(StatelessPlacement):
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         return candidates
 

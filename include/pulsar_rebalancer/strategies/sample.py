@@ -19,7 +19,7 @@ from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.tables import BrokerSample, Measure, Row
 from pulsar_rebalancer.state import Counting, HitCount, ShedderState
-from pulsar_rebalancer.strategies.learning import Lesson
+from pulsar_rebalancer.strategies.learning import LearningResult
 from pulsar_rebalancer.strategies.scoring import SCORED, Brokers, measure_of, score
 from pulsar_rebalancer.texts import number_of
 
@@ -107,7 +107,7 @@ class ClusterSample:
     force_threshold: float | None = None
     unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
     arriving: Mapping[str, Mapping[Measure, float]] = field(default_factory=dict)
-    lesson: Lesson = field(default_factory=Lesson)
+    learning: LearningResult = field(default_factory=LearningResult)
     forbids: Callable[[str, str, str], Reason | None] = lambda bundle, source, destination: None
     judge: Judge | None = None
     brief: bool = False
@@ -140,7 +140,7 @@ class ClusterSample:
 
     @property
     def measure(self) -> Measure:
-        return measure_of(self.lesson.learned.bottleneck)
+        return measure_of(self.learning.learned.bottleneck)
 
     def shed_candidates(self, broker: str) -> list[BundleSample]:
         """Return the bundles that a broker reports, sorted by name, without those in heartbeat namespaces."""

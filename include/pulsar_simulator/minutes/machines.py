@@ -13,7 +13,7 @@ from pulsar_simulator.load import NOBODY, Cost, Flags, Floats, Ints, Rates, per_
 from pulsar_simulator.minutes.workload import BLOCK, Workload
 
 
-class Happening(StrEnum):
+class EventKind(StrEnum):
     """The kinds of events that can happen to a broker."""
 
     STOP = "stop"  # its process ends without deregistering
@@ -25,7 +25,7 @@ class Event(NamedTuple):
 
     minute: int
     broker: int
-    happening: Happening
+    happening: EventKind
 
 
 class CpuSpike(NamedTuple):

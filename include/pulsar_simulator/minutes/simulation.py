@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_simulator.load import NOBODY, Floats, Rates
-from pulsar_simulator.minutes.machines import MINUTE, Demand, Event, Happening, Report, Reports, Spec, demand
+from pulsar_simulator.minutes.machines import MINUTE, Demand, Event, EventKind, Report, Reports, Spec, demand
 
 _RECONNECTS = 22  # a random stream of its own
 
@@ -94,10 +94,10 @@ class Simulation:
 
     def _happen(self, event: Event, now: float) -> None:
         broker = event.broker
-        if event.happening is Happening.STOP and self.alive[broker]:
+        if event.happening is EventKind.STOP and self.alive[broker]:
             self.alive[broker] = False
             self._session_ends[broker] = now + self.spec.rules.session_seconds
-        elif event.happening is Happening.START and not self.alive[broker]:
+        elif event.happening is EventKind.START and not self.alive[broker]:
             if broker in self._session_ends:  # its old session ends with the new one
                 self._session_ends[broker] = now
                 self._end_sessions(now + 1)

@@ -24,7 +24,7 @@ from pulsar_rebalancer.orders.manual_plans import (
     Answers,
     Drain,
     Drains,
-    HandedOver,
+    HandedOverPlan,
     HandedOverPlans,
     ShownPlan,
     ShownPlans,
@@ -183,7 +183,7 @@ class CarryOutOperator(HandOverOperator):
             if refusal := refusal_now(context, self.entry, store, now, may_wait=drains):
                 raise refusal
             refuse_alone(self.entry.settings, entry.by, by, asks=not drains)
-            handed = HandedOver(plan=entry, run_id=context["dag_run"].run_id, at=now, by=by)
+            handed = HandedOverPlan(plan=entry, run_id=context["dag_run"].run_id, at=now, by=by)
             others = store.get(HandedOverPlans)
             before = others.plans.get(form.plan)
             if drains:
@@ -235,8 +235,8 @@ class CarryOutOperator(HandOverOperator):
         return entry, planned.request
 
     def _drain(
-        self, store: StateStore, handed: HandedOver, before: HandedOver | None, brokers: Iterable[str]
-    ) -> HandedOver:
+        self, store: StateStore, handed: HandedOverPlan, before: HandedOverPlan | None, brokers: Iterable[str]
+    ) -> HandedOverPlan:
         """Return the record of a drain's plan; keep the existing one if the same run was cleared.
 
         An error is raised if a broker was released after that record was made, or another run used the plan.
@@ -258,9 +258,9 @@ class CarryOutOperator(HandOverOperator):
         self,
         context: Context,
         store: StateStore,
-        handed: HandedOver,
-        before: HandedOver | None,
-    ) -> HandedOver:
+        handed: HandedOverPlan,
+        before: HandedOverPlan | None,
+    ) -> HandedOverPlan:
         """Return a copy of a plan's record with the id of the run that carries out the plan.
 
         A new run follows an earlier one only if that was cancelled in the queue, or orders or settings
@@ -274,7 +274,7 @@ class CarryOutOperator(HandOverOperator):
             raise PlanError(Reason.PLAN_USED, f"see run {before.run_id} of {self.trigger_dag_id}")
         return handed.model_copy(update={"run_id": new_run_id("by_hand", handed.plan.plan_id)})
 
-    def _was_held_back(self, context: Context, handed: HandedOver, answers: Answers) -> bool:
+    def _was_held_back(self, context: Context, handed: HandedOverPlan, answers: Answers) -> bool:
         """Return whether a plan's run was cancelled, or orders or settings prevented part of the plan.
 
         Later orders do not count. In mode `approve`, another run carries out the approved plan.

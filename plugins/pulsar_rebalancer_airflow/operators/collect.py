@@ -13,12 +13,12 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from pulsar_rebalancer.carry_out.gate import refuse_alone
-from pulsar_rebalancer.collect.collector import Collected, Earlier, Trigger, collect, save
+from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, Sample, collect, save
 from pulsar_rebalancer.config.clusters_file import RunParams, parse_params
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.in_force import closings, sentence
-from pulsar_rebalancer.orders.manual_plans import Drains, HandedOver, Question
+from pulsar_rebalancer.orders.manual_plans import Drains, HandedOverPlan, Question
 from pulsar_rebalancer.orders.order import Control, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.pulsar import PulsarAdmin
@@ -83,9 +83,9 @@ class CollectOperator(ClusterOperator):
             now = datetime.now(UTC)
             gc.freeze()  # keeps the garbage collector from scanning Airflow's objects every few hundred answers
             run_id, by = context["dag_run"].run_id, requester(context)
-            trigger = Trigger(now=now, airflow_run_id=run_id, params=params, requested_by=by)
+            trigger = RunTrigger(now=now, airflow_run_id=run_id, params=params, requested_by=by)
             # Runs that only show a plan may take place next to a rebalancing run, which is the only writer.
-            earlier = Earlier(storage.state, before, keeps_load_data=not self.only_shows)
+            earlier = EarlierData(storage.state, before, keeps_load_data=not self.only_shows)
             collected = asyncio.run(self._collect(trigger, earlier))
             run = storage.new_run(now)
             request = _with_what_is_in_force(collected.request, orders, before.decision.plan_id)
@@ -97,7 +97,7 @@ class CollectOperator(ClusterOperator):
     def _params(self, context: Context) -> RunParams:
         return parse_params(context["params"])
 
-    def _handed_over(self, store: StateStore, identity: str, airflow_run_id: str) -> HandedOver:
+    def _handed_over(self, store: StateStore, identity: str, airflow_run_id: str) -> HandedOverPlan:
         """Return the plan that this run was started to carry out.
 
         Raises:
@@ -116,7 +116,7 @@ class CollectOperator(ClusterOperator):
             raise PlanError(Reason.PLAN_EXPIRED, f"the gate has opened since it was made: {question.opening}")
         return handed
 
-    async def _collect(self, trigger: Trigger, earlier: Earlier) -> Collected:
+    async def _collect(self, trigger: RunTrigger, earlier: EarlierData) -> Sample:
         settings = self.entry.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings()
         async with PulsarAdmin(connection) as admin:

@@ -26,7 +26,7 @@ from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import MEANS, known_file
 from pulsar_rebalancer.state import DecisionState, MovesState
-from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, Committed, last_committed, time_of
+from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, CommitMark, last_committed, time_of
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.notifications import emit_orders
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, refuse_repeated, requester
@@ -115,7 +115,7 @@ def _numbers(store: StateStore) -> Iterator[int]:
     stored = document.get("seq") if isinstance(document, Mapping) else None
     yield stored if isinstance(stored, int) else 0
     for run in store.storage.latest_runs(datetime.now(UTC) + SKEW):
-        if committed := Committed.known(run):
+        if committed := CommitMark.known(run):
             yield committed.seq
             break
         with suppress(SnapshotError):  # it read the state, perhaps of a task that was killed before it left the mark

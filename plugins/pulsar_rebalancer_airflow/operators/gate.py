@@ -9,13 +9,13 @@ from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from pulsar_rebalancer.carry_out.gate import Answered, Verdict, judge_plan
+from pulsar_rebalancer.carry_out.gate import Approval, Verdict, judge_plan
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError, SettingsError
 from pulsar_rebalancer.orders.breaker import closed_at
 from pulsar_rebalancer.orders.in_force import closings, since
-from pulsar_rebalancer.orders.manual_plans import Answers, Drains, Opening, Question
+from pulsar_rebalancer.orders.manual_plans import Answers, Drains, GateOpening, Question
 from pulsar_rebalancer.orders.order import Closed, Control, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Effect, Reason
@@ -24,7 +24,7 @@ from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.retention import drop_means
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.state import DecisionState, commit
-from pulsar_rebalancer.storage.documents import Committed
+from pulsar_rebalancer.storage.documents import CommitMark
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
 from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
@@ -76,8 +76,8 @@ class RecordOperator(RunOperator):
                 self.log.info("Recorded plan %s as number %d (%s)", document.plan_id, document.seq, summary.counting)
                 # Runs that only show a plan may still read the files of the state before.
                 drop_means(storage_of(self.cluster).state, document.files | stored.files)
-            if not (run / Committed.FILE).exists():
-                Committed(seq=document.seq, at=datetime.now(UTC)).write(run)
+            if not (run / CommitMark.FILE).exists():
+                CommitMark(seq=document.seq, at=datetime.now(UTC)).write(run)
         return [0] if actions.splits else []
 
 
@@ -151,7 +151,7 @@ class GateOperator(RunOperator):
     def _ask_no_more(self, context: Context) -> None:
         """Withdraw the open question, and note the opening: a plan made earlier may no longer be valid."""
         store = self._store(context)
-        present, opening = store.get(Question), Opening(datetime.now(UTC), context["dag_run"].run_id)
+        present, opening = store.get(Question), GateOpening(datetime.now(UTC), context["dag_run"].run_id)
         if present != Question():
             store.put(Question(before=present.run_id or present.before, opening=opening))
 
@@ -166,7 +166,7 @@ def present_verdict(context: Context, cluster: str, run: StoragePath, present: S
     if orders.lost:
         return Verdict(Reason.STATE_LOST, orders.lost)
     approved = store.is_approved(Summary.read(run), context["dag_run"].run_id)
-    answered = Answered(approved=approved, answers=orders.get(Answers))
+    answered = Approval(approved=approved, answers=orders.get(Answers))
     return judge_plan(run, store.get(DecisionState), present, orders, datetime.now(UTC), until, answered)
 
 

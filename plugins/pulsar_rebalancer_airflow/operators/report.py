@@ -10,8 +10,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from pydantic import JsonValue
 
 from pulsar_rebalancer.carry_out import split_executor as splitting
-from pulsar_rebalancer.carry_out.move_history import still_kept, tidied
-from pulsar_rebalancer.config.clusters_file import Resolved
+from pulsar_rebalancer.carry_out.move_history import drop_forgotten, tidied
+from pulsar_rebalancer.config.clusters_file import RunSettings
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
@@ -23,7 +23,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import TRIES, BundleClientGaps, Outcome, conclude, failed_moves
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
-from pulsar_rebalancer.run.retention import Needed, maintain
+from pulsar_rebalancer.run.retention import Needs, maintain
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.show import words
 from pulsar_rebalancer.show.alert_conditions import Condition, Observation
@@ -77,7 +77,7 @@ class ReportOperator(RunOperator):
     def _report(self, context: Context, run: StoragePath) -> Outcome:
         now, store = datetime.now(UTC), self._store(context)
         request, earlier, stored = RunRequest.read(run), Outcome.find(run), store.get(MovesState)
-        history = still_kept(stored, Snapshot(run).owners(stored.kept_destinations), request.collected_at, now)
+        history = drop_forgotten(stored, Snapshot(run).owners(stored.kept_destinations), request.collected_at, now)
         gate = Reason.get(str(current_xcom(context, self.gate, "reason") or ""))
         kept = {bundle: record.destination for bundle, record in history.kept_destinations.items()}
         outcome = conclude(run, gate, now, kept)
@@ -115,7 +115,7 @@ class ReportOperator(RunOperator):
                 changed = advance(present, self.settings.breaker, seen, now, counted, closed)
                 if changed != present:
                     store.put(changed)
-        if told := words.changed(outcome, Summary.known(run)):
+        if told := words.changes_text(outcome, Summary.known(run)):
             context["ti"].xcom_push(key=NOTE, value=told)  # the plugin's listener adds it to the run's note
         # Written last, because it shows which moves have been counted.
         outcome.write(run)
@@ -141,7 +141,7 @@ class ReportOperator(RunOperator):
             self.log.warning("The costs of earlier moves are lost: %s", error)
             return BundleClientGaps()
 
-    def _in_force(self, context: Context, store: StateStore, resolved: Resolved) -> str:
+    def _in_force(self, context: Context, store: StateStore, resolved: RunSettings) -> str:
         settings = resolved.settings
         if self.settings is not None:
             settings = settings.model_copy(update={name: getattr(self.settings, name) for name in OF_FILE})
@@ -190,7 +190,7 @@ class MaintainOperator(ClusterOperator):
         with final_unless_passing():
             store, storage = self._store(context), self.storage
             plans, now = {store.get(Question).plan_id, *store.get(Answers).plans}, datetime.now(UTC)
-            needed = Needed.read(storage, store.get(DecisionState), plans, now)
+            needed = Needs.read(storage, store.get(DecisionState), plans, now)
             report = maintain(storage, self.entry.settings, needed, now, dry_run=dry_run)
         self.log.info("Upkeep of cluster %s:\n%s", self.entry.name, report.table())
         if report.problems:

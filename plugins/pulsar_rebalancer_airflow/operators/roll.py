@@ -94,7 +94,7 @@ class RollOperator(BaseSensorOperator):
     def _show(self, context: Context, store: StateStore, roll: Roll, form: RollRequest) -> dict[str, Any]:
         sample, now = self._sample(), datetime.now(UTC)
         by = requester(context)
-        shown = roll_plan.shown(sample, form.brokers, by, form.reason)
+        shown = roll_plan.shown_roll(sample, form.brokers, by, form.reason)
         try:
             planned = roll_plan.restarts(sample, shown.order)
         except AirflowTaskTimeout as error:
@@ -102,7 +102,7 @@ class RollOperator(BaseSensorOperator):
             raise AirflowFailException("the dry run took too long: name fewer brokers") from error
         refused = "; ".join(f"{why.reason}: {why.message}" for why in self._refusals(context, store, roll, now))
         closed = (f"{why.reason} {why.detail}" for why in self._closed(store, now) if why.reason not in LASTING)
-        waits = "; ".join(filter(None, [*closed, roll_plan.awaited(sample)]))
+        waits = "; ".join(filter(None, [*closed, roll_plan.why_no_turn(sample)]))
         store.put(roll.model_copy(update={"shown": shown}))
         answer = ShownRestarts(plan=shown.id, refused=refused, waits=waits, restarts=tuple(planned))
         self.log.info("%s", roll_plan.text(answer, form.reason, context["dag_run"].dag_id))
@@ -125,7 +125,7 @@ class RollOperator(BaseSensorOperator):
         for why in self._refusals(context, store, roll, now):
             raise why
         sample = self._sample()
-        if roll_plan.shown(sample, shown.order, shown.by, shown.reason).id != plan:
+        if roll_plan.shown_roll(sample, shown.order, shown.by, shown.reason).id != plan:
             raise PlanError(Reason.OTHER_PLAN, f"brokers came, left or restarted since roll {plan[:16]} was shown")
         listed = tuple(broker.broker for broker in sample.brokers_without({}))
         self.log.warning("%s begins a rolling restart of %s: %s", by or "unknown", ", ".join(shown.order), shown.reason)
@@ -207,7 +207,7 @@ class RollOperator(BaseSensorOperator):
     def _seen(self, store: StateStore, roll: Roll) -> tuple[RollSample | None, str]:
         try:
             drained = store.get(Drains).brokers
-            seen = roll_plan.seen(self._sample(), roll, drained)
+            seen = roll_plan.sample_of_roll(self._sample(), roll, drained)
             started = seen.started.get(roll.broker)
             to_restart = roll.phase is Phase.RESTARTING and started is not None and started == roll.started
             return (self._asked(roll, seen) if to_restart else seen), ""
@@ -216,7 +216,7 @@ class RollOperator(BaseSensorOperator):
 
     def _asked(self, roll: Roll, seen: RollSample) -> RollSample:
         try:
-            return roll_plan.answered(seen, self.storage, roll, asyncio.run(self._owned(roll)))
+            return roll_plan.with_owned_bundles(seen, self.storage, roll, asyncio.run(self._owned(roll)))
         except (AdminError, SettingsError) as error:
             return seen._replace(unwell={**seen.unwell, roll.broker: error.reason})
 

@@ -98,7 +98,7 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowCon
         running_since=running.start_date if running else None,
         opened=running.run_id if running and gate == Reason.OPEN else "",
         queued=_queued(session, dag_id),
-        failed=_failed(session, dag_id),
+        failed=_latest_failure(session, dag_id),
     )
     try:
         orders = stored.orders()
@@ -135,7 +135,7 @@ def _queued(session: Session, dag_id: str) -> tuple[str, ...]:
     return tuple(session.scalars(waiting.where(~CANCELLED).order_by(DagRun.id)))
 
 
-def _failed(session: Session, dag_id: str) -> FailedRun | None:
+def _latest_failure(session: Session, dag_id: str) -> FailedRun | None:
     ended = select(DagRun).where(
         DagRun.dag_id == dag_id,
         DagRun.state.in_((DagRunState.SUCCESS, DagRunState.FAILED)),

@@ -25,7 +25,7 @@ from pulsar_rebalancer.run.snapshot import belongs, lies_below
 from pulsar_rebalancer.show import words
 from pulsar_rebalancer.show.page.page_model import RunAnswer, State
 from pulsar_rebalancer.show.page.recent_runs import Run, read_run
-from pulsar_rebalancer.show.page.status import answered, of_run
+from pulsar_rebalancer.show.page.status import of_run, state_after_answer
 from pulsar_rebalancer.storage.documents import ClusterStorage, time_of
 from pulsar_rebalancer.storage.path import StoragePath, json_document
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
@@ -76,7 +76,7 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
         return _refused(session, dag_id, run_id, of_run(files, "", 0).sentence if files else "")
     if prefix == CONTROL_DAG:
         result = read_xcom(session, dag_id, run_id, key="return_value", task="control")
-        return RunAnswer(text=words.ordered(result if isinstance(result, dict) else {}))
+        return RunAnswer(text=words.order_result(result if isinstance(result, dict) else {}))
     if prefix == ROLL_DAG:
         return _rolled(read_xcom(session, dag_id, run_id, key="return_value", task="roll"))
     if prefix == REBALANCE_DAG:
@@ -100,7 +100,7 @@ def _rolled(result: Any) -> RunAnswer:
     document = result if isinstance(result, dict) else {}
     if "restarts" in document:
         return RunAnswer(text=words.NOTHING_RESTARTED, restarts=ShownRestarts.model_validate(document))
-    return RunAnswer(text=words.rolled(len(document)))
+    return RunAnswer(text=words.roll_ended(len(document)))
 
 
 def _by_hand(session: Session, run: DagRun) -> RunAnswer:
@@ -118,7 +118,7 @@ def _refused(session: Session, dag_id: str, run_id: str, came_to: str) -> RunAns
     reason = Reason.get(code)
     if reason is not None:
         message = str(read_xcom(session, dag_id, run_id, key=MESSAGE, task=task) or "")
-        return RunAnswer(state="refused", text=words.refused(f"in {task}", reason, message))
+        return RunAnswer(state="refused", text=words.refusal(f"in {task}", reason, message))
     text = f"in {task}: {came_to or 'its log says why.'}" if task else words.TIMED_OUT
     return RunAnswer(state="failed", text=text)
 
@@ -149,7 +149,7 @@ def _asked(session: Session, dag_id: str, run: Run) -> RunAnswer:
         return approved or RunAnswer(text=f"The plan was approved {answer.because}.")
     entry = rebalance_dags(load_clusters(clusters_file())).get(dag_id)
     waits = entry is not None and facts.waits_until(entry.settings, datetime.now(UTC)) is not None
-    said = answered(run, facts, waits=waits)
+    said = state_after_answer(run, facts, waits=waits)
     return RunAnswer(state="refused", text=said.sentence) if said else RunAnswer(state="awaiting approval", text="")
 
 

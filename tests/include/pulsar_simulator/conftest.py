@@ -6,7 +6,7 @@ import pytest
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.scenario import build
-from pulsar_simulator.serve import Running, running
+from pulsar_simulator.serve import RunningCluster, running
 
 
 @pytest.fixture
@@ -15,12 +15,12 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture
-def served(cluster: Cluster) -> Iterator[Running]:
+def served(cluster: Cluster) -> Iterator[RunningCluster]:
     with running(cluster) as it:
         yield it
 
 
 @pytest.fixture
-def http(served: Running) -> Iterator[httpx.Client]:
+def http(served: RunningCluster) -> Iterator[httpx.Client]:
     with httpx.Client(headers=served.headers, timeout=30) as client:
         yield client

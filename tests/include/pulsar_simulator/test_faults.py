@@ -2,12 +2,12 @@ import httpx
 import pytest
 
 from pulsar_simulator.faults import KINDS, FaultKind
-from pulsar_simulator.serve import Running
+from pulsar_simulator.serve import RunningCluster
 
 BROKERS = "/admin/v2/brokers"
 
 
-def ids(served: Running) -> list[str]:
+def ids(served: RunningCluster) -> list[str]:
     return [broker.broker_id for broker in served.cluster.membership.brokers]
 
 
@@ -23,7 +23,7 @@ def ids(served: Running) -> list[str]:
 # control over HTTP
 
 
-def test_faults_are_switched_over_http_and_never_hide_the_switch(served: Running, http: httpx.Client) -> None:
+def test_faults_are_switched_over_http_and_never_hide_the_switch(served: RunningCluster, http: httpx.Client) -> None:
     url, broker = served.urls[1], ids(served)[1]
     fault = {"kind": "reset", "broker": broker, "path": ""}
     assert http.post(f"{url}/simulation/faults", json=fault).json()["kind"] == "reset"

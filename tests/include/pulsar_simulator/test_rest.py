@@ -5,10 +5,10 @@ from typing import Any
 import httpx
 
 from pulsar_simulator.cluster import Cluster
-from pulsar_simulator.serve import Running
+from pulsar_simulator.serve import RunningCluster
 
 
-def ids(served: Running) -> list[str]:
+def ids(served: RunningCluster) -> list[str]:
     return [broker.broker_id for broker in served.cluster.membership.brokers]
 
 
@@ -20,7 +20,7 @@ def pick(cluster: Cluster, owner: str) -> tuple[str, str]:
     raise LookupError(owner)
 
 
-def not_leading(served: Running, *, but: str = "") -> str:
+def not_leading(served: RunningCluster, *, but: str = "") -> str:
     return next(b for b in ids(served)[1:] if b != but)
 
 
@@ -42,7 +42,7 @@ def follow(http: httpx.Client, method: str, url: str, **more: Any) -> tuple[http
     return answer, hops
 
 
-def test_unload_goes_from_a_non_leader_to_the_leader_to_the_owner(served: Running, http: httpx.Client) -> None:
+def test_unload_goes_from_a_non_leader_to_the_leader_to_the_owner(served: RunningCluster, http: httpx.Client) -> None:
     leader = ids(served)[0]
     owner = next(b for b in ids(served)[1:] if served.cluster.true_scores()[b] > 10)
     called = not_leading(served, but=owner)

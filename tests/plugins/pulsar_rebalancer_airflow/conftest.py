@@ -15,7 +15,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE
 from pulsar_simulator.load import QUIET
 from pulsar_simulator.scenario import build
-from pulsar_simulator.serve import Running, running
+from pulsar_simulator.serve import RunningCluster, running
 from pulsar_simulator.timeline import RealClock
 
 
@@ -39,7 +39,7 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Webhook]:
 
 
 @pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningCluster]:
     """A simulated cluster over HTTP, and the connection `pulsar_test` to it."""
     cluster = build(brokers=4, bundles=40, noise=QUIET, clock=RealClock())
     with running(cluster) as found:
@@ -47,6 +47,6 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
         yield found
 
 
-def connection_document(served: Running, **extra: object) -> str:
+def connection_document(served: RunningCluster, **extra: object) -> str:
     host = ",".join(url.removeprefix("http://") for url in served.urls)
     return json.dumps({"conn_type": "pulsar_admin", "host": host, "password": served.token, "extra": extra})

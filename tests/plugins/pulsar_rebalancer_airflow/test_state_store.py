@@ -10,7 +10,7 @@ from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state import DecisionState, HitCount, MovesState
-from pulsar_rebalancer.storage.documents import ClusterStorage, Committed
+from pulsar_rebalancer.storage.documents import ClusterStorage, CommitMark
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.state_store import DOCUMENTS, StoredState
 
@@ -30,7 +30,7 @@ def test_documents_come_back_as_they_were(state, storage):
 
 
 def committed(storage: ClusterStorage) -> None:
-    Committed(seq=7, at=NOW).write(storage.new_run(NOW))
+    CommitMark(seq=7, at=NOW).write(storage.new_run(NOW))
 
 
 def test_missing_documents_are_initial_ones_until_a_run_is_committed(storage):

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from tests.vectors.rows import bundles_of
 
-from pulsar_rebalancer.config.clusters_file import Resolved, RunParams
+from pulsar_rebalancer.config.clusters_file import RunParams, RunSettings
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import stays
 from pulsar_rebalancer.decide.run_input import RunInput
@@ -109,7 +109,7 @@ def make(
         cluster=cluster,
         airflow_run_id=f"manual__{at.isoformat()}",
         params=params or RunParams(),
-        resolved=Resolved(settings=Settings(**settings), origins={}),
+        resolved=RunSettings(settings=Settings(**settings), origins={}),
         collected_at=at,
     ).write(run)
     StateBefore(decision=state or DecisionState(), moves=moves or MovesState()).write(run)

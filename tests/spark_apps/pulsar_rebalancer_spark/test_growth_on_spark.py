@@ -48,7 +48,7 @@ def test_sixteen_times_the_bundles(spark, tmp_path, settings):
 
         def decided(root=root, run=run):
             given = RunInput.read(run.uri)
-            given.new_means.delete()
+            given.new_means_file.delete()
             assert decide(lambda: spark, given).bundles_taken
 
         def yardstick(run=run, means=means):

@@ -13,7 +13,7 @@ from tests.spark_apps.pulsar_rebalancer_spark import runs
 from pulsar_rebalancer.config.clusters_file import RunParams
 from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.decide.run_plan import lesson_of
+from pulsar_rebalancer.decide.run_plan import learning_of
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import NOBODY, Floats, LearnedColumns, Roster
@@ -82,7 +82,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
                 assert after.strategy_state == state.strategy_state
                 assert after.means == state.means
         state = after
-        lesson = columns.lesson(
+        learning = columns.learning(
             known,
             owner,
             carried(2 * rate, size),
@@ -92,11 +92,11 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
             minute=minute,
             counts=True,
         )
-        known = lesson.learned
+        known = learning.learned
         network = number > SATURATED
         assert known.bottleneck == ("bandwidth_out" if network else "cpu")
         assert known.samples == (number - SATURATED if network else number + 1)
-        corrected += any(any(correction) for correction in lesson.corrections.values())
+        corrected += any(any(correction) for correction in learning.corrections.values())
         stored = StrategyState.parse({}, state.strategy_state).shedder.learned
         assert stored.points == pytest.approx(known.points, rel=1e-4)
         assert (stored.samples, stored.quiet) == (known.samples, known.quiet)
@@ -126,18 +126,18 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     last = StrategyState.parse({}, plan.read_state(folder).strategy_state).shedder.learned
     rate[-1] = columns.costs.quick[-1] * UNIT[Measure.THROUGHPUT] / size[-1] / 2
     last_sample: Any = {"brokers": given.brokers, "moved": [], "settings": given.settings, "minute": minute + 1}
-    expected_points = columns.lesson(known, owner, carried(2 * rate, size), **last_sample, counts=True).learned.points
+    expected_points = columns.learning(known, owner, carried(2 * rate, size), **last_sample, counts=True).learned.points
     assert last.points == pytest.approx(expected_points, rel=1e-4)
-    again = {row["bundle"]: row for row in given.new_costs.read_table().to_pylist()}
+    again = {row["bundle"]: row for row in given.new_costs_file.read_table().to_pylist()}
     assert [again[refused][name] for name in COSTS] == [rows[refused][name] for name in COSTS]
 
     # Neither order nor partitions of the input change the plan.
-    sums = lesson_of(given).lesson.sums
+    sums = learning_of(given).learning.sums
     runs.shuffle(folder)
-    assert lesson_of(RunInput.read(folder.uri)).lesson.sums == sums
+    assert learning_of(RunInput.read(folder.uri)).learning.sums == sums
     monkeypatch.setattr(rebalance, "BUNDLES_PER_TASK", 10)
-    given.new_means.delete()
-    given.new_costs.delete()
+    given.new_means_file.delete()
+    given.new_costs_file.delete()
     assert decide(lambda: spark, RunInput.read(folder.uri)) == summary
 
     # If nothing can be learned, the run fails.

@@ -300,7 +300,7 @@ def test_a_plan_outlives_killed_executors_on_two_workers(spark, tmp_path):
     here = decided(spark, tmp_path, run)
     assert here.bundles_taken
     # What is there is not written again.
-    RunInput.read(run.uri).new_means.delete()
+    RunInput.read(run.uri).new_means_file.delete()
     application = submit(tmp_path / "errors.log", tmp_path, run)
     killed = kill_executors(application, tmp_path / "errors.log")
     output, errors = application.communicate()[0], (tmp_path / "errors.log").read_text()

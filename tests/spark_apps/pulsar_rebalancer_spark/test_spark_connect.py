@@ -143,7 +143,7 @@ def test_the_same_plans_after_a_killed_task_whose_run_has_ended_too(spark, tmp_p
     assert all(summary.bundles_taken for summary in here)
     for run in made:
         (run / "plan").delete()
-        RunInput.read(run.uri).new_means.delete()
+        RunInput.read(run.uri).new_means_file.delete()
 
     large = runs.make(tmp_path, runs.tables("east", 6, 20), **other)
     bundles = large / "input" / "bundles.parquet"
@@ -156,7 +156,7 @@ def test_the_same_plans_after_a_killed_task_whose_run_has_ended_too(spark, tmp_p
 
     assert [plan.Summary.read(run) for run in made] == here
     for run in made:
-        written = Path(RunInput.read(run.uri).new_means.uri).glob("*.parquet")
+        written = Path(RunInput.read(run.uri).new_means_file.uri).glob("*.parquet")
         assert {stat.S_IMODE(file.stat().st_mode) for file in written} == {0o600}
     assert TOKEN not in caplog.text
 
@@ -219,7 +219,7 @@ def test_a_server_that_dies_meanwhile_fails_the_run_and_the_next_decides(tmp_pat
         said = running.result(PATIENCE)  # Spark's client would go on for ten minutes, and again for the end
     assert "has ended: start it again" in said
     assert not (large / "plan").exists()
-    assert not (RunInput.read(large.uri).new_means / "_SUCCESS").exists()
+    assert not (RunInput.read(large.uri).new_means_file / "_SUCCESS").exists()
     server.process = Server(tmp_path, server.port).process
     run = runs.make(tmp_path, runs.tables("east", 6, 20), hit_count_low=1, hit_count_high=1)
     task(run).execute(context_of(run))

@@ -7,14 +7,14 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from pulsar_rebalancer.config.field_types import Overrule
-from pulsar_rebalancer.decide.planning import RequestedMove, Wanted, candidates_of, placed
+from pulsar_rebalancer.decide.planning import Proposal, RequestedMove, candidates_of, place_moves
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.sources.drains import leaving
 from pulsar_rebalancer.errors import PlanError, SnapshotError
-from pulsar_rebalancer.orders.manual_plans import HandedOver
+from pulsar_rebalancer.orders.manual_plans import HandedOverPlan
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Move, Summary, read_state, taken_rows, verify
-from pulsar_rebalancer.run.request import ByHand, HandRequest, RunRequest
+from pulsar_rebalancer.run.request import HandRequest, ManualPlanRecord, RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Row
 from pulsar_rebalancer.state import CountedSample
@@ -33,7 +33,7 @@ class EarlierPlan(NamedTuple):
 
     sample: PlanningSample
     summary: Summary
-    record: ByHand
+    record: ManualPlanRecord
     approved: bool
     moves: list[Move]
     splits: list[Row]
@@ -48,7 +48,7 @@ def read(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPlan:
     handed = snapshot.before.handed_over
     if handed is None:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{snapshot.folder.uri} does not say which plan it carries out")
-    folder, summary = _shown(storage, snapshot.request, handed)
+    folder, summary = _shown_plan(storage, snapshot.request, handed)
     # A plan that a strategy made is requested only by its hash.
     wanted = summary.by_hand.request if summary.by_hand else HandRequest(plan=summary.hash, reason=handed.reason)
     overruled = wanted.overruled
@@ -61,7 +61,7 @@ def read(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPlan:
     return EarlierPlan(
         sample=PlanningSample.read(snapshot, overruled),
         summary=summary,
-        record=ByHand(by=asked_by, request=wanted, carries_out=summary.hash, **who),
+        record=ManualPlanRecord(by=asked_by, request=wanted, carries_out=summary.hash, **who),
         approved=handed.approved,
         moves=list(moves),
         splits=taken_rows(folder),
@@ -69,7 +69,7 @@ def read(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPlan:
     )
 
 
-def wanted(earlier: EarlierPlan) -> tuple[list[CandidateMove], Callable[[], CapacityCheck] | None]:
+def proposal(earlier: EarlierPlan) -> tuple[list[CandidateMove], Callable[[], CapacityCheck] | None]:
     """Return the candidates of an earlier plan, and the check for room if some of them leave drained brokers."""
     sample = earlier.sample
     leave = [
@@ -78,7 +78,7 @@ def wanted(earlier: EarlierPlan) -> tuple[list[CandidateMove], Callable[[], Capa
         if move.source in earlier.summary.drains and sample.owners.get(move.bundle) == move.source
     ]
     others = [_requested_again(sample, move) for move in earlier.moves if move not in leave]
-    moves = placed(sample, candidates_of(sample, others))
+    moves = place_moves(sample, candidates_of(sample, others))
     if not leave:
         return moves, None
     drains = _leaving(sample.snapshot, earlier.summary, leave)
@@ -90,7 +90,7 @@ def _requested_again(sample: PlanningSample, move: Move) -> RequestedMove:
     return RequestedMove(move.bundle, move.destination, None if stayed else Reason.OWNER_CHANGED)
 
 
-def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> tuple[StoragePath, Summary]:
+def _shown_plan(storage: ClusterStorage, request: RunRequest, handed: HandedOverPlan) -> tuple[StoragePath, Summary]:
     entry, oldest = handed.plan, timedelta(minutes=request.resolved.settings.max_awaiting_minutes)
     folder = storage.run(entry.plan_id)
     if folder is None or (summary := Summary.read(folder)).hash != request.params.plan:
@@ -101,7 +101,7 @@ def _shown(storage: ClusterStorage, request: RunRequest, handed: HandedOver) -> 
     return folder, summary
 
 
-def _leaving(snapshot: Snapshot, shown: Summary, moves: Sequence[Move]) -> Wanted:
+def _leaving(snapshot: Snapshot, shown: Summary, moves: Sequence[Move]) -> Proposal:
     """Return the moves off brokers still drained. A rule is lifted only if it was then and still is."""
     drained = snapshot.before.drains.brokers
     overruled = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pulsar_rebalancer.config.field_types import Overrule
-from pulsar_rebalancer.decide.planning import RequestedMove, SourceReport, Wanted, candidates_of, placed
+from pulsar_rebalancer.decide.planning import Proposal, RequestedMove, SourceReport, candidates_of, place_moves
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
 from pulsar_rebalancer.decide.rolling import why_none
 from pulsar_rebalancer.decide.sources.filling import arrived_lately
@@ -31,7 +31,7 @@ def leaving(
     requested: Callable[[PlanningSample, str], list[RequestedMove]],
     *,
     fixed: bool = False,
-) -> tuple[Wanted, dict[str, PlanningSample]]:
+) -> tuple[Proposal, dict[str, PlanningSample]]:
     """Return the moves that take bundles off drained brokers, and the sample for each of these brokers.
 
     The pair numbers are negative, so that the caps accept these moves first. The check for room refuses
@@ -48,16 +48,16 @@ def leaving(
         if snapshot.before.roll is not None:
             sample = sample.of_roll()
         wanted = [move for broker in brokers for move in requested(sample, broker)]
-        moves.extend(placed(sample, candidates_of(sample, wanted, len(samples) - len(overruled))))
+        moves.extend(place_moves(sample, candidates_of(sample, wanted, len(samples) - len(overruled))))
         samples.update(dict.fromkeys(brokers, sample))
 
     def room() -> SpareCapacity:
         return SpareCapacity(samples, overruled, fixed=fixed)
 
-    return Wanted(moves, lambda _: SourceReport([]), room=room), samples
+    return Proposal(moves, lambda _: SourceReport([]), room=room), samples
 
 
-def drains(snapshot: Snapshot) -> Wanted:
+def drains(snapshot: Snapshot) -> Proposal:
     """Return the moves that empty the drained brokers, of which there is at least one."""
     drained = snapshot.before.drains.brokers
     overruled = {broker: drain.overrule for broker, drain in drained.items()}

@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import cache
 from statistics import fmean
 
-from pulsar_rebalancer.decide.planning import RequestedMove, Wanted, candidates_of, giving, placed
+from pulsar_rebalancer.decide.planning import Proposal, RequestedMove, candidates_of, giving, place_moves
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
@@ -26,7 +26,7 @@ _BELOW = 5.0
 """A broker counts as filled if its score is at most this number of points below the mean."""
 
 
-def fill_new(snapshot: Snapshot) -> Wanted | None:
+def fill_new(snapshot: Snapshot) -> Proposal | None:
     """Return the moves that fill new brokers, like the manual action `fill`; None if there are none."""
     now = snapshot.request.collected_at
     new = {name for name, at in snapshot.started.items() if at and abs(now - at) <= _NEW}
@@ -42,8 +42,8 @@ def fill_new(snapshot: Snapshot) -> Wanted | None:
     mean = fmean(value for name, value in sample.scores.items() if name not in sample.left_out)
     empty = [name for name in healthy if sample.scores[name] < mean - _BELOW]
     requested = fill(sample, empty) if empty else []
-    moves = placed(sample, candidates_of(sample, requested, -len(requested)))
-    return Wanted(
+    moves = place_moves(sample, candidates_of(sample, requested, -len(requested)))
+    return Proposal(
         moves, lambda moves: giving(sample, moves, Reason.FILL, "gives bundles to new brokers:", "New: {}, filled")
     )
 

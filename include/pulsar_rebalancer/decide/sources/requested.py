@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from pulsar_rebalancer.config.field_types import Action, Overrule, SplitAlgorithm
-from pulsar_rebalancer.decide.planning import MEASURE, RequestedMove, SourceReport, Wanted
+from pulsar_rebalancer.decide.planning import MEASURE, Proposal, RequestedMove, SourceReport
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.sources.drains import of_broker
 from pulsar_rebalancer.decide.sources.filling import check_broker, fill
@@ -20,7 +20,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import in_parts, in_percent
-from pulsar_rebalancer.run.request import ByHand, HandRequest
+from pulsar_rebalancer.run.request import HandRequest, ManualPlanRecord
 from pulsar_rebalancer.run.snapshot import Candidates
 from pulsar_rebalancer.run.tables import Row
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -46,9 +46,9 @@ def moves_of(sample: PlanningSample, storage: ClusterStorage, request: HandReque
     return unload(sample, request.bundles, request.destination)
 
 
-def wanted(
-    sample: PlanningSample, moves: Iterable[CandidateMove], record: ByHand, splits: Sequence[Row] = ()
-) -> Wanted:
+def proposal(
+    sample: PlanningSample, moves: Iterable[CandidateMove], record: ManualPlanRecord, splits: Sequence[Row] = ()
+) -> Proposal:
     """Return the moves of a manual plan, or of one that is carried out, with a decision for each source."""
 
     def report(capped: Sequence[CandidateMove]) -> SourceReport:
@@ -56,15 +56,15 @@ def wanted(
         ends = [row["explanation"] for row in splits] or moving
         return SourceReport(_decisions(sample, capped, record), f"{_origin(record)}: {'; '.join(ends)}")
 
-    return Wanted(list(moves), report)
+    return Proposal(list(moves), report)
 
 
-def _origin(record: ByHand) -> str:
+def _origin(record: ManualPlanRecord) -> str:
     asked = f"{record.request.action} by hand" if record.request.action else ""
     return ", ".join(filter(None, [asked, record.approval])) or f"approved by {record.by or 'somebody'}"
 
 
-def _decisions(sample: PlanningSample, moves: Iterable[CandidateMove], record: ByHand) -> list[Decision]:
+def _decisions(sample: PlanningSample, moves: Iterable[CandidateMove], record: ManualPlanRecord) -> list[Decision]:
     of_pair: dict[int, list[CandidateMove]] = {}
     for move in moves:
         of_pair.setdefault(move.pair, []).append(move)
@@ -101,13 +101,13 @@ def unload(sample: PlanningSample, named: Iterable[str], destination: str) -> li
     if destination:
         check_broker(sample, destination)
     names = pa.array(sample.owners, pa.string())
-    bundles = dict.fromkeys(bundle for name in named for bundle in _named(sample.owners, names, name) or [name])
+    bundles = dict.fromkeys(bundle for name in named for bundle in _bundles_named(sample.owners, names, name) or [name])
     if not bundles.keys() & sample.owners.keys():
         raise PlanError(Reason.UNKNOWN_NAME, f"{', '.join(named)[:200]}: no broker reports such a bundle")
     return [RequestedMove(bundle, destination or None) for bundle in bundles]
 
 
-def _named(owners: Mapping[str, str], names: Any, name: str) -> list[str]:
+def _bundles_named(owners: Mapping[str, str], names: Any, name: str) -> list[str]:
     if name in owners:
         return [name]
     pattern = of_glob(name if {"*", "?"} & set(name) else f"{name}/*")
@@ -200,11 +200,11 @@ def drain(sample: PlanningSample, brokers: Collection[str]) -> list[RequestedMov
 
 def undo(sample: PlanningSample, outcome: Outcome) -> list[RequestedMove]:
     """Return the moves that undo a run's, except for bundles that have moved again; a split cannot be undone."""
-    moved = [_back(sample, move) for move in outcome.moves if move.reason.has(Trait.NEW_OWNER)]
+    moved = [_move_back(sample, move) for move in outcome.moves if move.reason.has(Trait.NEW_OWNER)]
     return moved + [RequestedMove(split.bundle, None, Reason.RANGE_GONE) for split in outcome.splits if split.ok]
 
 
-def _back(sample: PlanningSample, move: MoveOutcome) -> RequestedMove:
+def _move_back(sample: PlanningSample, move: MoveOutcome) -> RequestedMove:
     owner = sample.owners.get(move.bundle)
     reason = None
     if owner is not None and owner != move.owner:

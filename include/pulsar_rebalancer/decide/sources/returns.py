@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from pulsar_rebalancer.config.field_types import Overrule
-from pulsar_rebalancer.decide.planning import RequestedMove, SourceReport, Wanted, candidates_of, giving, placed
+from pulsar_rebalancer.decide.planning import Proposal, RequestedMove, SourceReport, candidates_of, giving, place_moves
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
 from pulsar_rebalancer.decide.sources.filling import unreported
 from pulsar_rebalancer.names import HashRange, namespace_of
@@ -18,7 +18,7 @@ from pulsar_rebalancer.strategies.caps import in_order
 from pulsar_rebalancer.strategies.sample import CandidateMove
 
 
-def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since: str) -> Wanted | None:
+def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since: str) -> Proposal | None:
     """Return the moves that bring bundles back to their home, most traffic first; None if all are there.
 
     Policies, exclusions and caps apply, and the home must not exceed `overloaded_threshold`. So does the
@@ -32,7 +32,7 @@ def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since: s
     if not hottest_first:
         return None
     # While caps apply, each move is a pair of its own: the order of pairs decides which moves are within the caps.
-    moves = placed(sample, (move._replace(pair=pair) for pair, move in enumerate(hottest_first)))
+    moves = place_moves(sample, (move._replace(pair=pair) for pair, move in enumerate(hottest_first)))
     sources = sorted({move.source for move in moves})
     pairs = {source: pair for pair, source in enumerate(sources, -len(sources))}
 
@@ -42,7 +42,7 @@ def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since: s
     def renumbered(capped: Sequence[CandidateMove]) -> list[CandidateMove]:
         return in_order(move._replace(pair=pairs[move.source], rank=move.pair) for move in capped)
 
-    return Wanted(moves, lambda capped: _report(sample, capped), room=room, renumbered=renumbered)
+    return Proposal(moves, lambda capped: _report(sample, capped), room=room, renumbered=renumbered)
 
 
 def _report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> SourceReport:

@@ -9,14 +9,14 @@ from functools import cache
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import stays
-from pulsar_rebalancer.decide.planning import HELD_BACK, SourceReport, Wanted, taken_and_passed_over
+from pulsar_rebalancer.decide.planning import HELD_BACK, Proposal, SourceReport, taken_and_passed_over
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import Bundles
 from pulsar_rebalancer.run.tables import BrokerSample, Measure
 from pulsar_rebalancer.state import Counting, StrategyState
 from pulsar_rebalancer.strategies.candidates import PolicyFilter
-from pulsar_rebalancer.strategies.learning import Lesson
+from pulsar_rebalancer.strategies.learning import LearningResult
 from pulsar_rebalancer.strategies.placement import place
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision, Judge, SheddingResult
 from pulsar_rebalancer.strategies.scoring import Brokers
@@ -49,13 +49,13 @@ class StrategyInput:
     forced: bool = False
     force_threshold: float | None = None
     unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
-    lesson: Lesson = field(default_factory=Lesson)
+    learning: LearningResult = field(default_factory=LearningResult)
     seed: str = ""
     judge: Judge | None = None
     brief: bool = False
 
 
-def wanted(given: StrategyInput, arriving: Mapping[str, Mapping[Measure, float]]) -> Wanted:
+def proposal(given: StrategyInput, arriving: Mapping[str, Mapping[Measure, float]]) -> Proposal:
     """Return what the strategy wants; drains' traffic is in msg/s and bytes/s. Raises PlanError `bad_result`."""
 
     @cache
@@ -75,16 +75,16 @@ def wanted(given: StrategyInput, arriving: Mapping[str, Mapping[Measure, float]]
         force_threshold=given.force_threshold,
         unloaded_brokers=_unloaded_before_the_report(given),
         arriving=arriving,
-        lesson=given.lesson,
+        learning=given.learning,
         forbids=lambda *move: policies().forbids(*move),
         judge=given.judge,
         brief=given.brief,
     )
     profile = profile_of(given.settings)
     shed = profile.shed(sample, before.shedder)
-    shed = shed._replace(moves=stays.checked(sample, shed.moves))
+    shed = shed._replace(moves=stays.checked_moves(sample, shed.moves))
     if profile.judges_pairs:
-        return Wanted(shed.moves, lambda moves: _report(sample, shed, moves), replace(before, shedder=shed.state))
+        return Proposal(shed.moves, lambda moves: _report(sample, shed, moves), replace(before, shedder=shed.state))
     return _placed(given, sample, shed, policies, before)
 
 
@@ -94,7 +94,7 @@ def _placed(
     shed: SheddingResult,
     policies: Callable[[], PolicyFilter],
     before: StrategyState,
-) -> Wanted:
+) -> Proposal:
     """Return what a shedder wants for which samples and policies are handled here.
 
     A sample that follows the last one too soon still has its moving averages, so nothing is shed; the same
@@ -105,7 +105,7 @@ def _placed(
     repeated = not given.forced and counting.is_repeated({broker: samples[broker] for broker in shed.outermost})
     if repeated or counting.reason is Reason.TOO_SOON:
         decisions = [_too_soon(decision) for decision in shed.decisions]
-        return Wanted([], lambda _: SourceReport(decisions, "too soon after the last sample: nothing is shed"), before)
+        return Proposal([], lambda _: SourceReport(decisions, "too soon after the last sample to shed bundles"), before)
     moves, placement = place(sample, shed.moves, policies, before.placement, given.seed)
     counted = any(move.taken for move in shed.moves) or shed.state.cluster_hits > before.shedder.cluster_hits
 
@@ -114,7 +114,7 @@ def _placed(
         sentence = _with_moves(shed.sentence, capped)
         return _report(sample, shed, capped)._replace(sentence=sentence, samples=samples if used else {})
 
-    return Wanted(moves, report, StrategyState(shed.state, placement) if counting.counts else before)
+    return Proposal(moves, report, StrategyState(shed.state, placement) if counting.counts else before)
 
 
 def _report(sample: ClusterSample, shed: SheddingResult, moves: Sequence[CandidateMove]) -> SourceReport:

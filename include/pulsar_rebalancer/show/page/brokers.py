@@ -22,7 +22,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import Threshold
 from pulsar_rebalancer.strategies.scoring import SCORED, percent, score
-from pulsar_rebalancer.strategies.shedders.registry import profile_shown
+from pulsar_rebalancer.strategies.shedders.registry import safe_profile_of
 
 OF_LATE = timedelta(minutes=30)
 """The period before a sample for which each broker's lowest and highest score are shown."""
@@ -52,7 +52,7 @@ def broker_views(
         return []
     settings = run.request.resolved.settings
     labels = short_names([sample.broker for sample in samples])
-    before = _of_late(storage, run.request.collected_at)
+    before = _recent_extremes(storage, run.request.collected_at)
     bands = {broker: pair.band for pair in pairs if pair.gap is not None for broker in (pair.destination, pair.source)}
     views = [
         BrokerView(
@@ -62,7 +62,7 @@ def broker_views(
             after=rounded(after.get(name)),
             left_out=f"{sample.left_out}: {sample.left_out.meaning}" if sample.left_out else "",
             band=bands.get(name, "calm"),
-            drained=drained(drains[name]) if name in drains else "",
+            drained=drain_text(drains[name]) if name in drains else "",
             average=rounded(kept.loads.get(name), 100),
             average_throughput=rounded(kept.throughputs.get(name)),
             msg_throughput=rounded(sample.msg_throughput_in + sample.msg_throughput_out) or 0,
@@ -73,7 +73,7 @@ def broker_views(
     return sorted(views, key=lambda view: (view.score is None, -(view.score or 0.0), view.name))
 
 
-def drained(drain: Drain) -> str:
+def drain_text(drain: Drain) -> str:
     """Return when a drain began, who ordered it and why."""
     return f"since {drain.at:%Y-%m-%d %H:%M %Z} by {drain.by or 'unknown'}: {drain.reason}"
 
@@ -98,7 +98,7 @@ def _is_percent(value: float) -> bool:
     return abs(value) <= _MOST_PERCENT  # False for NaN
 
 
-def _of_late(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float, float]]:
+def _recent_extremes(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float, float]]:
     recent: dict[int, StoragePath] = {}
     for at, folder in takewhile(lambda dated: dated[0] >= until - OF_LATE, storage.dated_runs(until)):
         recent[int(at.timestamp()) // _SLOT] = folder  # the first of each slot, so that the choice is stable
@@ -146,10 +146,10 @@ def pair_views(run: Run) -> list[PairView]:
 
 def worth_listing(pairs: Sequence[PairView]) -> list[PairView]:
     """Return the pairs with a gap that reaches a threshold, or that have fired or are waiting."""
-    return [pair for pair in pairs if pair.band != "calm" or pair.fired or _waits(pair)][:SHOWN]
+    return [pair for pair in pairs if pair.band != "calm" or pair.fired or _is_waiting(pair)][:SHOWN]
 
 
-def judged(pairs: Iterable[PairView], drains: Mapping[str, Drain]) -> list[PairView]:
+def judged_pairs(pairs: Iterable[PairView], drains: Mapping[str, Drain]) -> list[PairView]:
     """Return the pairs that the strategy has judged, without brokers that have been drained since.
 
     Sources of drains, fills and manual plans are no verdict of the strategy.
@@ -158,7 +158,7 @@ def judged(pairs: Iterable[PairView], drains: Mapping[str, Drain]) -> list[PairV
     return [pair for pair in chosen if drains.keys().isdisjoint((pair.source, pair.destination))]
 
 
-def _waits(view: PairView) -> bool:
+def _is_waiting(view: PairView) -> bool:
     reason = Reason.get(view.reason)
     return reason is not None and reason.has(Trait.WAITING | Trait.STUCK)
 
@@ -166,7 +166,7 @@ def _waits(view: PairView) -> bool:
 def _view_of(row: Row, settings: Settings, sample: float) -> PairView:
     reason, gap = Reason.get(row["reason"]), row["gap"]
     counts = row["low_hits"] is not None and reason is not Reason.NO_PARTNER
-    thresholds = profile_shown(settings).thresholds(settings) if counts else {}
+    thresholds = safe_profile_of(settings).thresholds(settings) if counts else {}
     hits = {kind: HitsView(have=row[f"{kind}_hits"] or 0, need=limit.hits) for kind, limit in thresholds.items()}
     band = _band(gap, thresholds)
     return PairView(
@@ -180,11 +180,11 @@ def _view_of(row: Row, settings: Settings, sample: float) -> PairView:
         seconds_to_fire=None if row["fired"] else _seconds_to_fire(hits, band, sample),
         reason=row["reason"],
         meaning=reason.meaning if reason else "",
-        explanation=_beside_its_gap(row["explanation"] or "", reason) if hits and reason else row["explanation"] or "",
+        explanation=_beyond_numbers(row["explanation"] or "", reason) if hits and reason else row["explanation"] or "",
     )
 
 
-def _beside_its_gap(explanation: str, reason: Reason) -> str:
+def _beyond_numbers(explanation: str, reason: Reason) -> str:
     """Return what the gap and the hits of a pair do not say; empty if they say all."""
     if reason.has(Trait.STUCK) and reason.meaning in explanation:
         return reason.meaning
@@ -216,5 +216,5 @@ def shedder_state_of(run: Run) -> ShedderState:
 
 def cluster_hits(run: Run, kept: ShedderState) -> HitsView | None:
     settings = run.request.resolved.settings
-    need = profile_shown(settings).cluster_hits(settings)
+    need = safe_profile_of(settings).cluster_hits(settings)
     return None if need is None or run.summary is None else HitsView(have=kept.cluster_hits, need=need)

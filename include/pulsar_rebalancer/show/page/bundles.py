@@ -18,7 +18,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.plan import candidate_rows, candidates, read_decisions
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Measure, Row
-from pulsar_rebalancer.show.page.brokers import drained, pair_views
+from pulsar_rebalancer.show.page.brokers import drain_text, pair_views
 from pulsar_rebalancer.show.page.page_model import BundleFound, BundlesFound, DrainView, PairView, StayView
 from pulsar_rebalancer.show.page.recent_runs import Run, latest
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -45,7 +45,7 @@ def find_bundles(storage: ClusterStorage, part: str, now: datetime, rules: Rules
     if run is None:
         return BundlesFound()
     table = run.snapshot.table("bundles", _COLUMNS)
-    table = table.filter(_of_topic(table["bundle"], part) if "://" in part else _named_so(table, part))
+    table = table.filter(_of_topic(table["bundle"], part) if "://" in part else _matches(table, part))
     table = table.append_column("traffic", pc.add(table["msg_throughput_in"], table["msg_throughput_out"]))
     largest = table.sort_by([("traffic", "descending"), ("bundle", "ascending")]).slice(0, FOUND_LISTED)
     rows = largest.select(["bundle", "broker", "traffic", "topics"]).to_pylist()
@@ -54,7 +54,7 @@ def find_bundles(storage: ClusterStorage, part: str, now: datetime, rules: Rules
     return BundlesFound(bundles=found, all=table.num_rows, sampled_at=run.request.collected_at)
 
 
-def _named_so(table: pa.Table, part: str) -> Column:
+def _matches(table: pa.Table, part: str) -> Column:
     return pc.or_(pc.match_substring(table["bundle"], part), pc.equal(table["broker"], pa.scalar(part)))
 
 
@@ -146,7 +146,7 @@ def stay_views(folder: StoragePath) -> tuple[StayView, ...]:
 def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainView]:
     """Yield the drained brokers with the bundles still there after a run, except heartbeat bundles."""
     if run is None or run.summary is None:
-        yield from (DrainView(broker=broker, drained=drained(drain)) for broker, drain in drains.items())
+        yield from (DrainView(broker=broker, drained=drain_text(drain)) for broker, drain in drains.items())
         return
     # The progress of an earlier drain says nothing about this one.
     served = {
@@ -168,7 +168,7 @@ def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainV
         ended = [move for move in run.moves.values() if move.source == broker]
         yield DrainView(
             broker=broker,
-            drained=drained(drain),
+            drained=drain_text(drain),
             bundles=None if bundles is None else bundles - own[broker],
             movable=None if bundles is None else max(0, bundles - never),
             moving=served[broker].moving - len(ended) if broker in served and run.outcome is None else 0,

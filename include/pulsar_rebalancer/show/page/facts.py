@@ -10,7 +10,7 @@ from pydantic import AwareDatetime
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.in_force import WORDS, beside_the_mode, closings, sentence
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Drains, HandedOverPlans, Question, waits_until
-from pulsar_rebalancer.orders.order import Closed, Control, JudgedRun, OrdersInForce, Situation, Words
+from pulsar_rebalancer.orders.order import Closed, Control, JudgedRun, OrdersInForce, Situation, Wording
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.page.page_model import Attention, DrainView, View
@@ -136,4 +136,4 @@ class AirflowContext(View):
 
 
 def why_held(closed: Closed) -> str:
-    return WORDS.get(closed.reason, Words()).next_run.replace("{}", closed.detail) or closed.reason.meaning
+    return WORDS.get(closed.reason, Wording()).next_run.replace("{}", closed.detail) or closed.reason.meaning

@@ -15,7 +15,7 @@ from pulsar_rebalancer.show.measurements import Scores
 from pulsar_rebalancer.show.page.brokers import (
     broker_views,
     cluster_hits,
-    judged,
+    judged_pairs,
     pair_views,
     shedder_state_of,
     worth_listing,
@@ -23,7 +23,7 @@ from pulsar_rebalancer.show.page.brokers import (
 from pulsar_rebalancer.show.page.bundles import drain_views
 from pulsar_rebalancer.show.page.facts import AirflowContext
 from pulsar_rebalancer.show.page.page_model import MovedRun, Overview, PlanView, RollView, State, Status, Tone, TurnView
-from pulsar_rebalancer.show.page.page_plan import plan_view, predicted
+from pulsar_rebalancer.show.page.page_plan import plan_view, predicted_scores
 from pulsar_rebalancer.show.page.recent_runs import (
     Change,
     Run,
@@ -34,10 +34,10 @@ from pulsar_rebalancer.show.page.recent_runs import (
     read_run,
     rounded,
 )
-from pulsar_rebalancer.show.page.status import Said, now_of, of_run
+from pulsar_rebalancer.show.page.status import Headline, now_of, of_run
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies.shedders.registry import profile_shown
+from pulsar_rebalancer.strategies.shedders.registry import safe_profile_of
 from pulsar_rebalancer.texts import capitalized, number_of
 
 _ENDED_ROLL = timedelta(days=1)
@@ -51,7 +51,7 @@ def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, 
 
 
 def unreadable(entry: ClusterEntry, facts: AirflowContext, error: RebalancerError, now: datetime) -> Status:
-    said = Said(State.UNREADABLE, " ".join(filter(None, [f"{error.message} ({error.reason}).", error.reason.action])))
+    said = Headline(State.UNREADABLE, f"{error.message} ({error.reason}). {error.reason.action}".rstrip())
     return _status(entry, facts, None, said, now)
 
 
@@ -76,7 +76,7 @@ def without_run(strip: Status, facts: AirflowContext, now: datetime) -> Overview
 
 def _now(
     storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime
-) -> tuple[Run | None, Run | None, Said]:
+) -> tuple[Run | None, Run | None, Headline]:
     """Return the run to show, the run with the latest sample, and the cluster's state.
 
     The run to show is the one that is moving bundles, else the latest run that has ended.
@@ -117,7 +117,7 @@ def _status(
     entry: ClusterEntry,
     facts: AirflowContext,
     shown: Run | None,
-    said: Said,
+    said: Headline,
     now: datetime,
     measured: Run | None = None,
 ) -> Status:
@@ -134,7 +134,7 @@ def _status(
         cluster=entry.name,
         mode=entry.settings.mode,
         strategy=entry.settings.strategy,
-        pairing=bool(profile_shown(entry.settings).thresholds(entry.settings)),
+        pairing=bool(safe_profile_of(entry.settings).thresholds(entry.settings)),
         state=said.state,
         tone=Tone.IDLE if old else said.state.tone,
         sentence=f"At {collected_at:%H:%M:%S %Z}: {said.sentence}" if old else said.sentence,
@@ -157,7 +157,7 @@ def _changed(latest: Change | None, moved: MovedRun | None) -> dict[str, object]
 
 def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowContext, now: datetime) -> Overview:
     mean, settings = known_scores(run.folder).mean, run.request.resolved.settings
-    pairs = judged(pair_views(run), facts.drains)
+    pairs = judged_pairs(pair_views(run), facts.drains)
     shown, kept = worth_listing(pairs), shedder_state_of(run)
     return Overview(
         run_id=run.request.airflow_run_id,
@@ -165,8 +165,8 @@ def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowContext,
         sampled_at=run.request.collected_at,
         status=strip,
         middle=rounded(mean),
-        lines=profile_shown(settings).lines(settings, mean),
-        brokers=tuple(broker_views(storage, run, predicted(run), pairs, facts.drains, kept)),
+        lines=safe_profile_of(settings).lines(settings, mean),
+        brokers=tuple(broker_views(storage, run, predicted_scores(run), pairs, facts.drains, kept)),
         pairs=tuple(shown),
         close_pairs=len(pairs) - len(shown),
         hits=cluster_hits(run, kept),

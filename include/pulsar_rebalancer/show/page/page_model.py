@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer.orders.order import OrderButton
 from pulsar_rebalancer.orders.roll_document import ShownRestarts
-from pulsar_rebalancer.run.findings import Explained, ExplainedReason
+from pulsar_rebalancer.run.findings import ExplainedReason, ReasonWithMeaning
 from pulsar_rebalancer.run.plan import Move, Split
 from pulsar_rebalancer.strategies.sample import Line
 
@@ -61,7 +61,7 @@ class State(StrEnum):
     UNREADABLE = "unreadable", Tone.BAD
 
 
-class Ended(Explained):
+class OutcomeView(ReasonWithMeaning):
     """How a move or split ended (`MoveOutcome`, `SplitOutcome`); `ok` is True if it went as planned."""
 
     model_config = ConfigDict(from_attributes=True)
@@ -77,7 +77,7 @@ class BundleView(View):
     topics: int = 0
     clients: int = 0
     why: str
-    ended: Ended | None
+    ended: OutcomeView | None
 
 
 class MoveView(BundleView):
@@ -99,11 +99,11 @@ class EndView(View):
     after: float
 
 
-class Count(Explained):
+class Count(ReasonWithMeaning):
     count: int
 
 
-class StayView(Explained):
+class StayView(ReasonWithMeaning):
     """A bundle that was considered but stays on its broker."""
 
     bundle: str
@@ -191,7 +191,7 @@ class PlanView(View):
     marks_drains: bool = False
     by: str = ""
     requested_by: tuple[str, ...] = ()
-    verdict: Explained | None = None
+    verdict: ReasonWithMeaning | None = None
     measure: str = "msg_throughput"
     bundles: int = 0
     traffic: float = 0.0

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.findings import Explained
+from pulsar_rebalancer.run.findings import ReasonWithMeaning
 from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap, MoveOutcome, client_gap_of, last_time
 from pulsar_rebalancer.run.plan import (
     Actions,
@@ -33,7 +33,7 @@ ENDS = 40
 """Maximum number of brokers with predicted scores, those with the largest predicted change first."""
 
 
-def predicted(run: Run) -> dict[str, float]:
+def predicted_scores(run: Run) -> dict[str, float]:
     """Return the predicted scores of a plan's sources and destinations; empty if unknown."""
     if run.summary is None or not run.summary.bundles_taken:
         return {}
@@ -68,7 +68,7 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
     splits = tuple(
         SplitView(
             planned=split,
-            why=split.excess or _asked(summary),
+            why=split.excess or _request_text(summary),
             ended=run.cuts.get(split.bundle),
             **_clients(disturbed.get(split.bundle, {})),
         )
@@ -87,7 +87,7 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
         marks_drains=summary.marks_drains,
         by=ordered_by(summary),
         requested_by=tuple(sorted(summary.requested_by)),
-        verdict=Explained(reason=verdict) if verdict else None,
+        verdict=ReasonWithMeaning(reason=verdict) if verdict else None,
         measure=moves[0].measure if moves else "msg_throughput",
         bundles=len(moves),
         traffic=math.fsum(move.traffic for move in moves),
@@ -95,13 +95,13 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
         clients=sum(row.clients for row in noticed),
         range_before=round(summary.score_range, 2),
         predicted_range=rounded(summary.predicted_range),
-        brokers=_ends(run),
+        brokers=_end_views(run),
         moves=tuple(rows[:LISTED]),
         more=max(0, len(rows) - LISTED),
         splits=splits,
         about_splits=_about_splits(run, summary),
         unknown=summary.by_hand.unknown if summary.by_hand else (),
-        stay=_stay(summary.bundle_skip_reasons),
+        stay=_stay_counts(summary.bundle_skip_reasons),
         done=len(ended),
         failed=sum(not each.ok for each in ended),
         client_gap=_client_gap(run, len(moves), last),
@@ -157,7 +157,7 @@ def _moves(
 def _why(summary: Summary, move: Move, pairs: Mapping[str, PairView]) -> str:
     drain, pair = summary.drains.get(move.source), pairs.get(move.source)
     if summary.by_hand is not None:
-        return _asked(summary)
+        return _request_text(summary)
     if drain is not None:
         return f"drained by {drain.by or 'unknown'}: {drain.reason}"
     if pair is None:
@@ -165,7 +165,7 @@ def _why(summary: Summary, move: Move, pairs: Mapping[str, PairView]) -> str:
     return f"{pair.gap:.0f} points apart" if pair.gap is not None else pair.meaning
 
 
-def _asked(summary: Summary) -> str:
+def _request_text(summary: Summary) -> str:
     asked = summary.by_hand.request if summary.by_hand else None
     return " ".join(filter(None, [str(asked.action or "by hand"), asked.reason])) if asked else ""
 
@@ -176,11 +176,11 @@ def ordered_by(summary: Summary) -> str:
     return f"forced by {summary.forced.by or 'unknown'}: {summary.forced.reason}" if summary.forced else ""
 
 
-def _ends(run: Run) -> tuple[EndView, ...]:
+def _end_views(run: Run) -> tuple[EndView, ...]:
     before = known_scores(run.folder).by_broker
     ends = [
         EndView(name=name, before=round(before[name], 2), after=round(after, 2))
-        for name, after in predicted(run).items()
+        for name, after in predicted_scores(run).items()
         if name in before
     ]
     return tuple(sorted(ends, key=lambda end: (-abs(end.before - end.after), end.name))[:ENDS])
@@ -197,6 +197,6 @@ def _clients(disturbed: Mapping[str, int]) -> dict[str, int]:
     return {"topics": counts["topics"], "clients": counts["producers"] + counts["consumers"]}
 
 
-def _stay(skip_reasons: Mapping[Reason, int]) -> tuple[Count, ...]:
+def _stay_counts(skip_reasons: Mapping[Reason, int]) -> tuple[Count, ...]:
     ordered = sorted(skip_reasons.items(), key=lambda item: (-item[1], item[0]))
     return tuple(Count(reason=reason, count=count) for reason, count in ordered)

@@ -18,7 +18,7 @@ from pulsar_rebalancer.show.page.brokers import pair_views, short_names
 from pulsar_rebalancer.show.page.facts import AirflowContext, FailedRun, why_held
 from pulsar_rebalancer.show.page.page_model import PairView, State
 from pulsar_rebalancer.show.page.recent_runs import Run
-from pulsar_rebalancer.strategies.shedders.registry import profile_shown
+from pulsar_rebalancer.strategies.shedders.registry import safe_profile_of
 from pulsar_rebalancer.texts import capitalized, number_of
 
 FIRES, WOULD_FIRE = "moves start", "moves would start"
@@ -31,7 +31,7 @@ _ORDERED = {reason: words.then for reason, words in WORDS.items() if words.then}
 """Verdicts that say nothing about the present, because their causes may have ended since the run."""
 
 
-class Said(NamedTuple):
+class Headline(NamedTuple):
     """A cluster's state, and the sentence for the strip at the top of the page.
 
     `firing` is `FIRES` or `WOULD_FIRE`; empty if it is unknown when a pair will fire.
@@ -42,7 +42,7 @@ class Said(NamedTuple):
     firing: str = ""
 
 
-def now_of(entry: ClusterEntry, facts: AirflowContext, begun: Run | None, ended: Run | None, now: datetime) -> Said:
+def now_of(entry: ClusterEntry, facts: AirflowContext, begun: Run | None, ended: Run | None, now: datetime) -> Headline:
     """Return a cluster's current state.
 
     Args:
@@ -51,40 +51,40 @@ def now_of(entry: ClusterEntry, facts: AirflowContext, begun: Run | None, ended:
         ended: the latest run that has ended; None if there is none.
     """
     if entry.error:
-        return Said(State.BROKEN, entry.error)
+        return Headline(State.BROKEN, entry.error)
     if begun is not None and begun.under_way and now - begun.request.collected_at < LONGEST_RUN:
         return _moving(begun)
     if entry.settings.mode is Mode.OFF:
-        return Said(State.OFF, f"{Reason.MODE_OFF.meaning} No broker is contacted.")
+        return Headline(State.OFF, f"{Reason.MODE_OFF.meaning} No broker is contacted.")
     known = ended or begun
     if known is None:
         return _without_data(facts)
     latest = begun or known
-    silent = _silent(entry, facts, known, (now - latest.request.collected_at).total_seconds())
+    silent = _without_news(entry, facts, known, (now - latest.request.collected_at).total_seconds())
     if silent is not None:
         return silent
     age = (now - known.request.collected_at).total_seconds()
     if not facts.scheduled:
         said = of_run(known, "", age)
         state: State = State.CLOSED if said.state in (*_LOOKS_WELL, State.PAUSED) else said.state
-        return Said(state, f"Airflow's scheduler is not running, so no run starts. {said.sentence}")
+        return Headline(state, f"Airflow's scheduler is not running, so no run starts. {said.sentence}")
     held = facts.held_by(entry.settings, now)
     firing = FIRES if entry.settings.mode.moves and not held else WOULD_FIRE
     until = facts.waits_until(entry.settings, now)
-    said = answered(known, facts, waits=until is not None) or of_run(known, firing, age)
+    said = state_after_answer(known, facts, waits=until is not None) or of_run(known, firing, age)
     ordered = known.outcome is not None and known.outcome.verdict in _ORDERED
     if held and (ordered or said.state in _LOOKS_WELL):
         state = State.PAUSED if held[0].reason is Reason.PAUSED else State.CLOSED
-        return Said(state, f"{why_held(held[0])} {said.sentence}", firing)
+        return Headline(state, f"{why_held(held[0])} {said.sentence}", firing)
     if ordered:
-        return Said(State.WOULD_MOVE, said.sentence, firing)
+        return Headline(State.WOULD_MOVE, said.sentence, firing)
     if until is not None and said.state in _LOOKS_WELL:
         waits = f"A plan of {facts.question.at:%H:%M} waits for a person's approval until {until:%H:%M %Z}."
-        return Said(State.AWAITING, f"{waits} {said.sentence}", firing)
+        return Headline(State.AWAITING, f"{waits} {said.sentence}", firing)
     return said._replace(firing=firing)
 
 
-def answered(run: Run, facts: AirflowContext, *, waits: bool) -> Said | None:
+def state_after_answer(run: Run, facts: AirflowContext, *, waits: bool) -> Headline | None:
     """Return the state if a person was asked to approve the ended run's plan and no longer is; else None.
 
     `waits` is True if a plan is awaiting approval.
@@ -94,27 +94,27 @@ def answered(run: Run, facts: AirflowContext, *, waits: bool) -> Said | None:
         return None
     answer, plan = facts.answer_about(run), f"A plan to {run.summary.in_words}"
     if answer is None:
-        return None if waits and facts.asks_about(run) else Said(State.CLOSED, f"{plan} was not answered.")
+        return None if waits and facts.asks_about(run) else Headline(State.CLOSED, f"{plan} was not answered.")
     if not answer.carried_out_by:
-        return Said(State.CLOSED, f"{plan} was rejected {answer.because}.")
+        return Headline(State.CLOSED, f"{plan} was rejected {answer.because}.")
     approved, refused = f"{plan} was approved {answer.because}", facts.not_handed_over.get(answer.question.plan_id)
     if refused is None:
-        return Said(State.WOULD_MOVE, f"{approved}; no bundle has moved yet.")
-    return Said(State.CLOSED, f"{approved}, and was not carried out: {_ORDERED.get(refused, refused.meaning)}")
+        return Headline(State.WOULD_MOVE, f"{approved}; no bundle has moved yet.")
+    return Headline(State.CLOSED, f"{approved}, and was not carried out: {_ORDERED.get(refused, refused.meaning)}")
 
 
-def _without_data(facts: AirflowContext) -> Said:
+def _without_data(facts: AirflowContext) -> Headline:
     if facts.failed is not None:
-        return Said(State.FAILED, _failed(facts.failed))
+        return Headline(State.FAILED, _failure_text(facts.failed))
     hint = "The first run takes a minute."
     if facts.paused:
         hint = "The DAG is paused in Airflow: unpause it."
     elif not facts.scheduled:
         hint = "Airflow's scheduler is not running, so no run starts."
-    return Said(State.NO_DATA, f"No run yet. {hint}")
+    return Headline(State.NO_DATA, f"No run yet. {hint}")
 
 
-def _silent(entry: ClusterEntry, facts: AirflowContext, known: Run, age: float) -> Said | None:
+def _without_news(entry: ClusterEntry, facts: AirflowContext, known: Run, age: float) -> Headline | None:
     """Return the state if no runs are scheduled or the latest run failed; None otherwise.
 
     Args:
@@ -123,25 +123,25 @@ def _silent(entry: ClusterEntry, facts: AirflowContext, known: Run, age: float) 
         age: age of the latest data in seconds.
     """
     if facts.paused:
-        return Said(State.PAUSED, "The DAG is paused in Airflow, so no run starts.")
-    failure = "" if facts.failed is None or _explains_more(known, facts.failed) else _failed(facts.failed)
+        return Headline(State.PAUSED, "The DAG is paused in Airflow, so no run starts.")
+    failure = "" if facts.failed is None or _explains_more(known, facts.failed) else _failure_text(facts.failed)
     if age > _longest_age(entry):
         cause = "" if facts.scheduled else "Airflow's scheduler is not running."
         why = " ".join(filter(None, [cause, failure]))
-        return Said(State.STALE, f"No new data for {words.in_words(age)}. {why}".strip())
-    return Said(State.FAILED, failure) if failure else None
+        return Headline(State.STALE, f"No new data for {words.in_words(age)}. {why}".strip())
+    return Headline(State.FAILED, failure) if failure else None
 
 
 def _explains_more(run: Run, failed: FailedRun) -> bool:
     return run.request.airflow_run_id == failed.run_id and (run.blocked or not _broke_off(run))
 
 
-def _failed(failed: FailedRun) -> str:
+def _failure_text(failed: FailedRun) -> str:
     reason = Reason.get(failed.reason)
     where = f"The latest run failed in {failed.task}" if failed.task else "The latest run timed out"
     if reason is None:
         return f"{where}: see its log."
-    return words.refused(where, reason, failed.message)
+    return words.refusal(where, reason, failed.message)
 
 
 def _longest_age(entry: ClusterEntry) -> float:
@@ -150,30 +150,30 @@ def _longest_age(entry: ClusterEntry) -> float:
     return max(settings.alert_after_intervals * settings.interval_seconds, 180.0)
 
 
-def of_run(run: Run, firing: str, age: float) -> Said:
+def of_run(run: Run, firing: str, age: float) -> Headline:
     """Return a cluster's state according to its latest run.
 
     Args:
-        firing: as in `Said.firing`.
+        firing: as in `Headline.firing`.
         age: seconds since the run's sample.
     """
     verdict, mode = run.outcome.verdict if run.outcome else None, run.request.resolved.settings.mode
     if verdict is Reason.BLOCKED or (verdict is None and run.blocked):
-        return Said(State.BLOCKED, _blocked(run))
+        return Headline(State.BLOCKED, _block_text(run))
     young = age < LONGEST_RUN.total_seconds()
     if run.under_way and young:
         return _moving(run)
     if run.outcome is None and run.summary is None and young:
         looked = "validated" if run.validation else "collected"
-        return Said(State.LOOKING, f"A run is in progress: data {looked}, no decision yet.")
+        return Headline(State.LOOKING, f"A run is in progress: data {looked}, no decision yet.")
     if run.summary is None or _broke_off(run):
-        return Said(State.FAILED, f"{(verdict or Reason.UNFINISHED).meaning} {Reason.UNFINISHED.action}".strip())
+        return Headline(State.FAILED, f"{(verdict or Reason.UNFINISHED).meaning} {Reason.UNFINISHED.action}".strip())
     if run.outcome is None and not (young or run.request.dry_run):
-        return Said(State.FAILED, f"The run left no outcome. {Reason.UNFINISHED.action}")
+        return Headline(State.FAILED, f"The run left no outcome. {Reason.UNFINISHED.action}")
     if run.summary.bundles_taken or run.summary.bundles_split:
-        return _planned(run, run.summary, verdict, mode)
+        return _with_plan(run, run.summary, verdict, mode)
     if run.request.dry_run:
-        return Said(State.WOULD_MOVE, f"{words.PLAN_READY} It moves no bundle.")
+        return Headline(State.WOULD_MOVE, f"{words.PLAN_READY} It moves no bundle.")
     said = _nothing_moves(run.summary, pair_views(run), firing, age)
     if said.state is State.WAITING and not mode.moves:
         return said._replace(sentence=f"{said.sentence} {words.not_moved(mode)}")
@@ -184,7 +184,7 @@ def _broke_off(run: Run) -> bool:
     return run.summary is None or (run.outcome is not None and run.outcome.verdict is Reason.UNFINISHED)
 
 
-def _blocked(run: Run) -> str:
+def _block_text(run: Run) -> str:
     if run.validation is None:
         return Reason.BLOCKED.meaning
     first = next(group for group in explain(run.validation).reasons if group.effect is Effect.BLOCK)
@@ -192,7 +192,7 @@ def _blocked(run: Run) -> str:
     return f"Validation failed: {first.meaning}{worst}"
 
 
-def _moving(run: Run) -> Said:
+def _moving(run: Run) -> Headline:
     said = []
     if run.summary is not None and run.summary.bundles_split:
         split = sum(not outcome.reason.has(Trait.NOT_BEGUN) for outcome in run.splits.values())
@@ -204,63 +204,63 @@ def _moving(run: Run) -> Said:
         wrong = f", {failed} not where planned" if failed else ""
         done = "all done, verifying" if len(begun) == planned else f"{len(begun)} done so far"
         said.append(f"Moving {number_of(planned, 'bundle')}: {done}{wrong}.")
-    return Said(State.MOVING, " ".join(said))
+    return Headline(State.MOVING, " ".join(said))
 
 
-def _planned(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> Said:
+def _with_plan(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> Headline:
     planned = summary.in_words
     if run.request.dry_run:
-        return Said(State.WOULD_MOVE, f"{words.PLAN_READY} It would {planned}.")
+        return Headline(State.WOULD_MOVE, f"{words.PLAN_READY} It would {planned}.")
     if verdict is None:
-        return Said(State.MOVING, f"About to {planned}.")
+        return Headline(State.MOVING, f"About to {planned}.")
     if verdict is Reason.OPEN:
-        return _moved(run)
+        return _after_moves(run)
     if verdict is Reason.AWAITING_APPROVAL:
-        return Said(State.AWAITING, f"A plan to {planned} needs a person's approval.")
+        return Headline(State.AWAITING, f"A plan to {planned} needs a person's approval.")
     if verdict is Reason.OBSERVE:
-        return Said(State.WOULD_MOVE, f"Would {planned}. {words.not_moved(mode)}")
+        return Headline(State.WOULD_MOVE, f"Would {planned}. {words.not_moved(mode)}")
     state = State.PAUSED if verdict is Reason.PAUSED else State.CLOSED
     holds = run.validation.reasons(Effect.HOLD) if run.validation and verdict is Reason.ON_HOLD else {}
     why = " ".join([_ORDERED.get(verdict, verdict.meaning), *(hold.meaning for hold in holds)])
-    return Said(state, f"A plan to {planned} was not carried out: {why}")
+    return Headline(state, f"A plan to {planned} was not carried out: {why}")
 
 
-def _moved(run: Run) -> Said:
+def _after_moves(run: Run) -> Headline:
     refused = [split for split in run.cuts.values() if not split.ok]
     if refused:
-        return Said(State.CLOSED, f"A bundle was not split as planned: {refused[0].reason.meaning}")
+        return Headline(State.CLOSED, f"A bundle was not split as planned: {refused[0].reason.meaning}")
     split = f"Split {number_of(len(run.cuts), 'bundle')} permanently, as planned." if run.cuts else ""
     moves = list(run.moves.values())
     if not moves:
-        return Said(State.MOVED, split)
+        return Headline(State.MOVED, split)
     failed = [move for move in moves if not move.ok]
     state, moved = State.MOVED, f"Moved {number_of(len(moves), 'bundle')}, each verified on its new broker."
     if failed:
         state = State.CLOSED if any(not move.reason.has(Trait.SETTLED) for move in failed) else State.MOVED
         moved = f"Moved {len(moves) - len(failed)} of {number_of(len(moves), 'bundle')}: {failed[0].reason.meaning}"
-    return Said(state, f"{split} {moved}".strip())
+    return Headline(state, f"{split} {moved}".strip())
 
 
-def _nothing_moves(summary: Summary, pairs: Sequence[PairView], firing: str, age: float) -> Said:
+def _nothing_moves(summary: Summary, pairs: Sequence[PairView], firing: str, age: float) -> Headline:
     capped = {reason: count for reason, count in summary.bundle_skip_reasons.items() if reason.has(Trait.CAP)}
     if Reason.FIRED in summary.reasons and capped:
         why = max(sorted(capped), key=lambda reason: capped[reason])
         state = State.CLOSED if why is Reason.ROLLING else State.STUCK
-        return Said(state, f"Bundles need to move but stay: {why.meaning}")
+        return Headline(state, f"Bundles need to move but stay: {why.meaning}")
     soonest = min((pair for pair in pairs if pair.seconds_to_fire is not None), key=_until_it_fires, default=None)
     if soonest is not None:
         labels = short_names({name for pair in pairs for name in (pair.source, pair.destination)})
-        return Said(State.WAITING, waiting(soonest, labels, firing, age))
+        return Headline(State.WAITING, waiting(soonest, labels, firing, age))
     reasons = summary.reasons.keys()
     if Reason.having(Trait.WAITING) & reasons:
-        return Said(State.WAITING, f"{capitalized(summary.sentence)}.")
+        return Headline(State.WAITING, f"{capitalized(summary.sentence)}.")
     stuck = sorted(Reason.having(Trait.STUCK) & reasons)
     if stuck:
-        return Said(State.STUCK, stuck[0].meaning)
+        return Headline(State.STUCK, stuck[0].meaning)
     if summary.brokers < 2:
-        return Said(State.BALANCED, "Only one broker can be compared, so there is nothing to balance.")
-    sentence = profile_shown(summary.resolved.settings).sentence(summary)
-    return Said(State.BALANCED, f"{capitalized(sentence)}: nothing to do.")
+        return Headline(State.BALANCED, "Only one broker can be compared, so there is nothing to balance.")
+    sentence = safe_profile_of(summary.resolved.settings).sentence(summary)
+    return Headline(State.BALANCED, f"{capitalized(sentence)}: nothing to do.")
 
 
 def _until_it_fires(pair: PairView) -> tuple[float, int]:

@@ -19,7 +19,7 @@ from pulsar_rebalancer.show.page.page_plan import ordered_by
 from pulsar_rebalancer.show.page.recent_runs import rounded
 from pulsar_rebalancer.storage.documents import Cache, ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies.shedders.registry import profile_shown
+from pulsar_rebalancer.strategies.shedders.registry import safe_profile_of
 from pulsar_rebalancer.texts import number_of
 
 _LENGTH = timedelta(hours=1)
@@ -65,12 +65,12 @@ def begin_of(now: datetime) -> datetime:
     return now - _LENGTH
 
 
-class _Told(NamedTuple):
+class _RunEvents(NamedTuple):
     point: Point
     event: Event | None
 
 
-_ended: Cache[_Told] = Cache(20_000)
+_ended: Cache[_RunEvents] = Cache(20_000)
 """Ended runs by folder; their files no longer change."""
 
 
@@ -92,7 +92,7 @@ def timeline(
         SnapshotError: `storage_failed`.
     """
     begin, unread = begin_of(now), 0
-    told: list[_Told] = []
+    told: list[_RunEvents] = []
     until = time.monotonic() + reading
     for at, folder in takewhile(lambda dated: dated[0] >= begin, storage.dated_runs(now)):
         known = _ended.get(folder.uri)
@@ -100,7 +100,7 @@ def timeline(
             unread += 1
         elif known := known or _read(folder, at):
             told.append(known)
-    thresholds = profile_shown(settings).thresholds(settings)
+    thresholds = safe_profile_of(settings).thresholds(settings)
     low, high = thresholds.get("low"), thresholds.get("high")
     points = [run.point for run in told] + [Point(at=failure.at) for failure in failures]
     events = [run.event for run in told if run.event] + [*orders, *_merged(failures)]
@@ -115,7 +115,7 @@ def timeline(
     )
 
 
-def _read(folder: StoragePath, at: datetime) -> _Told | None:
+def _read(folder: StoragePath, at: datetime) -> _RunEvents | None:
     """Return what a run did; None without an outcome: it is under way, was only shown, or failed."""
     outcome, summary = Outcome.known(folder), Summary.known(folder)
     if outcome is None:
@@ -123,7 +123,7 @@ def _read(folder: StoragePath, at: datetime) -> _Told | None:
     judged = summary is not None and outcome.verdict not in (Reason.BLOCKED, Reason.UNFINISHED)
     known = summary is not None and judged and summary.score_max is not None
     point = Point(at=at, range=rounded(summary.score_range) if summary and known else None)
-    return _ended.put(folder.uri, _Told(point, _changes(at, outcome, summary)))
+    return _ended.put(folder.uri, _RunEvents(point, _changes(at, outcome, summary)))
 
 
 def _changes(at: datetime, outcome: Outcome, summary: Summary | None) -> Event | None:

@@ -91,7 +91,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     own = GainSettings.model_validate(sample.settings.strategy_settings)
     before = {} if sample.counting.clear else state.hits
     decisions = avg_shedder.judged(sample, before, own.hot_threshold)
-    known = sample.lesson.learned
+    known = sample.learning.learned
     learned = known if sample.counting.counts else state.learned
     if known.bottleneck == MEMORY:
         return _as_avg_shedder(sample, state, learned)
@@ -119,7 +119,7 @@ def _as_avg_shedder(sample: ClusterSample, state: ShedderState, learned: Learned
 
 
 def _pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_Broker]]:
-    learned, of_brokers = sample.lesson.learned, sample.lesson.sums
+    learned, of_brokers = sample.learning.learned, sample.learning.sums
     cores = relative_limits(sample.brokers, learned.bottleneck)
     pairs = {end: pair for pair in decisions for end in (pair.source, pair.destination)}
     pools: defaultdict[str, list[_Broker]] = defaultdict(list)
@@ -142,7 +142,7 @@ def _pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_B
 
 
 def _read(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> None:
-    points = sample.lesson.learned.points
+    points = sample.learning.learned.points
     above = [broker for pool in pools for broker in pool if broker.gives or broker.height > 0]
     sample.bundles.announce([broker.name for broker in above])
     able = sample.bundles.able(_CRUMB / points) if points else set()
@@ -155,7 +155,7 @@ def _read(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> None:
 def _read_candidates(sample: ClusterSample, broker: _Broker) -> None:
     broker.unread = False
     broker.bundles = sample.bundles.of(broker.name, None if broker.gives else _OF_OTHERS)
-    loads = sample.lesson.learned.points * np.array([bundle.load for bundle in broker.bundles])
+    loads = sample.learning.learned.points * np.array([bundle.load for bundle in broker.bundles])
     broker.dearness = 1 + loads / broker.cores / _LARGE
     broker.reasons = [
         bundle.reason

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from pulsar_rebalancer.config import clusters_file, settings
-from pulsar_rebalancer.config.clusters_file import ClusterEntry, Resolved, RunParams
+from pulsar_rebalancer.config.clusters_file import ClusterEntry, RunParams, RunSettings
 from pulsar_rebalancer.config.field_types import Placement, Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SettingsError
@@ -72,7 +72,7 @@ def counts_same_hits(strategy: str, other: str) -> bool:
     return bool(one and another and one.judges_pairs and one.thresholds is another.thresholds)
 
 
-def profile_shown(settings: Settings) -> Profile:
+def safe_profile_of(settings: Settings) -> Profile:
     """Return the shedder's profile, to display a run.
 
     If the shedder no longer exists or rejects the run's settings, the profile has only defaults. A function of a custom
@@ -175,7 +175,7 @@ _OF_SOME = {_OF_PAIRS, *(name for profile in PROFILES.values() for name in profi
 """Parameters of a manual run that not every strategy supports."""
 
 
-def checked(given: Settings, where: str) -> Settings:
+def checked_settings(given: Settings, where: str) -> Settings:
     """Check settings against their strategy, and fill in defaults for the strategy's own settings.
 
     Args:
@@ -208,20 +208,20 @@ def checked(given: Settings, where: str) -> Settings:
 
 def validate(values: Mapping[str, object], *, where: str) -> Settings:
     """Return validated settings like `config.settings.validate`, but also check them against their strategy."""
-    return checked(settings.validate(values, where=where), where)
+    return checked_settings(settings.validate(values, where=where), where)
 
 
 def load_clusters(path: Path) -> list[ClusterEntry]:
     """Return clusters like `config.clusters_file.load_clusters`, but also check settings against their strategies."""
-    return clusters_file.load_clusters(path, checked)
+    return clusters_file.load_clusters(path, checked_settings)
 
 
-def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunParams | None = None) -> Resolved:
+def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunParams | None = None) -> RunSettings:
     """Return effective settings like `clusters_file.resolve`, but also check them against the strategy.
 
     Raises SettingsError `wrong_setting` or `contradiction`, with the key's name.
     """
-    resolved = clusters_file.resolve(file, brokers, params, checked)
+    resolved = clusters_file.resolve(file, brokers, params, checked_settings)
     profile = profile_of(resolved.settings)
     known = {*profile.run_params, *([_OF_PAIRS] if profile.thresholds(resolved.settings) else [])}
     unknown = sorted(_OF_SOME - known)
@@ -262,17 +262,17 @@ def left_out(
     Args:
         quarantined: brokers that validation left out or that have no report; unknown names are returned too.
     """
-    reasons = apart(settings, policies, drained) | dict.fromkeys(quarantined, Reason.BROKER_QUARANTINED)
+    reasons = brokers_not_compared(settings, policies, drained) | dict.fromkeys(quarantined, Reason.BROKER_QUARANTINED)
     return reasons | dict.fromkeys(settings.excluded_brokers, Reason.BROKER_EXCLUDED)
 
 
-def apart(settings: Settings, policies: Policies, drained: Iterable[str]) -> dict[str, Reason]:
+def brokers_not_compared(settings: Settings, policies: Policies, drained: Iterable[str]) -> dict[str, Reason]:
     """Return the brokers that are not compared with other brokers, each with the reason.
 
     These brokers are drained, or accept no persistent topics and are therefore useless as the destination in a pair. If
     an isolation policy reserves a broker without persistent topics, the broker is compared, because it receives bundles
     from the policy's namespaces.
     """
-    unpaired = policies.without_persistent if profile_shown(settings).thresholds(settings) else ()
+    unpaired = policies.without_persistent if safe_profile_of(settings).thresholds(settings) else ()
     closed = (name for name in unpaired if policies.reserved_by(name) is None)
     return dict.fromkeys(closed, Reason.NO_PERSISTENT_TOPICS) | dict.fromkeys(drained, Reason.DRAINING)

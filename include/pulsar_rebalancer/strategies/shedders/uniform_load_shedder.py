@@ -71,7 +71,7 @@ class TrafficDifference:
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     """Make the shedding decisions for one run. No state is kept between runs."""
-    rates, throughputs = _rates(sample), _throughputs(sample)
+    rates, throughputs = _rate_difference(sample), _throughput_difference(sample)
     firing = next((difference for difference in (rates, throughputs) if difference.exceeded), None)
     looked_at = firing or rates
     decisions: list[Decision] = []
@@ -98,13 +98,13 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     return SheddingResult([*decisions, *left_out_decisions(sample)], moves, ShedderState(), sentence)
 
 
-def _rates(sample: ClusterSample) -> TrafficDifference:
+def _rate_difference(sample: ClusterSample) -> TrafficDifference:
     busiest, most, least = _extremes(sample, Measure.RATE)
     bound, minimum = sample.settings.rate_difference, sample.settings.min_unload_message
     return TrafficDifference(Measure.RATE, busiest, most, least, (most - least) * 100 / least, bound, minimum)
 
 
-def _throughputs(sample: ClusterSample) -> TrafficDifference:
+def _throughput_difference(sample: ClusterSample) -> TrafficDifference:
     busiest, most, least = _extremes(sample, Measure.THROUGHPUT)
     bound, minimum = sample.settings.throughput_ratio, sample.settings.min_unload_throughput
     return TrafficDifference(Measure.THROUGHPUT, busiest, most, least, most / least, bound, minimum)

@@ -16,9 +16,7 @@ export interface DrainView { broker: string; drained: string; bundles: number | 
   moving: number; gone: number; left: StayView[]; more: number; }
 export type Effect = "block" | "hold" | "quarantine" | "warn" | "verdict";
 export interface EndView { name: string; before: number; after: number; }
-export interface Ended { reason: Reason; ok: boolean; seconds: number; error: string; meaning: string; }
 export interface Event { at: string; kind: string; text: string; }
-export interface Explained { reason: Reason; meaning: string; }
 export interface ExplainedReason { reason: Reason; count: number; worst: string[]; action: string; meaning: string;
   effect: Effect; }
 export interface HitsView { have: number; need: number; }
@@ -26,11 +24,12 @@ export interface Line { name: string; lower: number; upper: number; }
 export interface Links { dag: string; requests: string; run: string; log: string; validation: string; }
 export interface Move { bundle: string; source: string; destination: string; wave: number; traffic: number;
   measure: string; msg_throughput: number; }
-export interface MoveView { topics: number; clients: number; why: string; ended: Ended | null; planned: Move;
+export interface MoveView { topics: number; clients: number; why: string; ended: OutcomeView | null; planned: Move;
   client_gap: string; }
 export interface MovedRun { folder: string; collected_at: string; }
 export interface OrderButton { name: string; title: string; hint: string; until: boolean; subject: string;
   proposed: string; button: string; group: string; }
+export interface OutcomeView { reason: Reason; ok: boolean; seconds: number; error: string; meaning: string; }
 export interface Overview { version: number; run_id: string; folder: string; sampled_at: string | null;
   of_one_run: boolean; status: Status; middle: number | null; lines: Line[]; brokers: BrokerView[]; pairs: PairView[];
   close_pairs: number; firing: string; hits: HitsView | null; plan: PlanView | null; awaiting: PlanView | null;
@@ -41,12 +40,13 @@ export interface PairView { number: number; source: string; destination: string;
   explanation: string; }
 export interface PlanView { folder: string; run_id: string; hash: string; collected_at: string; until: string;
   ended_at: string | null; has_effect: boolean; marks_drains: boolean; by: string; requested_by: string[];
-  verdict: Explained | null; measure: string; bundles: number; traffic: number; topics: number; clients: number;
+  verdict: ReasonWithMeaning | null; measure: string; bundles: number; traffic: number; topics: number; clients: number;
   range_before: number | null; predicted_range: number | null; brokers: EndView[]; moves: MoveView[]; more: number;
   splits: SplitView[]; about_splits: string[]; unknown: string[]; stay: Count[]; done: number; failed: number;
   client_gap: string; }
 export interface Point { at: string; range: number | null; }
 export type Reason = string;
+export interface ReasonWithMeaning { reason: Reason; meaning: string; }
 export interface RollView { text: string; turns: TurnView[]; stop: string; }
 export interface RunAnswer { state: string; text: string; plan: string; restarts: ShownRestarts | null; }
 export interface ShownQuestion { dag: string; run: string; task: string; hash: string; until: string; }
@@ -56,7 +56,7 @@ export interface Split { bundle: string; broker: string; algorithm: SplitAlgorit
   shares: number[]; unload: boolean; condition: string; value: number; bound: number; }
 export type SplitAlgorithm = "range_equally_divide" | "topic_count_equally_divide" | "specified_positions_divide" |
   "flow_or_qps_equally_divide";
-export interface SplitView { topics: number; clients: number; why: string; ended: Ended | null; planned: Split; }
+export interface SplitView { topics: number; clients: number; why: string; ended: OutcomeView | null; planned: Split; }
 export type State = "balanced" | "waiting" | "moving" | "moved" | "would move" | "awaiting approval" | "unbalanced" |
   "held back" | "paused" | "off" | "no data" | "looking" | "stale" | "blocked" | "failed" | "broken" | "unreadable";
 export interface Status { cluster: string; dag_id: string; mode: string; strategy: string; pairing: boolean;

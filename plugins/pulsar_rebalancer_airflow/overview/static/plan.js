@@ -5,7 +5,7 @@ import { uiLink } from "./links.js";
 import { ask } from "./server.js";
 import { moment, points, several, traffic } from "./texts.js";
 
-/** @import { Ended, MoveView, Overview, PlanView, SplitView, StayView } from "./documents.d.ts" */
+/** @import { MoveView, OutcomeView, Overview, PlanView, SplitView, StayView } from "./documents.d.ts" */
 /** @import { Child, Column } from "./elements.d.ts" */
 /** @typedef {(name: string) => Child} Short - name of a broker */
 
@@ -136,7 +136,7 @@ export function splitText({ topics, clients, why, planned: { bundle, broker, unl
   return `Split ${bundle} on ${broker}${reason} at ${positions.join(", ")} into ${shares}; ${disturbs}.`;
 }
 
-/** @param {Ended} ended */
+/** @param {OutcomeView} ended */
 export function outcome({ reason, ok, seconds }) {
   const took = seconds >= 0.05 ? `, ${points(seconds)} s` : ok ? ", < 0.1 s" : "";
   return `${ok ? "✓" : "✗"} ${reason}${took}`;

@@ -8,7 +8,7 @@ import pytest
 from tests.airflow_runs import bundle, make_run, move_row
 
 from pulsar_rebalancer.carry_out import move_history
-from pulsar_rebalancer.carry_out.move_history import WaveHistory, still_kept
+from pulsar_rebalancer.carry_out.move_history import WaveHistory, drop_forgotten
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome, conclude, write_outcomes
 from pulsar_rebalancer.run.plan import read_moves
@@ -173,7 +173,7 @@ def test_a_kept_destination_is_forgotten_once_a_later_report_names_another_owner
     history = MovesState(
         kept_destinations={bundle(1): KeptDestination(at=at, plan_id="p", destination="b:1", owner="a:1")}
     )
-    assert bool(still_kept(history, owners, NOW - timedelta(seconds=60), NOW).kept_destinations) is kept
+    assert bool(drop_forgotten(history, owners, NOW - timedelta(seconds=60), NOW).kept_destinations) is kept
 
 
 def test_unloads_far_ahead_of_a_clock_that_was_set_back_are_dropped():

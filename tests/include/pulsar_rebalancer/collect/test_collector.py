@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from pulsar_rebalancer.collect.collector import Trigger, collect, save
+from pulsar_rebalancer.collect.collector import RunTrigger, collect, save
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, Origin, RunParams
 from pulsar_rebalancer.config.settings import Settings, validate
 from pulsar_rebalancer.errors import AdminError, SettingsError
@@ -47,7 +47,7 @@ def sample(face, given=None, params=None, **connection):
         own: dict[str, Any] = {"seeds": (face.urls[0],), "token": SecretStr(face.token), "read_timeout_s": 20.0}
         one = AdminConnection(**own | connection)
         async with PulsarAdmin(one) as admin:
-            trigger = Trigger(
+            trigger = RunTrigger(
                 now=datetime.fromtimestamp(face.cluster.clock.now(), UTC),
                 airflow_run_id="manual__2026-11-21T12:00:00+00:00",
                 params=params or RunParams(),
@@ -137,7 +137,7 @@ def test_a_broken_entry_is_refused(served):
 
     async def go():
         async with PulsarAdmin(AdminConnection(seeds=(served.urls[0],))) as admin:
-            await collect(admin, broken, Trigger(datetime.now(UTC), "x"))
+            await collect(admin, broken, RunTrigger(datetime.now(UTC), "x"))
 
     with pytest.raises(SettingsError, match="low is above high"):
         asyncio.run(go())

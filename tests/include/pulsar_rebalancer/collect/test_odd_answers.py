@@ -10,7 +10,7 @@ import pytest
 from starlette.responses import Response
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import REPORT, Broker, brokers, connect
 
-from pulsar_rebalancer.collect.collector import Collected, Trigger, collect, save
+from pulsar_rebalancer.collect.collector import RunTrigger, Sample, collect, save
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import validate
 from pulsar_rebalancer.isolation import Policies
@@ -49,11 +49,11 @@ def cluster(count: int = 3) -> Iterator[list[Broker]]:
         yield found
 
 
-def sample(seed: Broker, where: Path, **given: Any) -> Collected:
-    async def go() -> Collected:
+def sample(seed: Broker, where: Path, **given: Any) -> Sample:
+    async def go() -> Sample:
         entry = ClusterEntry(name="east", given=given, settings=validate(given, where="test"))
         async with connect(seed, read_timeout_s=20.0) as admin:
-            return await collect(admin, entry, Trigger(datetime.now(UTC), "x"))
+            return await collect(admin, entry, RunTrigger(datetime.now(UTC), "x"))
 
     collected = asyncio.run(go())
     run = StoragePath(str(where))
@@ -64,7 +64,7 @@ def sample(seed: Broker, where: Path, **given: Any) -> Collected:
     return collected
 
 
-def errors(collected: Collected) -> dict[str, str]:
+def errors(collected: Sample) -> dict[str, str]:
     return {row["broker"]: row["error"] for row in collected.tables["brokers"].to_pylist() if row["error"]}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pulsar_rebalancer.command.__main__ import main
 from pulsar_rebalancer.command.check_age import CRITICAL, OK, WARNING, Ages, ages, judge_ages
-from pulsar_rebalancer.storage.documents import ClusterStorage, Committed
+from pulsar_rebalancer.storage.documents import ClusterStorage, CommitMark
 from pulsar_rebalancer.storage.path import StoragePath
 
 WITHOUT_FRAMEWORKS = """
@@ -34,7 +34,7 @@ def ended_run(storage: ClusterStorage, seconds_ago: float) -> StoragePath:
 
 def committed(storage: ClusterStorage, seconds_ago: float) -> None:
     at = datetime.now(UTC) - timedelta(seconds=seconds_ago)
-    Committed(seq=3, at=at).write(storage.new_run(at))
+    CommitMark(seq=3, at=at).write(storage.new_run(at))
 
 
 def check(storage: ClusterStorage, limit: str = "180") -> int:

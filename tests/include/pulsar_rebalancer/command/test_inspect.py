@@ -22,7 +22,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_simulator import scenario
 from pulsar_simulator.cluster import Cluster, ClusterSpec
 from pulsar_simulator.faults import FaultKind
-from pulsar_simulator.serve import Running, running
+from pulsar_simulator.serve import RunningCluster, running
 from pulsar_simulator.timeline import ManualClock
 
 
@@ -37,7 +37,7 @@ def spec() -> ClusterSpec:
 
 
 @pytest.fixture
-def served(spec: ClusterSpec, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+def served(spec: ClusterSpec, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningCluster]:
     clock = Now()
     cluster = Cluster(spec, clock)
     clock.advance(300)
@@ -46,7 +46,7 @@ def served(spec: ClusterSpec, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runni
         yield face
 
 
-def document(face: Running, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
+def document(face: RunningCluster, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
     main(["inspect", face.urls[0], "--json", *more])
     seen: dict[str, Any] = json.loads(capsys.readouterr().out)
     return seen
@@ -161,7 +161,7 @@ def test_times_of_the_command_line():
     assert [inspect._seconds(text) for text in ("90", "90s", "10m", "1h")] == [90, 90, 600, 3600]
 
 
-def found(face: Running, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+def found(face: RunningCluster, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = document(face, capsys)["findings"]
     return found
 

@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from pulsar_rebalancer.config.clusters_file import Resolved, RunParams
+from pulsar_rebalancer.config.clusters_file import RunParams, RunSettings
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide.planning import Plan, SourceReport, Wanted
+from pulsar_rebalancer.decide.planning import Plan, Proposal, SourceReport
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.run_plan import plan_request, plan_with
 from pulsar_rebalancer.isolation import Policies
-from pulsar_rebalancer.orders.manual_plans import HandedOver, ShownPlan
+from pulsar_rebalancer.orders.manual_plans import HandedOverPlan, ShownPlan
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation, parse_form
 from pulsar_rebalancer.run.snapshot import StateBefore
@@ -58,7 +58,7 @@ class Snapshots:
             airflow_run_id=f"manual__{secrets.token_hex(4)}",
             requested_by=by,
             params=params,
-            resolved=Resolved(settings=self.settings, origins={}),
+            resolved=RunSettings(settings=self.settings, origins={}),
             collected_at=at,
         ).write(run)
         missing = (Finding(reason="report_missing", subject=each) for each in [*self.quarantined, *self.silent])
@@ -107,11 +107,11 @@ class Snapshots:
         run = self.take(**{"drains": drains} if drains else {})
         return plan_request(self.storage, run, parse_form(form), "ada"), fates(run)
 
-    def handed_over(self, summary: Summary) -> HandedOver:
+    def handed_over(self, summary: Summary) -> HandedOverPlan:
         """The entry of a plan that was handed over, as the state store has it."""
         action = summary.by_hand.request.action if summary.by_hand else None
         shown = ShownPlan(plan_id=summary.plan_id, action=action, at=summary.collected_at, by="ada")
-        return HandedOver(plan=shown, run_id="r", at=summary.collected_at, by="bob")
+        return HandedOverPlan(plan=shown, run_id="r", at=summary.collected_at, by="bob")
 
 
 def planned(
@@ -126,7 +126,7 @@ def planned(
     sources = {move.source for move in wanted}
     traffic = {each.broker: each.traffic(Measure.THROUGHPUT) for each in run.brokers if each.broker in sources}
     told = SourceReport(list(decisions), sentence, traffic)
-    return plan_with(run, lambda arriving: Wanted(wanted, lambda capped: told, state or StrategyState()))
+    return plan_with(run, lambda arriving: Proposal(wanted, lambda capped: told, state or StrategyState()))
 
 
 def fates(run: StoragePath) -> dict[str, str]:

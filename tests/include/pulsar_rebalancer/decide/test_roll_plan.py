@@ -36,14 +36,14 @@ def snapshot(tmp_path: Path, owned: Any = None, leader: str = "", **settings: An
 
 def test_all_brokers_in_the_order_of_their_names_and_the_leader_last(tmp_path):
     _, sample = snapshot(tmp_path, leader="a:1")
-    assert roll_plan.shown(sample, (), "ada", "patch").order == ("b:1", "c:1", "a:1")
-    assert roll_plan.shown(sample, ("c:1", "a:1"), "ada", "patch").order == ("c:1", "a:1")
+    assert roll_plan.shown_roll(sample, (), "ada", "patch").order == ("b:1", "c:1", "a:1")
+    assert roll_plan.shown_roll(sample, ("c:1", "a:1"), "ada", "patch").order == ("c:1", "a:1")
 
 
 def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path):
     caps: dict[str, Any] = {"max_bundles_per_broker": 2, "interval_seconds": 60, "host_usage_interval_minutes": 1}
     _, sample = snapshot(tmp_path, **caps)
-    roll = roll_plan.shown(sample, ("a:1",), "ada", "patch")
+    roll = roll_plan.shown_roll(sample, ("a:1",), "ada", "patch")
 
     planned = roll_plan.restarts(sample, roll.order)
 
@@ -76,16 +76,16 @@ def test_a_waiting_roll_looks_once_in_a_sample_for_room(tmp_path):
     sample = Snapshot(full.take())
     roll = Roll(id="f", order=("a:1",), listed=("a:1", "b:1"), at=NOW, turn_at=NOW)
 
-    found = roll_plan.seen(sample, roll, ())
+    found = roll_plan.sample_of_roll(sample, roll, ())
     assert found.no_room.startswith("room for 2 of 4 bundles on the others")
     known = roll.model_copy(update={"seen": (found.at,), "waits": "as said before"})
-    assert roll_plan.seen(sample, known, ()).no_room == "as said before"
-    assert roll_plan.seen(sample, roll.model_copy(update={"phase": Phase.DRAINING}), ()).no_room == ""
+    assert roll_plan.sample_of_roll(sample, known, ()).no_room == "as said before"
+    assert roll_plan.sample_of_roll(sample, roll.model_copy(update={"phase": Phase.DRAINING}), ()).no_room == ""
     gone = roll.model_copy(update={"order": ("c:1",)})
-    assert roll_plan.seen(sample, gone, ()).no_room == ""
+    assert roll_plan.sample_of_roll(sample, gone, ()).no_room == ""
 
     roomy = Snapshots(tmp_path / "roomy", OWNED)
-    assert roll_plan.seen(Snapshot(roomy.take()), roll, ()).no_room == ""
+    assert roll_plan.sample_of_roll(Snapshot(roomy.take()), roll, ()).no_room == ""
 
 
 def test_only_what_ever_moves_needs_room_where_policies_allow_it(tmp_path):
@@ -107,8 +107,8 @@ def test_only_what_ever_moves_needs_room_where_policies_allow_it(tmp_path):
 
 def test_roll_plan_shows_what_brokers_would_wait_for(tmp_path):
     _, sample = snapshot(tmp_path)
-    assert roll_plan.awaited(sample) == ""
-    roll = roll_plan.shown(sample, ("a:1",), "ada", "patch")
+    assert roll_plan.why_no_turn(sample) == ""
+    roll = roll_plan.shown_roll(sample, ("a:1",), "ada", "patch")
     shown = ShownRestarts(plan=roll.id, refused="draining: c:1", waits="b:1 to recover", restarts=())
     told = roll_plan.text(shown, roll.reason, "pulsar_roll__east").splitlines()
     assert "It would be refused now: draining: c:1." in told
@@ -116,7 +116,7 @@ def test_roll_plan_shows_what_brokers_would_wait_for(tmp_path):
 
     snapshots = Snapshots(tmp_path / "unwell", OWNED)
     snapshots.quarantined = ["b:1", "gone:1"]
-    assert roll_plan.awaited(Snapshot(snapshots.take())) == "b:1 to recover: report_missing"
+    assert roll_plan.why_no_turn(Snapshot(snapshots.take())) == "b:1 to recover: report_missing"
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_bundle_that_just_left_does_not_come_back(tmp_path, ended, kept):
     snapshots.unloaded, snapshots.ended = {name(0): timedelta(minutes=3)}, ended
     roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW)
 
-    home = roll_plan.seen(Snapshot(snapshots.take()), roll, ()).home
+    home = roll_plan.sample_of_roll(Snapshot(snapshots.take()), roll, ()).home
 
     assert home == tuple(HELD)[0 if kept else 1 :]
 
@@ -168,7 +168,7 @@ def in_phase(phase: Phase, tmp_path: Path, owned: dict[str, Any], **given: Any) 
         if verdict is not None:
             ended = Outcome(plan_id=run.name, cluster="east", airflow_run_id="r", ended_at=NOW, verdict=verdict)
             ended.write(folder)
-    return roll_plan.seen(Snapshot(run), roll, ())
+    return roll_plan.sample_of_roll(Snapshot(run), roll, ())
 
 
 def returning(tmp_path: Path, owned: dict[str, Any] = AWAY, **given: Any) -> RollSample:
@@ -189,9 +189,9 @@ def test_a_drain_of_another_turn_says_nothing_of_this_one(tmp_path):
     run = storage.run(in_phase(Phase.DRAINING, tmp_path, AWAY).run)
     assert run is not None
     later = Roll(id="f", order=("c:1",), at=NOW, turn_at=NOW + timedelta(minutes=1), phase=Phase.DRAINING)
-    assert roll_plan.seen(Snapshot(run), later, ()).left is None
+    assert roll_plan.sample_of_roll(Snapshot(run), later, ()).left is None
     other = later.model_copy(update={"order": ("b:1",), "turn_at": NOW})
-    assert roll_plan.seen(Snapshot(run), other, ()).left is None
+    assert roll_plan.sample_of_roll(Snapshot(run), other, ()).left is None
 
 
 @pytest.mark.parametrize("lost", [{"quarantined": ["b:1"]}, {"owned": {broker: AWAY[broker] for broker in "ac"}}])
@@ -208,12 +208,12 @@ def test_bundles_of_a_lost_broker_do_not_return_to_the_drained_one(tmp_path):
     snapshots.ended = {"source": "a:1", "destination": "b:1", "outcome": "moved", "owner": "b:1"}
     snapshots.ended["plan_id"] = snapshots.take(after=timedelta(minutes=-4)).name
     roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW, sample=begun.name, phase=Phase.DRAINING)
-    home = roll_plan.seen(Snapshot(snapshots.take()), roll, ()).home
+    home = roll_plan.sample_of_roll(Snapshot(snapshots.take()), roll, ()).home
     assert sorted(home) == [name(0), name(9)], "c reported the other one when the turn began"
 
     snapshots.ended["plan_id"] = begun.name
     run = Snapshot(snapshots.take(after=timedelta(seconds=1)))
-    assert roll_plan.seen(run, roll, ()).home == (), "these moved before the turn"
+    assert roll_plan.sample_of_roll(run, roll, ()).home == (), "these moved before the turn"
 
 
 @pytest.mark.parametrize(("settings", "moving"), [({"overloaded_threshold": 29}, 0), ({}, 1)], ids=["no room", "room"])

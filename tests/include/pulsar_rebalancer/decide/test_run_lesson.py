@@ -10,7 +10,7 @@ import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.decide.run_plan import RunLesson, lesson_of
+from pulsar_rebalancer.decide.run_plan import RunLearning, learning_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, COSTS, RATES, TRAFFIC
@@ -100,8 +100,8 @@ def test_bundles_count_once_with_their_known_costs(tmp_path):
     more: dict[str, Any] = {"validation": Validation(findings=findings), "moves": moves}
     before = Learned(samples=30, points=0.01)
     run = given(tmp_path, bundles, costs, before, **more)
-    found = lesson_of(run)
-    sums, of = found.lesson.sums, expected
+    found = learning_of(run)
+    sums, of = found.learning.sums, expected
     hour, quick, *_, cost, _, _ = KNOWN["c"]
     assert set(sums) == {"b1", "b2", "b3"}
     assert sums["b1"] == added(of(200, KNOWN["a"]), of(1000), of(400, KNOWN["b"]))
@@ -118,10 +118,10 @@ def test_bundles_count_once_with_their_known_costs(tmp_path):
     assert after["t/n/e"] == [1000, 1000, 1000, 1000, 1, 0.25, 1]
     assert after["t/n/c"][:5] == list(KNOWN["c"][:5])
     found.write(run)
-    assert run.new_costs.read_table() == found.costs
+    assert run.new_costs_file.read_table() == found.costs
 
     # Costs of another bottleneck mean nothing.
-    fresh = lesson_of(given(tmp_path / "fresh", bundles, costs, Learned(), **more)).lesson.sums
+    fresh = learning_of(given(tmp_path / "fresh", bundles, costs, Learned(), **more)).learning.sums
     assert fresh["b1"] == added(of(200), of(1000), of(400))
     assert fresh["b2"] == added(of(0))
     # Nothing is known without the file, not even what was learned about the cluster.
@@ -129,7 +129,7 @@ def test_bundles_count_once_with_their_known_costs(tmp_path):
     lost = RunInput.read(run.folder.uri)
     assert lost.learned is not None
     assert (lost.learned.samples, lost.learned.points) == (0, 0.0)
-    assert lesson_of(lost).lesson.sums == {
+    assert learning_of(lost).learning.sums == {
         "b1": added(of(200), of(1000), of(400)),
         "b2": added(of(0)),
         "b3": added(of(100), of(100)),
@@ -140,7 +140,7 @@ def test_a_strategy_that_does_not_learn_reads_nothing(tmp_path):
     run = given(tmp_path, [], [], Learned())
     usual = replace(run, folder=runs.make(tmp_path, runs.tables("east", 3, 1)))
     (usual.folder / "input" / "bundles.parquet").delete()
-    assert lesson_of(usual) == RunLesson()
+    assert learning_of(usual) == RunLearning()
 
 
 def test_costs_of_a_silent_broker_last_until_the_next_complete_sample(tmp_path):
@@ -149,12 +149,12 @@ def test_costs_of_a_silent_broker_last_until_the_next_complete_sample(tmp_path):
     before = Learned(samples=30, points=0.01, brokers={broker: LearnedBroker(30, residual=7.0)})
     for silent, kept in ((1, "abcd"), (0, "ab")):
         run = given(tmp_path, [reported("b2", f"t/n/{name}", 100.0) for name in "ab"], costs, before, silent=silent)
-        found = lesson_of(run)
+        found = learning_of(run)
         rows = {row.pop("bundle"): row for row in found.costs.to_pylist()}
         assert list(rows) == [f"t/n/{name}" for name in kept]
         assert all(tuple(rows[f"t/n/{name}"].values()) == KNOWN[name] for name in kept[2:])
-        assert set(found.lesson.sums) == {"b2"}
-        assert (found.lesson.learned.brokers[broker].residual == 7.0) is bool(silent)
+        assert set(found.learning.sums) == {"b2"}
+        assert (found.learning.learned.brokers[broker].residual == 7.0) is bool(silent)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_bundle_that_moved_counts_once_and_at_its_destination(tmp_path, source
         ends: dict[str, Any] = {"plan_id": "p", "source": source, "destination": destination}
         moves = MovesState(unloads={"t/n/a": Unload(at=at, **ends, outcome=Reason.MOVED)})
         run = given(tmp_path, bundles, costs, before, moves=moves, validation=Validation(findings=findings))
-        found = lesson_of(run)
+        found = learning_of(run)
         after = {row.pop("bundle"): tuple(row.values()) for row in found.costs.to_pylist()}
         hour, quick, *_, cost, _, _ = KNOWN["a"]
         unseen = Sums(cost * quick, 0.0, 0.0, cost * quick, cost * hour)
@@ -192,7 +192,7 @@ def test_a_bundle_that_moved_counts_once_and_at_its_destination(tmp_path, source
         loads = {"b1": [expected(400, KNOWN["b"])]}
         if holds:
             loads.setdefault(holds, []).append(load)
-        assert found.lesson.sums == {broker: added(*of) for broker, of in loads.items()}
+        assert found.learning.sums == {broker: added(*of) for broker, of in loads.items()}
         assert ("t/n/a" in after) is bool(holds)
         assert is_seen or after.get("t/n/a", KNOWN["a"]) == pytest.approx(KNOWN["a"], rel=1e-4)
 
@@ -203,12 +203,12 @@ def test_bundles_with_low_rates_teach_as_in_a_replay(tmp_path):
     bundles = [reported("b1", name, 5.5) for name in names]
     busy = reported("b2", "t/n/busy", 1e5)
     for others in ([], [busy]):
-        sums = lesson_of(given(tmp_path, [*bundles, *others], costs, Learned(30, 0.5))).lesson.sums
+        sums = learning_of(given(tmp_path, [*bundles, *others], costs, Learned(30, 0.5))).learning.sums
         assert sums["b1"].doubt == pytest.approx(100 * 0.25 * 1.0**2)
 
 
 def test_a_new_bundle_starts_with_the_mean_of_its_own_samples(tmp_path):
     costs = [known("t/n/a", (300.0, 300.0, 300.0, 300.0, 1.0, 0.25, 1.0))]
     run = given(tmp_path, [reported("b1", "t/n/a", 50.0)], costs, Learned(samples=1000, points=0.01))
-    (after,) = lesson_of(run).costs.to_pylist()
+    (after,) = learning_of(run).costs.to_pylist()
     assert [after[name] for name in (*RATES, "samples")] == [200, 200, 200, 250, 2]

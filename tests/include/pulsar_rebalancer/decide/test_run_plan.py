@@ -9,7 +9,7 @@ from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, fat
 from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.planning import Plan
 from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
-from pulsar_rebalancer.decide.run_plan import lesson_of, plan_run
+from pulsar_rebalancer.decide.run_plan import learning_of, plan_run
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
@@ -81,9 +81,9 @@ def test_a_pair_moves_what_the_colder_broker_lacks_once_a_drain_is_served(tmp_pa
     folder = snapshots.take(drains=drains.model_dump(mode="json"))
     run = RunInput.read(folder.uri)
     rows = (folder / "input" / "bundles.parquet").read_table().to_pylist()
-    run.new_means.write_table(table(bundle_columns.update(rows, []), MEANS))
+    run.new_means_file.write_table(table(bundle_columns.update(rows, []), MEANS))
 
-    decided = plan_run(run, RunBundles(run, lambda: run.new_means))
+    decided = plan_run(run, RunBundles(run, lambda: run.new_means_file))
     summary = plan_files.write_run(run, decided)
 
     moved = dict.fromkeys(("a:1", "b:1"), 0.0)
@@ -108,7 +108,7 @@ def test_gain_shedder_moves_what_a_drain_a_group_and_a_cap_leave(tmp_path):
     reported = run.table("bundles").to_pylist()
     rows = [row | {"policy": run.policies.kind(namespace_of(row["bundle"]))} for row in reported]
     (folder / "input" / "bundles.parquet").write_table(table(rows, BUNDLES))
-    run.new_means.write_table(table(bundle_columns.update(rows, []), MEANS))
+    run.new_means_file.write_table(table(bundle_columns.update(rows, []), MEANS))
 
     summary = plan_files.write_run(run, learned_and_decided(run))
     moves = verify(folder, summary)[0]
@@ -123,8 +123,8 @@ def test_gain_shedder_moves_what_a_drain_a_group_and_a_cap_leave(tmp_path):
 
 
 def learned_and_decided(run: RunInput) -> Plan:
-    learned = lesson_of(run)
-    return plan_run(run, RunBundles(run, lambda: run.new_means, learned.loads), learned)
+    learned = learning_of(run)
+    return plan_run(run, RunBundles(run, lambda: run.new_means_file, learned.loads), learned)
 
 
 def forced(root: Path, owned: dict[str, dict[str, float]], cpu: dict[str, float], **moved: Any) -> RunInput:
@@ -139,7 +139,7 @@ def forced(root: Path, owned: dict[str, dict[str, float]], cpu: dict[str, float]
     brokers = [row | {"cpu_usage": cpu[row["broker"][0]]} for row in run.table("brokers").to_pylist()]
     (folder / "input" / "bundles.parquet").write_table(table(bundles, BUNDLES))
     (folder / "input" / "brokers.parquet").write_table(table(brokers, BROKERS))
-    run.new_means.write_table(table(bundle_columns.update(bundles, []), MEANS))
+    run.new_means_file.write_table(table(bundle_columns.update(bundles, []), MEANS))
     return RunInput.read(folder.uri)
 
 

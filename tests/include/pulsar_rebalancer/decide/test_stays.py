@@ -79,19 +79,19 @@ def cluster(**more: Any) -> ClusterSample:
 )
 def test_an_impossible_move_of_a_strategy_is_an_error(moves, said):
     with pytest.raises(PlanError, match=said) as refused:
-        stays.checked(cluster(), moves)
+        stays.checked_moves(cluster(), moves)
     assert refused.value.reason is Reason.BAD_RESULT
     idle = [move._replace(reason=Reason.OVER_REMAINING) for move in moves]
-    assert stays.checked(cluster(), idle) == idle
+    assert stays.checked_moves(cluster(), idle) == idle
 
 
 def test_a_bundle_stays_for_its_own_reason_whatever_a_strategy_says():
-    found = stays.checked(cluster(), moved(name(1), name(2)))
+    found = stays.checked_moves(cluster(), moved(name(1), name(2)))
     assert [move.reason for move in found] == [Reason.TAKEN, Reason.BUNDLE_EXCLUDED]
     left_out = cluster()
     drained = [each._replace(left_out=Reason.DRAINING) for each in left_out.brokers if each.broker == "a:1"]
     left_out = replace(left_out, brokers=[*drained, left_out.brokers[1]])
-    assert [move.reason for move in stays.checked(left_out, moved(name(1)))] == [Reason.DRAINING]
+    assert [move.reason for move in stays.checked_moves(left_out, moved(name(1)))] == [Reason.DRAINING]
 
 
 OWNED: Any = {"a": {name(1): 20.0, name(2): 20.0, name(4): 20.0}, "b": {name(3): 5.0}, "c": {}}
@@ -124,9 +124,9 @@ def test_an_excluded_bundle_stays_for_every_source(tmp_path, source):
     snapshots.started = {"c:1": timedelta(minutes=5)} if source == "filling" else {}
     before: Any = {"drain": {"drains": DRAINS}, "returns": {"roll": RETURNING.model_dump(mode="json")}}.get(source, {})
     run = RunInput.read(snapshots.take(**before).uri)
-    run.new_means.write_table(table(bundle_columns.update(run.table("bundles").to_pylist(), []), MEANS))
+    run.new_means_file.write_table(table(bundle_columns.update(run.table("bundles").to_pylist(), []), MEANS))
 
-    made = plan_run(run, RunBundles(run, lambda: run.new_means)) if source == "strategy" else planned(run)
+    made = plan_run(run, RunBundles(run, lambda: run.new_means_file)) if source == "strategy" else planned(run)
     plan_files.write_run(run, made)
 
     found = fates(run.folder)

@@ -10,7 +10,7 @@ from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_simulator import scenario
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.faults import FaultKind
-from pulsar_simulator.serve import Running, running
+from pulsar_simulator.serve import RunningCluster, running
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ _MANY = 1000
 class Scene:
     """Three brokers, of which the last ones are the connection's hosts; the first one leads."""
 
-    def __init__(self, served: Running, kind: FaultKind) -> None:
+    def __init__(self, served: RunningCluster, kind: FaultKind) -> None:
         self.cluster, self.kind = served.cluster, kind
         self._urls, self._token = served.urls, served.token
         self.leader, self.sick, self.well = (broker.broker_id for broker in self.cluster.membership.brokers)

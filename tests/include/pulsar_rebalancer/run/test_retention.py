@@ -6,7 +6,7 @@ from tests.include.pulsar_rebalancer.run.upkeep_scene import SECRET, aged, all_f
 from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, stored_run
 
 from pulsar_rebalancer.run.compacted_tables import KINDS, complete_runs, table_file
-from pulsar_rebalancer.run.retention import Needed
+from pulsar_rebalancer.run.retention import Needs
 from pulsar_rebalancer.storage.path import StoragePath
 
 # compaction
@@ -108,7 +108,7 @@ def test_state_files_that_nothing_points_to_go(storage):
     load_data = aged(state / "load-data.json", 2000)
     client_gap = aged(state / "bundle-client-gaps.json", 2000)
 
-    report = upkeep(storage, Needed(frozenset(), frozenset(kept)))
+    report = upkeep(storage, Needs(frozenset(), frozenset(kept)))
 
     assert set(state.names()) == kept | {each.name for each in (under_way, export, change, load_data, client_gap)}
     assert not old_export.exists()

@@ -11,7 +11,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.run import retention
 from pulsar_rebalancer.run.compacted_tables import complete_runs
-from pulsar_rebalancer.run.retention import Needed, maintain
+from pulsar_rebalancer.run.retention import Needs, maintain
 from pulsar_rebalancer.storage import path
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -44,7 +44,7 @@ def test_the_run_of_the_plan_in_the_state_is_never_touched(storage):
     held, other = stored_run(storage, at(30)), stored_run(storage, at(30))
     before = {path: data for path, data in all_files(storage).items() if held.name in path}
 
-    upkeep(storage, Needed(frozenset({held.name}), frozenset()))
+    upkeep(storage, Needs(frozenset({held.name}), frozenset()))
 
     assert not other.exists()
     assert {path: data for path, data in all_files(storage).items() if held.name in path} == before

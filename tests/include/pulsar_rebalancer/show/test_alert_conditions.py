@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.airflow_runs import CLUSTER, bundle
 
-from pulsar_rebalancer.config.clusters_file import Origin, Resolved
+from pulsar_rebalancer.config.clusters_file import Origin, RunSettings
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.roll_document import Roll
@@ -20,7 +20,7 @@ CANNOT_TELL = "cannot tell"
 
 
 def request(mode: Mode = Mode.AUTO, origin: Origin = Origin.FILE) -> RunRequest:
-    resolved = Resolved(settings=Settings(mode=mode), origins={"mode": origin})
+    resolved = RunSettings(settings=Settings(mode=mode), origins={"mode": origin})
     return RunRequest(cluster=CLUSTER, airflow_run_id="manual__1", resolved=resolved, collected_at=NOW)
 
 

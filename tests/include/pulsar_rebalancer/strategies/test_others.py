@@ -9,13 +9,13 @@ from pulsar_rebalancer.config.field_types import Placement, Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.state import PlacementState
-from pulsar_rebalancer.strategies.candidates import Others
+from pulsar_rebalancer.strategies.candidates import AllBut
 from pulsar_rebalancer.strategies.placement import selector
 
 
 def others(random, names):
     without = [name for name in names if random.random() < 0.4]
-    return Others(names, {name: n for n, name in enumerate(names)}, without), [n for n in names if n not in without]
+    return AllBut(names, {name: n for n, name in enumerate(names)}, without), [n for n in names if n not in without]
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from pydantic import SecretStr
 
-from pulsar_rebalancer.collect.collector import Earlier, Trigger, collect, save
+from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, collect, save
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
-from pulsar_rebalancer.decide.run_plan import RunLesson, plan_run
+from pulsar_rebalancer.decide.run_plan import RunLearning, plan_run
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import NOBODY, LearnedColumns, Roster
@@ -46,7 +46,7 @@ class Demonstration:
     entry: ClusterEntry
     columns: LearnedColumns | None = None
 
-    def learn(self, run: RunInput, bundles: list[dict[str, Any]]) -> RunLesson:
+    def learn(self, run: RunInput, bundles: list[dict[str, Any]]) -> RunLearning:
         """Learns from a sample, and returns what is known of brokers and of bundles' loads."""
         if self.columns is None:
             self.roster = Roster([broker.broker for broker in run.brokers], [row["bundle"] for row in bundles])
@@ -57,7 +57,7 @@ class Demonstration:
             at = self.roster.bundle_at[bundle["bundle"]]
             owner[at] = self.roster.broker_at[bundle["broker"]]
             load[:, at] = [bundle[value] for value in TRAFFIC]
-        lesson = self.columns.lesson(
+        learning = self.columns.learning(
             run.strategy_state.shedder.learned,
             owner,
             load,
@@ -67,8 +67,8 @@ class Demonstration:
             minute=run.request.collected_at.timestamp() / 60,
             counts=run.counting.counts,
         )
-        columns: list[Any] = [self.roster.bundles, self.columns.costs.loads(lesson.learned.persistence)]
-        return RunLesson(lesson, loads=pa.table(columns, schema=NO_LOADS.schema))
+        columns: list[Any] = [self.roster.bundles, self.columns.costs.loads(learning.learned.persistence)]
+        return RunLearning(learning, loads=pa.table(columns, schema=NO_LOADS.schema))
 
 
 def demonstration(strategy: str) -> Demonstration:
@@ -83,16 +83,16 @@ def demonstration(strategy: str) -> Demonstration:
 async def decided(shown: Demonstration, storage: ClusterStorage, admin: PulsarAdmin, before: StateBefore) -> RunInput:
     now = datetime.fromtimestamp(shown.cluster.clock.now(), UTC)
     folder = storage.new_run(now)
-    earlier = Earlier(folder=storage.state, before=before)
-    save(await collect(admin, shown.entry, Trigger(now, "scheduled"), earlier), folder)
+    earlier = EarlierData(folder=storage.state, before=before)
+    save(await collect(admin, shown.entry, RunTrigger(now, "scheduled"), earlier), folder)
     Validation().write(folder)
     run = RunInput.read(folder.uri)
 
-    known = run.known_means.read_table().to_pylist() if run.known_means else []
+    known = run.known_means_file.read_table().to_pylist() if run.known_means_file else []
     bundles = run.table("bundles").to_pylist()
-    learned = shown.learn(run, bundles) if profile_of(run.settings).learns else RunLesson()
-    run.new_means.write_table(pa.Table.from_pylist(bundle_columns.update(bundles, known), schema=MEANS))
-    plan_files.write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means, learned.loads), learned))
+    learned = shown.learn(run, bundles) if profile_of(run.settings).learns else RunLearning()
+    run.new_means_file.write_table(pa.Table.from_pylist(bundle_columns.update(bundles, known), schema=MEANS))
+    plan_files.write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means_file, learned.loads), learned))
     return run
 
 

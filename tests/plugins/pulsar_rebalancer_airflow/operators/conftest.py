@@ -7,7 +7,7 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import Unloa
 
 from pulsar_rebalancer.carry_out import client_gap_meter
 from pulsar_rebalancer.storage.documents import ClusterStorage
-from pulsar_simulator.serve import Running
+from pulsar_simulator.serve import RunningCluster
 
 NOBODY = json.dumps({"conn_type": "pulsar_admin", "host": closed_port()})
 
@@ -19,6 +19,8 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def scene(served: Running, storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch) -> UnloadScene:
+def scene(
+    served: RunningCluster, storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch
+) -> UnloadScene:
     monkeypatch.setattr(client_gap_meter, "BEFORE_S", 60.0)  # a busy machine has time
     return UnloadScene(served, storage, state, monkeypatch)

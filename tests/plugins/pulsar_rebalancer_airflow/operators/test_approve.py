@@ -22,8 +22,8 @@ from tests.plugins.pulsar_rebalancer_airflow.operators.approve_scene import (
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.orders.manual_plans import Answers
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
-from pulsar_rebalancer.run.plan import Forced, Summary
-from pulsar_rebalancer.run.request import ByHand, DrainProgress, HandRequest
+from pulsar_rebalancer.run.plan import ForcedRun, Summary
+from pulsar_rebalancer.run.request import DrainProgress, HandRequest, ManualPlanRecord
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -104,7 +104,7 @@ def test_an_approval_is_of_the_plan_that_was_asked_about(storage, state):
 
 def approved_plan(storage: ClusterStorage, state: MemoryState, run_id: str, identity: str) -> StoragePath:
     run = plan(storage, state, airflow_run_id=run_id)
-    by_hand = ByHand(by="ada", request=HandRequest(plan=identity), carries_out=identity)
+    by_hand = ManualPlanRecord(by="ada", request=HandRequest(plan=identity), carries_out=identity)
     Summary.read(run).model_copy(update={"by_hand": by_hand}).write(run)
     return run
 
@@ -149,7 +149,7 @@ def test_whoever_asks_by_hand_for_moves_that_were_rejected_is_asked(storage, sta
     gate(storage, state, first)
     answer(storage, state, "Reject")
     run = plan(storage, state)
-    by_hand = ByHand(by="ada", request=HandRequest(action="unload", bundles=("t/n",)))
+    by_hand = ManualPlanRecord(by="ada", request=HandRequest(action="unload", bundles=("t/n",)))
     Summary.read(run).model_copy(update={"by_hand": by_hand}).write(run)
 
     assert gate(storage, state, run) == "awaiting_approval"
@@ -194,13 +194,13 @@ def test_an_approved_plan_can_wait_until_the_gate_opens_for_another_one(storage,
     assert collected(storage, state, first, identity) == "plan_expired"
 
 
-FORCED = {"forced": Forced(by="ada", reason="x", threshold=None)}
+FORCED = {"forced": ForcedRun(by="ada", reason="x", threshold=None)}
 DRAINED = {"a:1": DrainProgress(since=datetime(2026, 1, 1, tzinfo=UTC), by="ada", reason="x", bundles=2, moving=2)}
 
 
 @pytest.mark.parametrize(
     "requested",
-    [{"by_hand": ByHand(by="ada", request=HandRequest(action="undo", run="x"))}, FORCED, {"drains": DRAINED}],
+    [{"by_hand": ManualPlanRecord(by="ada", request=HandRequest(action="undo", run="x"))}, FORCED, {"drains": DRAINED}],
 )
 def test_two_people_are_needed_if_the_clusters_file_says_so(storage, state, requested):
     two: dict[str, Any] = {"two_people": True}
@@ -230,7 +230,7 @@ def test_scheduled_plan_needs_one_person(storage, state, waits):
 
 def test_a_request_without_a_user_is_not_accepted(storage, state):
     run = plan(storage, state)
-    Summary.read(run).model_copy(update={"forced": Forced(by="", reason="x", threshold=None)}).write(run)
+    Summary.read(run).model_copy(update={"forced": ForcedRun(by="", reason="x", threshold=None)}).write(run)
 
     assert gate(storage, state, run, two_people=True) == "no_user"
     assert question(state).plan_id == ""

@@ -23,7 +23,7 @@ from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome, conclude, wave_file, write_outcomes
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.run.request import ByHand, parse_form
+from pulsar_rebalancer.run.request import ManualPlanRecord, parse_form
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.operators import CarryOutOperator, FormOperator
@@ -37,7 +37,7 @@ TOMORROW = datetime(2100, 1, 1, tzinfo=UTC)
 def shown(storage: ClusterStorage, state: MemoryState, age: timedelta = timedelta(0), **form: Any) -> str:
     run = make_run(storage, [move_row(len(state.documents), "a:1", "b:1")], age=age)
     request = parse_form(form)
-    summary = Summary.read(run).model_copy(update={"by_hand": ByHand(by="ada", request=request)})
+    summary = Summary.read(run).model_copy(update={"by_hand": ManualPlanRecord(by="ada", request=request)})
     summary.write(run)
     StateBefore().write(run)
     assert request.action is not None

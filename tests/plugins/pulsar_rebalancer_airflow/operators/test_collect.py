@@ -11,16 +11,16 @@ from tests.airflow_runs import CLUSTER
 from tests.full_disk import full_disk
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import TOKEN, brokers
 
-from pulsar_rebalancer.collect.collector import Earlier
+from pulsar_rebalancer.collect.collector import EarlierData
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError, SnapshotError
-from pulsar_rebalancer.orders.manual_plans import HandedOver, HandedOverPlans, ShownPlan
+from pulsar_rebalancer.orders.manual_plans import HandedOverPlan, HandedOverPlans, ShownPlan
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.state import DecisionState
-from pulsar_rebalancer.storage.documents import Committed
+from pulsar_rebalancer.storage.documents import CommitMark
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import CollectForPlanOperator, CollectOperator
 from pulsar_rebalancer_airflow.operators import collect as collecting
@@ -54,7 +54,7 @@ def test_writes_the_input_of_a_run(served, storage, state):
 @pytest.mark.parametrize(("operator", "keeps"), [(CollectOperator, True), (CollectForPlanOperator, False)])
 def test_only_a_rebalancing_run_keeps_what_brokers_publish(storage, state, operator, keeps, monkeypatch):
     """A run that only shows a plan may take place at the same time."""
-    given: list[Earlier] = []
+    given: list[EarlierData] = []
 
     async def asked(*arguments: Any) -> Any:
         given.append(arguments[-1])
@@ -74,7 +74,7 @@ def test_a_plan_that_waited_for_a_second_person_needs_one_after_a_change_to_auto
     shown = ShownPlan(plan_id="p", action=None, at=now, by="ada")
 
     def given(mode, by):
-        handed = HandedOver(plan=shown, run_id="manual__1", at=now, by=by)
+        handed = HandedOverPlan(plan=shown, run_id="manual__1", at=now, by=by)
         store_of(state).put(HandedOverPlans(plans={plan: handed}))
         return collect(storage, state, {"two_people": True, "mode": mode}, {"plan": plan})
 
@@ -166,7 +166,7 @@ def test_the_first_run_writes_every_document(served, storage, kept):
 
 @pytest.mark.parametrize("key", [model.KEY for model in DOCUMENTS])
 def test_the_loss_of_any_document_stops_runs_and_says_what_to_do(storage, state, key):
-    Committed(seq=3, at=datetime.now(UTC)).write(storage.new_run(datetime.now(UTC)))
+    CommitMark(seq=3, at=datetime.now(UTC)).write(storage.new_run(datetime.now(UTC)))
     del state.documents[key]
 
     with pytest.raises(AirflowFailException, match=rf"^{key}: missing \[state_lost\]") as blocked:

@@ -14,7 +14,7 @@ from pulsar_rebalancer.orders.manual_plans import Drain, Drains, ShownPlan, Show
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.state import DecisionState, HitCount, MovesState, StateDocument, Unload
-from pulsar_rebalancer.storage.documents import ClusterStorage, Committed
+from pulsar_rebalancer.storage.documents import ClusterStorage, CommitMark
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import GateOperator, RecordOperator
 from pulsar_rebalancer_airflow.operators.gate import present_verdict
@@ -228,7 +228,7 @@ def test_the_number_continues_after_a_loss_so_that_no_old_plan_is_accepted(stora
     if known_by == "an earlier reset":
         act(storage, state, "reset", "load was replayed")
     elif known_by == "a later run":
-        (committed(storage, state, 6) / Committed.FILE).delete()  # its task was killed before it left the mark
+        (committed(storage, state, 6) / CommitMark.FILE).delete()  # its task was killed before it left the mark
     under_way = make_run(storage, base_seq=number)
     if known_by == "a later run":
         StateBefore(decision=filled.get(DecisionState)).write(under_way)

@@ -22,11 +22,11 @@ from pulsar_rebalancer.orders.order import Control, GivenOrder, Situation
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.run.request import ByHand, parse_form
+from pulsar_rebalancer.run.request import ManualPlanRecord, parse_form
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_simulator.serve import Running
+from pulsar_simulator.serve import RunningCluster
 
 NOW = datetime.now(UTC)
 HOUR = timedelta(hours=1)
@@ -70,7 +70,7 @@ def test_a_freeze_is_ordered_told_and_ended(storage: ClusterStorage, state: Memo
 
 
 def test_a_run_decides_by_the_freezes_that_have_not_ended(
-    served: Running, storage: ClusterStorage, state: MemoryState
+    served: RunningCluster, storage: ClusterStorage, state: MemoryState
 ) -> None:
     store_of(state).put(frozen(until=NOW - HOUR))
     assert StateBefore.read(StoragePath(collect(storage, state))).control == Control()
@@ -112,7 +112,7 @@ def test_a_freeze_during_a_wave_keeps_its_bundles(scene: UnloadScene, overruled:
     run = scene.run(moves, before=before)
     if overruled:
         form = {"action": "unload", "bundles": [namespace], "overrule": ["exclusions"], "reason": "why"}
-        by_hand = ByHand(by="ada", request=parse_form(form))
+        by_hand = ManualPlanRecord(by="ada", request=parse_form(form))
         Summary.read(run).model_copy(update={"by_hand": by_hand}).write(run)
     scene.unload(run)
 

@@ -7,7 +7,7 @@ from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.run.request import ByHand, Finding, Validation, parse_form
+from pulsar_rebalancer.run.request import Finding, ManualPlanRecord, Validation, parse_form
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -141,7 +141,7 @@ def test_closes_for_traffic_that_is_no_number(storage, state):
 def test_a_person_may_overrule_the_caps_of_a_plan_made_by_hand(storage, state, overruled, reason):
     run = make_run(storage, MOVES)
     form = parse_form({"action": "unload", "bundles": ["t/n"], "overrule": overruled, "reason": "it has to be"})
-    Summary.read(run).model_copy(update={"by_hand": ByHand(by="ada", request=form)}).write(run)
+    Summary.read(run).model_copy(update={"by_hand": ManualPlanRecord(by="ada", request=form)}).write(run)
     record(storage, run, state)
 
     assert ask(run, state, max_bundles_per_run=1)[1] == reason

@@ -14,7 +14,7 @@ from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
 from pulsar_rebalancer.run.compacted_tables import complete_runs
 from pulsar_rebalancer.run.plan import read_state
 from pulsar_rebalancer.state import DecisionState
-from pulsar_rebalancer.storage.documents import ClusterStorage, Committed
+from pulsar_rebalancer.storage.documents import ClusterStorage, CommitMark
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import MaintainOperator
 
@@ -39,7 +39,7 @@ def committed(storage: ClusterStorage, state: MemoryState, seq: int) -> StorageP
     document = read_state(run)
     old(storage, *document.files)
     store_of(state).put(document)
-    Committed(seq=seq, at=datetime.now(UTC)).write(run)
+    CommitMark(seq=seq, at=datetime.now(UTC)).write(run)
     return run
 
 

@@ -4,7 +4,7 @@ from tests.airflow_context import MemoryState, context
 from tests.airflow_runs import CLUSTER, make_run, move_row
 
 from pulsar_rebalancer.run.request import Finding, Validation
-from pulsar_rebalancer.storage.documents import ClusterStorage, Committed
+from pulsar_rebalancer.storage.documents import ClusterStorage, CommitMark
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import RecordOperator
 
@@ -22,7 +22,7 @@ def test_commits_in_one_write_and_marks_the_run(storage, state):
     assert state.writes == ["decision"]
     assert state.documents["decision"]["plan_id"] == run.name
     assert state.documents["decision"]["hits"] == {"b:1": [0, 3]}
-    assert Committed.read(run).seq == 1
+    assert CommitMark.read(run).seq == 1
 
 
 def test_a_stale_plan_is_refused_without_a_retry(storage, state):
@@ -49,13 +49,13 @@ def test_a_blocked_run_is_not_recorded_whatever_its_mark_says(storage, state):
 def test_a_retry_after_a_kill_writes_the_mark_and_any_other_keeps_it(storage, state):
     run = make_run(storage)
     record(storage, run, state)
-    (run / Committed.FILE).delete()
+    (run / CommitMark.FILE).delete()
 
     record(storage, run, state)
-    written = Committed.read(run)
+    written = CommitMark.read(run)
     record(storage, run, state)
 
-    assert Committed.read(run) == written
+    assert CommitMark.read(run) == written
 
 
 def test_the_files_of_the_state_and_of_the_one_before_are_kept(storage, state):

@@ -12,7 +12,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import UnloadWaveOperator
 from pulsar_simulator.cluster import Cluster
-from pulsar_simulator.serve import Running
+from pulsar_simulator.serve import RunningCluster
 
 Moves = list[dict[str, Any]]
 
@@ -25,7 +25,7 @@ def unload(run: str, state: Any, wave: int = 0, **present: Any) -> dict[str, int
 
 @dataclass
 class UnloadScene:
-    served: Running
+    served: RunningCluster
     storage: ClusterStorage
     state: MemoryState
     monkeypatch: pytest.MonkeyPatch

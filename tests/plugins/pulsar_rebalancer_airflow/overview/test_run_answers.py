@@ -22,7 +22,7 @@ from pulsar_rebalancer.config.clusters_file import RunParams
 from pulsar_rebalancer.config.field_types import Action
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question, ShownPlan, ShownPlans
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.request import ByHand, HandRequest, RunRequest
+from pulsar_rebalancer.run.request import HandRequest, ManualPlanRecord, RunRequest
 from pulsar_rebalancer.state import StateDocument
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE, STORAGE_VARIABLE
@@ -219,7 +219,8 @@ def test_the_hour_has_people_s_orders_and_the_runs_that_failed(session, tmp_path
         HandRequest(action=Action.DRAIN, broker="a:1", reason="x"),
     )
     summary = plan / "plan" / "summary.json"
-    summary.write_json(summary.read_json() | {"by_hand": ByHand(by="ada", request=request).model_dump(mode="json")})
+    record = ManualPlanRecord(by="ada", request=request)
+    summary.write_json(summary.read_json() | {"by_hand": record.model_dump(mode="json")})
     shown = ShownPlan(plan_id=plan.name, action=Action.DRAIN, at=NOW, by="ada")
     stored(session, ShownPlans(plans={"f00": shown}))
     asked(session, "by_hand", 2, "success", conf={"plan": "f00"})

@@ -9,10 +9,10 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import NOW
 
-from pulsar_rebalancer.config.clusters_file import Resolved
+from pulsar_rebalancer.config.clusters_file import RunSettings
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer.run.retention import Needed, maintain
+from pulsar_rebalancer.run.retention import Needs, maintain
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE
@@ -21,13 +21,13 @@ from pulsar_rebalancer_airflow.overview.run_answers import stored_report
 from pulsar_rebalancer_airflow.plugin import PulsarRebalancerPlugin
 from pulsar_rebalancer_airflow.suites import page_of, page_path, report_path
 
-NOTHING_NEEDED = Needed(frozenset(), frozenset())
+NOTHING_NEEDED = Needs(frozenset(), frozenset())
 DAG, RUN = "pulsar_rebalance__east", "manual__2026-11-21T12:00:00+00:00"
 
 
 def stored_run(root: Path, cluster: str = "east") -> StoragePath:
     run = ClusterStorage(str(root), cluster).new_run(NOW)
-    resolved = Resolved(settings=Settings(), origins={})
+    resolved = RunSettings(settings=Settings(), origins={})
     RunRequest(cluster=cluster, airflow_run_id=RUN, resolved=resolved, collected_at=NOW).write(run)
     page_of(run).write_bytes(f"<h1>{cluster}</h1>".encode())
     return run

@@ -11,7 +11,7 @@ from tests.vectors.rows import broker, bundle, completed, sample
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state import Counting, HitCount, Learned, LearnedBroker, ShedderState
-from pulsar_rebalancer.strategies.learning import Lesson, Sums
+from pulsar_rebalancer.strategies.learning import LearningResult, Sums
 from pulsar_rebalancer.strategies.sample import ClusterSample, SheddingResult
 from pulsar_rebalancer.strategies.shedders import avg_shedder
 from pulsar_rebalancer.strategies.shedders.gain_shedder import shed
@@ -48,7 +48,7 @@ def scene(loads, *, residuals=None, bundles=None, brokers=None, own=None, bottle
     learned = Learned(50, 0.01, 0.0, 25.0, known, bottleneck, persistence=persistence)
     settings = validate({"strategy": "GainShedder", "strategy_settings": {"min_gain": 20} | (own or {})}, where="test")
     rows = [broker(name, usage, rate=100 * usage, **(brokers or {}).get(name, {})) for name, usage in cpu.items()]
-    return replace(sample(rows, held, settings), lesson=Lesson(learned, sums), **more)
+    return replace(sample(rows, held, settings), learning=LearningResult(learned, sums), **more)
 
 
 def shed_once(given: ClusterSample, hits: dict[str, HitCount] | None = None) -> SheddingResult:
@@ -150,7 +150,7 @@ def test_where_memory_decides_it_says_so_and_acts_as_avg_shedder():
         completed(result)[0].explanation or ""
     )
     assert result.sentence.endswith("[memory_decides]")
-    assert result.state.learned == given.lesson.learned
+    assert result.state.learned == given.learning.learned
     forced = replace(given, counting=Counting(counts=False, reason=Reason.FORCED), forced=True, force_threshold=10)
     assert shed(forced, hits).state.learned == Learned()
 
