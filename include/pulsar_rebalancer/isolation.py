@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from pulsar_rebalancer.names import is_as_in_java, is_name, matches, matching
+from pulsar_rebalancer.names import is_name, matches, matching, means_same_in_java
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.documents import VersionedDocument
 
@@ -120,7 +120,7 @@ def _policy(name: str, policy: object) -> IsolationPolicy:
 def _patterns(given: object) -> _Part:
     if not isinstance(given, list) or not all(isinstance(pattern, str) for pattern in given):
         return _Part((), "not a list of strings")
-    unreadable = [pattern for pattern in given if not is_as_in_java(pattern)]
+    unreadable = [pattern for pattern in given if not means_same_in_java(pattern)]
     problem = f"{_quoted(unreadable[0])} is not a supported pattern" if unreadable else ""
     return _Part(tuple(pattern for pattern in given if pattern not in unreadable), problem)
 

@@ -161,12 +161,12 @@ _BOUNDS = re.compile(r"\{([0-9]+)(?:,([0-9]*))?\}")
 _NAME = re.compile(rf"[!-~]{{1,{LONGEST_NAME}}}")
 
 
-def of_glob(pattern: str) -> str:
+def regex_of_glob(pattern: str) -> str:
     """Convert a name pattern to a regular expression: `*` matches any text, `?` any single character."""
     return "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)
 
 
-def is_as_in_java(pattern: str) -> bool:
+def means_same_in_java(pattern: str) -> bool:
     """Return whether RE2 gives the same results; look-around, for example, is not supported."""
     if len(pattern) > _LONGEST or _SAME_IN_JAVA.fullmatch(pattern) is None:
         return False

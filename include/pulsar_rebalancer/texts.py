@@ -17,14 +17,14 @@ _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufeff") | {
 """Characters that Python considers printable although they are invisible."""
 
 
-def one_line(text: str, most: int = LONGEST_MESSAGE) -> str:
-    """Return the text without control, zero-width, direction and surrogate characters, cut to `most` characters.
+def one_line(text: str, max_length: int = LONGEST_MESSAGE) -> str:
+    """Return the text without control, zero-width, direction and surrogate characters, cut to `max_length` characters.
 
     Invisible and format characters are removed; other unprintable characters are replaced with a space.
     """
     if not text.isprintable() or not _BLANK.isdisjoint(text):
         text = "".join(map(_shown, text))
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
 def _shown(character: str) -> str:
@@ -33,9 +33,9 @@ def _shown(character: str) -> str:
     return character if character.isprintable() else " "
 
 
-def error_line(error: BaseException, most: int = 500) -> str:
+def error_line(error: BaseException, max_length: int = 500) -> str:
     lines = "".join(traceback.format_exception_only(error)).split("\n")
-    return one_line(" ".join(filter(None, lines)), most)
+    return one_line(" ".join(filter(None, lines)), max_length)
 
 
 def number_of(count: int, noun: str) -> str:

@@ -74,23 +74,23 @@ Kinds of faults:
     return parser
 
 
-def _shape(given: argparse.Namespace) -> ClusterSpec:
+def _shape(args: argparse.Namespace) -> ClusterSpec:
     shape = spec(
-        brokers=given.brokers,
-        bundles=given.bundles,
-        seed=given.seed,
-        hot_score=given.hot_score,
-        scalable=given.scalable_topics,
-        noise=QUIET if given.quiet else Noise(),
+        brokers=args.brokers,
+        bundles=args.bundles,
+        seed=args.seed,
+        hot_score=args.hot_score,
+        scalable=args.scalable_topics,
+        noise=QUIET if args.quiet else Noise(),
         timing=Timing(
-            stats_period=given.stats_period,
-            host_check_period=given.host_check_period,
-            session_timeout=given.session_timeout,
+            stats_period=args.stats_period,
+            host_check_period=args.host_check_period,
+            session_timeout=args.session_timeout,
         ),
     )
-    shape.name, shape.version = given.name, given.version
-    shape.placement, shape.affinity_by_range = given.placement, given.affinity_by_range
-    shape.tls = given.ssl_certfile is not None
+    shape.name, shape.version = args.name, args.version
+    shape.placement, shape.affinity_by_range = args.placement, args.affinity_by_range
+    shape.tls = args.ssl_certfile is not None
     return shape
 
 
@@ -105,37 +105,37 @@ def _token(path: Path) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Run a simulated cluster until SIGTERM or SIGINT arrives, and return the exit code."""
     parser = _parser()
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     try:
-        cluster = Cluster(_shape(given), RealClock())
+        cluster = Cluster(_shape(args), RealClock())
     except ValueError as error:
         parser.error(str(error))
-    token, user_token = _token(given.token_file), ""
+    token, user_token = _token(args.token_file), ""
     if not token:
-        parser.error(f"--token-file {given.token_file}: the file is empty")
-    if given.user_token_file:
+        parser.error(f"--token-file {args.token_file}: the file is empty")
+    if args.user_token_file:
         user_token = new_token()
-        write_token(given.user_token_file, user_token)
+        write_token(args.user_token_file, user_token)
     try:
         server = BrokerServer(
             cluster,
             Auth(token, user_token),
-            host=given.host,
-            port=given.port,
-            ssl_certfile=given.ssl_certfile,
-            ssl_keyfile=given.ssl_keyfile,
-            on_ready=lambda: _say_ready(cluster, server, given.ready_file),
+            host=args.host,
+            port=args.port,
+            ssl_certfile=args.ssl_certfile,
+            ssl_keyfile=args.ssl_keyfile,
+            on_ready=lambda: _say_ready(cluster, server, args.ready_file),
         )
     except (OSError, OverflowError) as error:
-        parser.error(f"--port {given.port}: {error}")
+        parser.error(f"--port {args.port}: {error}")
     # Uvicorn stops on these signals and then raises them again, when nothing is left to do.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     try:
         server.run(server.sockets)
     finally:
-        if given.ready_file:
-            given.ready_file.unlink(missing_ok=True)
+        if args.ready_file:
+            args.ready_file.unlink(missing_ok=True)
     return 0
 
 

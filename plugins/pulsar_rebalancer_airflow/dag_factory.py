@@ -331,12 +331,12 @@ def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
     for dag_id, entry in rebalance_dags(load_clusters(config_path or clusters_file())).items():
         if wanted and not wanted.endswith(dag_id.removeprefix(REBALANCE_DAG)):
             continue
-        made = (
+        cluster_dags = (
             [_broken_dag(entry, dag_id)]
             if entry.error
             else [*(make(entry, root) for make in _DAGS), *watch_dags(entry)]
         )
-        dags.update({dag.dag_id: dag for dag in made})
+        dags.update({dag.dag_id: dag for dag in cluster_dags})
     return dags
 
 

@@ -106,7 +106,7 @@ QUIET = timedelta(minutes=5)
 _log = logging.getLogger(__name__)
 
 
-def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | None) -> None:
+def send_run_alerts(context: Context, cluster: str, settings: Settings, run: str | None) -> None:
     """Send alerts about the current run. Errors are only logged, because alerts must not fail a run.
 
     The settings are those without the run's overrides; `run` is None if nothing was collected.
@@ -124,7 +124,7 @@ def tell_of_run(context: Context, cluster: str, settings: Settings, run: str | N
         last_seen = {condition: incident.seen_at for condition, incident in incidents.items()}
         observed = judge_run(ended, settings, last_seen, now)
         run_name = folder.name if folder else ""
-        tell(context, cluster, settings, AlertsState, observed, values_of(ended), now, run=run_name)
+        update_alerts(context, cluster, settings, AlertsState, observed, values_of(ended), now, run=run_name)
     except Exception as error:
         _log.warning("Alerts: nothing could be sent about this run (%s)", type(error).__name__)
 
@@ -154,7 +154,7 @@ def _ended(context: Context, now: datetime) -> EndedRun:
     )
 
 
-def tell(
+def update_alerts(
     context: Context,
     cluster: str,
     settings: Settings,
@@ -212,7 +212,7 @@ def run_link(context: Context) -> str:
     return f"{base}/dags/{quote(run.dag_id, safe='')}/runs/{quote(run.run_id, safe='')}"
 
 
-def tell_of_roll(context: Context, entry: ClusterEntry, roll: Roll) -> Roll:
+def send_roll_alerts(context: Context, entry: ClusterEntry, roll: Roll) -> Roll:
     """Send the messages that are due, and return the document with an updated `asked` and `untold`.
 
     A restart request, or the end of one, that no receiver accepted is sent again when the roll next changes. A message
@@ -242,7 +242,7 @@ def _sent(
     connection, now = entry.settings.alert_connection, datetime.now(UTC)
     if not connection:
         return True
-    detail = f"do not restart {roll.asked} for it" if over else roll.progress
+    detail = f"{roll.asked} no longer needs a restart" if over else roll.progress
     incident = Incident(since=roll.since or now, seen_at=now, reasons={reason: 1}, detail=detail)
     message = compose(entry.name, PendingMessage(condition, over, incident), [roll.progress], run_link(context))
     return any(deliver(connection, [message]))
@@ -251,7 +251,7 @@ def _sent(
 _SYSTEMS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 
 
-def emit(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None:
+def send_metrics(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None:
     """Send a run's metrics if a metrics system is configured; only log errors, which must not fail a run.
 
     If the *report* task is cleared, the run is counted again. `run` is None if nothing was collected.
@@ -259,7 +259,7 @@ def emit(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None
     _send(_measured(cluster, run, outcome))
 
 
-def emit_orders(context: Context, cluster: str, settings: Settings) -> None:
+def send_order_metrics(context: Context, cluster: str, settings: Settings) -> None:
     """Send metrics about current orders if a metrics system is configured, from a task that can change them.
 
     Errors are only logged. Nothing is sent while the state is lost.

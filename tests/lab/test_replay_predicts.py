@@ -87,7 +87,7 @@ def kept(minute: Minute, writer: Writer) -> KeptSample:
         owner=minute.owner,
         carried=minute.bundles,
         left_out=np.zeros(len(minute.owner), dtype=bool),
-        policies=np.array([writer.policies_number(NO_POLICIES)]),
+        policies=np.array([writer.policy_set_number(NO_POLICIES)]),
     )
 
 

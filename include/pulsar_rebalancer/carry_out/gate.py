@@ -126,7 +126,7 @@ def _unapproved(
     # A person who requests rejected moves overrules the rejection.
     if rejection is not None and summary.by_hand is None:
         until = f"until {rejection.at + timedelta(minutes=minutes):%Y-%m-%d %H:%M %Z}"
-        return Verdict(Reason.REJECTED, f"{until}: these moves were rejected {rejection.because}")
+        return Verdict(Reason.REJECTED, f"{until}, because these moves were rejected {rejection.because}")
     if present.two_people and "" in summary.requested_by:
         return Verdict(Reason.NO_USER)
     bundles = number_of(summary.bundles_taken, "bundle")
@@ -178,7 +178,7 @@ def lacks_second_person(requested_by: Collection[str], person: Collection[str]) 
     return PlanError(Reason.SAME_PERSON, f"{', '.join(same)} requested it") if same else None
 
 
-def refuse_alone(settings: Settings, requested_by: str, by: str, *, asks: bool) -> None:
+def require_second_person(settings: Settings, requested_by: str, by: str, *, asks: bool) -> None:
     """Refuse to let a person carry out their own request in a cluster that requires two people.
 
     Args:

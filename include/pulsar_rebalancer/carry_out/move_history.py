@@ -206,7 +206,7 @@ def _ended(outcomes: Iterable[MoveOutcome]) -> list[MoveOutcome]:
     return [outcome for outcome in known if not outcome.reason.has(Trait.NOT_BEGUN)]
 
 
-def tidied(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: float) -> MovesState:
+def moves_to_keep(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: float) -> MovesState:
     unloads = remembered(history.recent(now, grace_minutes), outcome.moves, outcome.plan_id)
     return history.model_copy(update={"unloads": unloads})
 

@@ -218,7 +218,7 @@ class SplitHistory:
         return outcome.model_copy(update={"attempts": outcome.attempts + attempts})
 
 
-def tidied(
+def splits_to_keep(
     splits: Mapping[str, BundleSplit],
     outcome: Outcome,
     now: datetime,

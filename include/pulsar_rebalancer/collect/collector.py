@@ -210,7 +210,7 @@ async def _candidates(admin: PulsarAdmin, bundles: pa.Table, request: RunRequest
         bundles,
         earlier.long_term_means(settings),
         settings,
-        waits=lambda bundle: recently_split(bundle, earlier.before.moves.splits, now),
+        was_split=lambda bundle: recently_split(bundle, earlier.before.moves.splits, now),
     )
 
 

@@ -167,7 +167,7 @@ class _ExtensibleBrokers:
 
     def _report(self, broker: str, own: _OwnReport) -> BrokerReport | None:
         runtime, published = self._runtimes[broker], self._published.load.get(broker, {})
-        load = load_data.load_now(own.metrics, published)
+        load = load_data.current_load(own.metrics, published)
         if load is None and not published:
             return None
         parts = load_data.report(

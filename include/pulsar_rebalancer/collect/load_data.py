@@ -91,7 +91,7 @@ def read_metrics(metrics: Sequence[Mapping[str, JsonValue]]) -> Metrics:
     )
 
 
-def load_now(metrics: Metrics, published: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:
+def current_load(metrics: Metrics, published: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:
     """Return a broker's current load with the published limits, or 100; None if there are no such metrics."""
     if metrics.percents is None:
         return None

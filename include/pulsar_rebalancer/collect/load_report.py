@@ -184,14 +184,14 @@ def _judge(broker: str, answer: BrokerReport | AdminError | None, listed: Collec
         return answer.reason
     if answer is None:
         return Reason.NO_LOAD_REPORT
-    if _is_of_another(answer, broker, listed):
+    if _is_other_brokers(answer, broker, listed):
         names = one_line(" ".join(answer.names), LONGEST_NAME)
         _log.warning("%s answered with the load report of %s", broker, names)
         return Reason.WRONG_BROKER
     return answer
 
 
-def _is_of_another(report: BrokerReport, broker: str, listed: Collection[str]) -> bool:
+def _is_other_brokers(report: BrokerReport, broker: str, listed: Collection[str]) -> bool:
     names = {name.lower() for name in report.names}
     return broker.lower() not in names and any(other.lower() in names for other in listed)
 

@@ -85,12 +85,12 @@ class _Bounds(NamedTuple):
 
 
 def choose(
-    bundles: pa.Table, means: pa.Table | None, settings: Settings, waits: Callable[[str], bool] = lambda _: False
+    bundles: pa.Table, means: pa.Table | None, settings: Settings, was_split: Callable[[str], bool] = lambda _: False
 ) -> list[LargeBundle]:
     """Return the bundles that might meet a split condition, sorted by `excess`, largest first.
 
     The number of bundles is limited, so those that would not be split anyway are left out: in the brokers'
-    own or in excluded namespaces, or with an invalid value. Those that were split too recently (`waits`) come
+    own or in excluded namespaces, or with an invalid value. Those that were split too recently (`was_split`) come
     last. A moving average can exceed a bound only if its previous value (`means`) or the current value does,
     so both are checked.
     """
@@ -104,7 +104,7 @@ def choose(
         for row in rows
         if not is_of_brokers(name := row["bundle"]) and namespace_of(name) not in settings.excluded_namespaces
     ]
-    chosen.sort(key=lambda candidate: (waits(candidate.bundle), -candidate.excess, candidate.bundle))
+    chosen.sort(key=lambda candidate: (was_split(candidate.bundle), -candidate.excess, candidate.bundle))
     once: dict[str, LargeBundle] = {}
     for candidate in chosen:
         once.setdefault(candidate.bundle, candidate)
@@ -144,13 +144,13 @@ async def read_candidates(
     bundles: pa.Table,
     means: pa.Table | None,
     settings: Settings,
-    waits: Callable[[str], bool] = lambda _: False,
+    was_split: Callable[[str], bool] = lambda _: False,
 ) -> Candidates:
     """Return the bundles that may have to be split, with each topic's load; none if `split_mode` is off.
 
-    `means` (`tables.MEANS`) is as of the last counted sample; `waits` says whether a bundle was split too recently.
+    `means` (`tables.MEANS`) is as of the last counted sample; `was_split` says whether a bundle was split too recently.
     """
-    chosen = choose(bundles, means, settings, waits) if settings.split_mode is not Mode.OFF else []
+    chosen = choose(bundles, means, settings, was_split) if settings.split_mode is not Mode.OFF else []
     if not chosen:
         return Candidates()
     namespaces = sorted({namespace_of(large.bundle) for large in chosen})

@@ -114,7 +114,7 @@ def findings(runtimes: Runtimes, topics: Topics, runs: Sequence[StoragePath]) ->
     found += islice(crowded_partitions(topics.loaded, brokers), _MOST)
     if topics.unread:
         named = ", ".join(topics.unread[:_NAMED])
-        found.append(Advice("Topics of some brokers were not read.", named, "Look at them again when they are idle."))
+        found.append(Advice("Topics of some brokers were not read.", named, "Inspect again once they are idle."))
     return list(dict.fromkeys(found))
 
 
@@ -158,10 +158,10 @@ def _stuck(folder: StoragePath, topics: Iterable[Topic]) -> Iterator[Advice]:
     if summary is None:
         return
     settings = summary.resolved.settings
-    for told in summary.splits_told:
-        named = _BUNDLE.search(told)
+    for sentence in summary.splits_told:
+        named = _BUNDLE.search(sentence)
         command = _split(named[0]) if named else ""
-        yield Advice("A bundle is too large.", told, command)
+        yield Advice("A bundle is too large.", sentence, command)
     targets = {
         row["source"]: (Measure(row["measure"]), row["target"])
         for row in read_decisions(folder)

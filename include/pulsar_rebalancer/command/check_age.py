@@ -96,12 +96,12 @@ def _limit(text: str) -> float:
     return number
 
 
-def run(given: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     try:
-        measured = ages(ClusterStorage(given.root, given.cluster), datetime.now(UTC))
+        measured = ages(ClusterStorage(args.root, args.cluster), datetime.now(UTC))
     except (SnapshotError, OSError, ValueError) as error:
         text = error.message if isinstance(error, SnapshotError) else f"the root cannot be read: {type(error).__name__}"
-        print(f"{_NAMES[CRITICAL]} - cluster {given.cluster}: {text}")
+        print(f"{_NAMES[CRITICAL]} - cluster {args.cluster}: {text}")
         return CRITICAL
-    print(line(given.cluster, measured, given.max_age_seconds))
-    return judge_ages(measured, given.max_age_seconds)
+    print(line(args.cluster, measured, args.max_age_seconds))
+    return judge_ages(measured, args.max_age_seconds)

@@ -138,21 +138,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", default="pulsar-rebalancer drain", help="reason for the drain, shown to everyone")
 
 
-def run(given: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     url, token = os.environ.get("AIRFLOW_URL", ""), os.environ.get("AIRFLOW_TOKEN", "").strip()
     if urlsplit(url).scheme not in ("http", "https") or not token:
         return _report(REFUSED, "the environment variables AIRFLOW_URL (http or https) and AIRFLOW_TOKEN are needed")
-    airflow = Airflow(url, token, given.cluster, given.seconds)
+    airflow = Airflow(url, token, args.cluster, args.seconds)
     try:
-        airflow.drain(given.broker, given.reason)
-        airflow.wait(given.broker)
+        airflow.drain(args.broker, args.reason)
+        airflow.wait(args.broker)
     except NotYetError as error:
         return _report(NOT_YET, f"{error}; the time limit was reached")
     except RefusedError as error:
         return _report(REFUSED, str(error))
     except (KeyError, TypeError) as error:
         return _report(REFUSED, f"Airflow runs another release of the rebalancer ({error!r:.80})")
-    return _report(EMPTY, f"{given.broker} has no bundle that can move")
+    return _report(EMPTY, f"{args.broker} has no bundle that can move")
 
 
 def _report(code: int, text: str) -> int:

@@ -55,32 +55,32 @@ def _seconds(text: str) -> float:
     return float(int(match[1]) * _UNITS[match[2]])
 
 
-def run(given: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     try:
-        connection = connection_to(given.url, given.connection)
+        connection = connection_to(args.url, args.connection)
         with tempfile.TemporaryDirectory(prefix="pulsar-inspect-") as folder:
-            document = asyncio.run(_look(connection, given, folder))
+            document = asyncio.run(_look(connection, args, folder))
     except OSError as error:
         print(f"{error.filename}: {error.strerror}", file=sys.stderr)
         return UNREADABLE
     except RebalancerError as error:
         print(" ".join(filter(None, [f"{error.message} [{error.reason}].", error.reason.action])), file=sys.stderr)
         return UNREADABLE
-    print(json.dumps(document, indent=2) if given.json else "\n".join(lines(document)))
+    print(json.dumps(document, indent=2) if args.json else "\n".join(lines(document)))
     return FOUND if document["findings"] else FINE
 
 
-async def _look(connection: AdminConnection, given: argparse.Namespace, folder: str) -> dict[str, Any]:
+async def _look(connection: AdminConnection, args: argparse.Namespace, folder: str) -> dict[str, Any]:
     async with PulsarAdmin(connection) as admin:
-        seen = await look(admin, folder, given.seconds, max(5.0, given.every), given.topic)
-    if given.html:
-        given.html.write_text(seen.page(), encoding="utf-8")
+        seen = await look(admin, folder, args.seconds, max(5.0, args.every), args.topic)
+    if args.html:
+        args.html.write_text(seen.page(), encoding="utf-8")
     return seen.document()
 
 
 def connection_to(url: str, file: Path | None) -> AdminConnection:
-    given = {name: os.environ.get(f"PULSAR_{name.upper()}") for name in (*EXTRAS, "token")}
-    extra = known_only(given, EXTRAS | {"token"}, "environment")
+    values = {name: os.environ.get(f"PULSAR_{name.upper()}") for name in (*EXTRAS, "token")}
+    extra = known_only(values, EXTRAS | {"token"}, "environment")
     if file is not None:
         try:
             extra |= known_only(yaml.safe_load(file.read_text(encoding="utf-8")), EXTRAS | {"token"}, file.name)

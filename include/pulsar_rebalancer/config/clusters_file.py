@@ -42,7 +42,7 @@ class _Loader(yaml.SafeLoader):
             node: yaml.Node | None = super().get_single_node()
         except RecursionError:
             raise yaml.YAMLError(_TOO_DEEP) from None
-        if node is not None and _size(node, (), {}) > _MOST_VALUES:
+        if node is not None and _values_in(node, (), {}) > _MOST_VALUES:
             raise yaml.YAMLError(f"its aliases expand to more than {_MOST_VALUES:,} values")
         return node
 
@@ -64,14 +64,14 @@ class _Loader(yaml.SafeLoader):
 _TOO_DEEP = f"it is nested more than {_DEEPEST} levels deep"
 
 
-def _size(node: yaml.Node, above: tuple[int, ...], known: dict[int, int]) -> int:
-    if id(node) in above:
+def _values_in(node: yaml.Node, ancestors: tuple[int, ...], known: dict[int, int]) -> int:
+    if id(node) in ancestors:
         raise yaml.YAMLError(f"an alias in line {node.start_mark.line + 1} contains itself")
-    if len(above) >= _DEEPEST:
+    if len(ancestors) >= _DEEPEST:
         raise yaml.YAMLError(_TOO_DEEP)
     if id(node) not in known and not isinstance(node, yaml.ScalarNode):
         parts = node.value if isinstance(node, yaml.SequenceNode) else [part for pair in node.value for part in pair]
-        known[id(node)] = 1 + sum(_size(part, (*above, id(node)), known) for part in parts)
+        known[id(node)] = 1 + sum(_values_in(part, (*ancestors, id(node)), known) for part in parts)
     return known.get(id(node), 1)
 
 
@@ -114,9 +114,9 @@ def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
     defaults, clusters = document.get("defaults") or _Entries(), document.get("clusters") or _Entries()
     if not isinstance(defaults, _Entries) or not isinstance(clusters, _Entries):
         raise SettingsError(Reason.WRONG_SETTING, f"{path.name}: `defaults` and `clusters` must be mappings")
-    twice = clusters.repeated
+    repeated = clusters.repeated
     return [
-        _entry(str(name), defaults, given, path.name, check, twice=str(name) in twice)
+        _entry(str(name), defaults, given, path.name, check, repeated=str(name) in repeated)
         for name, given in clusters.items()
     ]
 
@@ -135,7 +135,7 @@ def _refuse_repeated(entries: _Entries, where: str) -> None:
 
 
 def _entry(
-    name: str, defaults: _Entries, given: object, file: str, check: Check | None, *, twice: bool
+    name: str, defaults: _Entries, given: object, file: str, check: Check | None, *, repeated: bool
 ) -> ClusterEntry:
     safe = name if CLUSTER_NAME.fullmatch(name) else "".join(c if c.isalnum() else "_" for c in name)[:60] or "unnamed"
     try:
@@ -143,7 +143,7 @@ def _entry(
             raise SettingsError(
                 Reason.WRONG_SETTING, f"{file}: {name!r} is not a cluster name: only letters, digits, . _ - are allowed"
             )
-        if twice:
+        if repeated:
             raise SettingsError(Reason.CONTRADICTION, f"{file}: two clusters are named {name}: give each its own name")
         if given is not None and not isinstance(given, _Entries):
             raise SettingsError(Reason.WRONG_SETTING, f"{file}: {name}: expected a mapping of settings")

@@ -67,7 +67,7 @@ def write_run(run: RunInput, plan: Plan) -> Summary:
             max((decision.high_hits or 0 for decision in judged), default=0),
         ),
         split_skip_reasons=run.splits.skip_reasons,
-        splits_told=(*run.splits.told, *split_planning.helpful(run, plan.completed, plan.moves, plan.traffic)),
+        splits_told=(*run.splits.advice, *split_planning.advice(run, plan.completed, plan.moves, plan.traffic)),
     )
 
 

@@ -20,7 +20,7 @@ from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapaci
 from pulsar_rebalancer.decide.rolling import REPORTS, RollSample, why_none
 from pulsar_rebalancer.decide.sources import requested
 from pulsar_rebalancer.decide.sources.drains import NEVER
-from pulsar_rebalancer.decide.sources.filling import arrived_lately, moved_lately
+from pulsar_rebalancer.decide.sources.filling import recently_arrived, recently_moved
 from pulsar_rebalancer.decide.sources.returns import wholes_of
 from pulsar_rebalancer.errors import PlanError, wrong_field
 from pulsar_rebalancer.names import is_of_brokers
@@ -231,27 +231,27 @@ def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int
     A bundle can return if the run moves it, if validation leaves out a broker of its move, if no report shows
     it yet, or if its home only seems full because bundles have just arrived there (`filling.unreported`).
     """
-    home, lately = set(roll.home), moved_lately(snapshot)
+    home, recent = set(roll.home), recently_moved(snapshot)
     unreported = home - snapshot.owners(home).keys()
     parents = _parts(snapshot, unreported)
     home, unreported = home.union(parents).difference(parents.values()), unreported.difference(parents.values())
     # Their last owners may still report them.
     back = {
-        name for name, unload in lately.items() if unload.destination == roll.broker and not unload.missed(roll.broker)
+        name for name, unload in recent.items() if unload.destination == roll.broker and not unload.missed(roll.broker)
     }
     # Pairs of the strategy, whose moves wait, are not negative.
     rows = [row for row in candidate_rows(snapshot.folder) if row["pair"] < 0 and row["bundle"] in home - back]
     unreported -= back
     hiding = snapshot.silent or set(roll.listed) - snapshot.started.keys()
-    hidden = unreported if hiding else unreported & lately.keys()
+    hidden = unreported if hiding else unreported & recent.keys()
     left_out = snapshot.validation.quarantined.keys()
     ready = roll.broker in snapshot.started and roll.broker not in left_out
 
-    def may_come(row: Row) -> bool:
+    def may_arrive(row: Row) -> bool:
         seems_full = bool(back) and row["reason"] == Reason.WOULD_OVERLOAD
         return bool(row["taken"]) or not ready or row["source"] in left_out or seems_full
 
-    if hidden or any(map(may_come, rows)):
+    if hidden or any(map(may_arrive, rows)):
         return len(rows) + len(hidden), {}
     stay = Counter(Reason(row["reason"]) for row in rows if row["reason"] not in NEVER)
     gone = sum(not is_of_brokers(name) for name in unreported)
@@ -267,11 +267,11 @@ def _home_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
     """Return a broker's bundles: reported or just received, and not just moved away."""
     owners = {
         name: unload.owner or ("" if unload.missed(unload.destination) else unload.destination)
-        for name, unload in moved_lately(snapshot).items()
+        for name, unload in recently_moved(snapshot).items()
     }
     table = snapshot.table("bundles", ["broker", "bundle"])
     reported = table.filter(pc.equal(table["broker"], pa.scalar(broker)))["bundle"].to_pylist()
-    known = {*map(str, reported), *arrived_lately(snapshot, broker)}
+    known = {*map(str, reported), *recently_arrived(snapshot, broker)}
     return tuple(sorted(name for name in known if owners.get(name, "") in ("", broker)))
 
 

@@ -107,7 +107,7 @@ def _advanced(roll: Roll, facts: RollFacts) -> Roll:
     if after.phase is Phase.RETURNING:
         return after.turned(after.outcome, facts.now, _bundles_not_back(after))
     reason = Reason.BROKER_NOT_BACK if after.phase is Phase.RESTARTING else Reason.ROLL_STUCK
-    why = f"no progress for {facts.minutes:g} minutes; {after.waits}"
+    why = f"no progress for {facts.minutes:g} minutes while waiting for {after.waits}"
     if reason is Reason.BROKER_NOT_BACK and facts.seen and (renamed := _new_name(after, facts.seen)):
         why = f"{after.broker} may have come back as {renamed}"
     return _stopped(after, facts, reason, why)
@@ -123,34 +123,34 @@ def _with_look_time(roll: Roll, now: datetime) -> Roll:
     return roll.model_copy(update=changed)
 
 
-def _wait_for_turn(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
-    why = _why_not(roll, seen) or facts.no_restart
+def _wait_for_turn(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
+    why = _why_not(roll, sample) or facts.no_restart
     if why:
         # `roll_plan.sample_of_roll` does not look for room in the same sample again.
-        return roll.model_copy(update={"waits": why, "seen": (seen.at,) if why == seen.no_room else ()})
-    begun = roll.model_copy(update={"started": seen.started[roll.broker], "home": seen.home})
+        return roll.model_copy(update={"waits": why, "seen": (sample.at,) if why == sample.no_room else ()})
+    begun = roll.model_copy(update={"started": sample.started[roll.broker], "home": sample.home})
     return begun.entered(Phase.DRAINING, facts.now, "a run that drains it")
 
 
-def _why_not(roll: Roll, seen: RollSample) -> str:
-    if seen.run <= roll.sample:
+def _why_not(roll: Roll, sample: RollSample) -> str:
+    if sample.run <= roll.sample:
         return "the next run's sample"
-    why = unsafe(roll, seen)
-    if not why and seen.started[roll.broker] is None:
+    why = unsafe(roll, sample)
+    if not why and sample.started[roll.broker] is None:
         return f"the start time of {roll.broker}, which it does not report"
-    return why or seen.no_room
+    return why or sample.no_room
 
 
-def unsafe(roll: Roll, seen: RollSample, *, may_be_down: bool = False) -> str:
+def unsafe(roll: Roll, sample: RollSample, *, may_be_down: bool = False) -> str:
     """Return why the current broker's turn must not begin, and it not restart; empty if it is safe.
 
     All brokers must be known to be well and, once drained, the broker known to be empty. With `may_be_down`,
     the current broker may be restarting, so only the others have to be well.
     """
-    others = [name for name in roll.listed if not (may_be_down and name == roll.broker)]
-    unwell = {name: why for name, why in seen.unwell.items() if not (may_be_down and name == roll.broker)}
-    left = roll.left if seen.left is None else seen.left
-    if (why := why_none(others, seen.started, unwell, seen.drained)) or roll.phase is not Phase.RESTARTING or left == 0:
+    rest = [name for name in roll.listed if not (may_be_down and name == roll.broker)]
+    sick = {name: why for name, why in sample.unwell.items() if not (may_be_down and name == roll.broker)}
+    left = roll.left if sample.left is None else sample.left
+    if (why := why_none(rest, sample.started, sick, sample.drained)) or roll.phase is not Phase.RESTARTING or left == 0:
         return why
     return f"{number_of(left, 'bundle')} to leave it" if left else "a run that finds it empty"
 
@@ -171,46 +171,46 @@ def why_none(
     return f"the release of {', '.join(sorted(drained)[:3])}, which is drained" if drained else ""
 
 
-def _drain(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
-    why, roll = unsafe(roll, seen), _counted(roll, facts, seen, "to leave it")
-    if why or seen.left:
+def _drain(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
+    why, roll = unsafe(roll, sample), _counted(roll, facts, sample, "to leave it")
+    if why or sample.left:
         return roll.model_copy(update={"seen": (), "waits": why or roll.waits})
-    if seen.left is None:
+    if sample.left is None:
         return roll
-    roll = _observed(roll, facts, seen)
+    roll = _observed(roll, facts, sample)
     if len(roll.seen) < REPORTS:
         return _waiting(roll, "a second run that finds it empty")
     # If the broker crashed while it was drained, it has yet to restart.
-    home = tuple(name for name in roll.home if name not in seen.never)
-    empty = roll.model_copy(update={"started": seen.started[roll.broker] or roll.started, "home": home})
+    home = tuple(name for name in roll.home if name not in sample.never)
+    empty = roll.model_copy(update={"started": sample.started[roll.broker] or roll.started, "home": home})
     restarting = empty.entered(Phase.RESTARTING, facts.now, _restart_of(roll, facts))
     return restarting.model_copy(update={"left": 0, "may_restart": True})
 
 
-def _observed(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
+def _observed(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     """Add one more sample to `seen`, unless it follows the last one too soon, as that of a manual run may."""
-    if roll.seen and abs(seen.at - roll.seen[-1]) <= facts.apart:
+    if roll.seen and abs(sample.at - roll.seen[-1]) <= facts.apart:
         return roll
-    return roll.model_copy(update={"seen": (*roll.seen, seen.at)})
+    return roll.model_copy(update={"seen": (*roll.seen, sample.at)})
 
 
-def _restart(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
-    broker, at = roll.broker, seen.started.get(roll.broker)
+def _restart(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
+    broker, at = roll.broker, sample.started.get(roll.broker)
     if facts.restart == "failed":
         return _stopped(roll, facts, Reason.RESTART_FAILED, f"{_dag_of(roll, facts)} failed")
-    if at is None or not _is_new(roll, seen):
+    if at is None or not _is_new(roll, sample):
         # Operators and the DAG take a while, in which the broker is down.
-        why = unsafe(roll, seen, may_be_down=facts.restart != "")
-        known = {} if seen.left is None else {"left": seen.left}
+        why = unsafe(roll, sample, may_be_down=facts.restart != "")
+        known = {} if sample.left is None else {"left": sample.left}
         return _waiting(roll, why or _restart_of(roll, facts)).model_copy(update={"may_restart": not why, **known})
     roll = roll.model_copy(update={"may_restart": False})
     if at != roll.restarted:
         # A broker that restarts repeatedly reports once from each process, and makes no progress.
         first = {} if roll.restarted else {"progress_at": facts.now}
         roll = roll.model_copy(update={"restarted": at, "seen": ()} | first)
-    if broker in seen.unwell:
-        return _waiting(roll, f"{broker} to be ready: {seen.unwell[broker]}")
-    roll = _observed(roll, facts, seen)
+    if broker in sample.unwell:
+        return _waiting(roll, f"{broker} to be ready: {sample.unwell[broker]}")
+    roll = _observed(roll, facts, sample)
     if len(roll.seen) < REPORTS:
         return _waiting(roll, f"{broker}, which has restarted, to report in another run")
     if facts.restart not in (None, "success"):
@@ -218,10 +218,10 @@ def _restart(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
     return roll.entered(Phase.RETURNING, facts.now, "a run that moves its bundles back")
 
 
-def _return(roll: Roll, facts: RollFacts, seen: RollSample) -> Roll:
-    if seen.left == 0:
-        return roll.turned(roll.outcome, facts.now, _counts(seen.stay))
-    return _counted(roll, facts, seen, "to return")
+def _return(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
+    if sample.left == 0:
+        return roll.turned(roll.outcome, facts.now, _counts(sample.stay))
+    return _counted(roll, facts, sample, "to return")
 
 
 _STEPS: dict[Phase, Callable[[Roll, RollFacts, RollSample], Roll]] = {
@@ -241,12 +241,12 @@ def _counts(stay: Mapping[Reason, int]) -> str:
     return ", ".join(f"{why} x{count}" for why, count in stay.items())
 
 
-def _counted(roll: Roll, facts: RollFacts, seen: RollSample, what: str) -> Roll:
+def _counted(roll: Roll, facts: RollFacts, sample: RollSample, what: str) -> Roll:
     """Update the number of remaining bundles; fewer than ever in this phase are progress."""
-    left = seen.left
+    left = sample.left
     if left is None:
         return roll
-    causes = "; ".join(filter(None, [_counts(seen.stay), seen.outcome and f"the last run: {seen.outcome}"]))
+    causes = "; ".join(filter(None, [_counts(sample.stay), sample.outcome and f"the last run: {sample.outcome}"]))
     waits = f"{number_of(left, 'bundle')} {what}" + (f" ({causes})" if causes else "")
     fewer = roll.fewest is None or left < roll.fewest
     progress = {"progress_at": facts.now, "fewest": left} if fewer else {}
@@ -266,8 +266,8 @@ def _dag_of(roll: Roll, facts: RollFacts) -> str:
     return f"the DAG that restarts {roll.broker}" + (f" ({facts.dag})" if facts.dag else "")
 
 
-def _is_new(roll: Roll, seen: RollSample | None) -> bool:
-    at = seen.started.get(roll.broker) if seen else None
+def _is_new(roll: Roll, sample: RollSample | None) -> bool:
+    at = sample.started.get(roll.broker) if sample else None
     return at is not None and at != roll.started
 
 
@@ -297,8 +297,8 @@ def _bundles_not_back(roll: Roll) -> str:
     return "no run has tried" if roll.left is None else number_of(roll.left, "bundle")
 
 
-def _is_up(roll: Roll, seen: RollSample) -> bool:
-    return seen.started.get(roll.broker) is not None
+def _is_up(roll: Roll, sample: RollSample) -> bool:
+    return sample.started.get(roll.broker) is not None
 
 
 def _stopped(roll: Roll, facts: RollFacts, reason: Reason, why: str) -> Roll:
@@ -323,7 +323,7 @@ def _why_elsewhere(roll: Roll, reason: Reason) -> str:
     return "it was being drained" if roll.phase is Phase.DRAINING and roll.home and gone else ""
 
 
-def _new_name(roll: Roll, seen: RollSample) -> str:
+def _new_name(roll: Roll, sample: RollSample) -> str:
     host = roll.broker.rpartition(":")[0]
-    new = (name for name in seen.started if name not in roll.listed and name.rpartition(":")[0] == host)
-    return "" if roll.broker in seen.started else next(new, "")
+    new = (name for name in sample.started if name not in roll.listed and name.rpartition(":")[0] == host)
+    return "" if roll.broker in sample.started else next(new, "")

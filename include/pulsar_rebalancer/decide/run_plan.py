@@ -279,13 +279,13 @@ def _by_hand(
     restarts: Mapping[str, CountedSample] | None = None,
 ) -> Summary:
     """Make and write a plan that no strategy decided. Raises PlanError: `would_overload` or `not_whole`."""
-    made = plan(Sources(requested=replace(wanted, room=room)), sample.settings, sample.policies, sample.brokers)
+    new_plan = plan(Sources(requested=replace(wanted, room=room)), sample.settings, sample.policies, sample.brokers)
     if whole:
-        _refuse_parts(made.moves)
-    after = scores_after(sample.scores, made.taken, sample.traffic)
+        _refuse_parts(new_plan.moves)
+    after = scores_after(sample.scores, new_plan.taken, sample.traffic)
     if record.request.action and room is None:  # an approved plan of a strategy is checked as in mode `auto`
         _check_load(sample, after, record.request.overruled)
-    return plan_files.write_by_hand(sample, made, record, after, splits, restarts or {})
+    return plan_files.write_by_hand(sample, new_plan, record, after, splits, restarts or {})
 
 
 def _refuse_parts(moves: Iterable[CandidateMove]) -> None:

@@ -42,7 +42,7 @@ class SplitPlan(NamedTuple):
 
     rows: list[Row]
     hits: dict[str, int]
-    told: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
 
     @property
     def taken(self) -> list[str]:
@@ -245,7 +245,7 @@ def _explanation(bundle: LoadedBundle, condition: SplitCondition, cut: Cut | Non
 
 _COLUMNS = ["cluster", "broker", "bundle", *TRAFFIC, "topics", "producers", "consumers", "policy"]
 
-_MOST_TOLD = 5
+_MOST_ADVICE = 5
 """Maximum number of sentences that advise operators to split a bundle."""
 
 
@@ -298,7 +298,7 @@ def _loaded_bundles(run: RunInput, names: Sequence[str], *, extensible: bool) ->
     return list(loaded.values())
 
 
-def helpful(
+def advice(
     run: Snapshot, decisions: Sequence[Decision], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
 ) -> tuple[str, ...]:
     """Return one sentence for each broker that fired but whose bundles are all too large to move."""
@@ -307,12 +307,12 @@ def helpful(
     for move in moves if stuck else ():
         if move.pair in stuck and move.reason in (Reason.OVER_REMAINING, Reason.WOULD_OVERSHOOT):
             busiest[move.pair] = max(busiest.get(move.pair, move), move, key=lambda each: each.traffic)
-    told = [busiest[pair] for pair in sorted(busiest)[:_MOST_TOLD]]
-    rows = run.bundles_named([move.bundle for move in told], ["bundle", "topics"])
+    examined = [busiest[pair] for pair in sorted(busiest)[:_MOST_ADVICE]]
+    rows = run.bundles_named([move.bundle for move in examined], ["bundle", "topics"])
     topics = {row["bundle"]: row["topics"] or 0 for row in rows}
     sentences = (
         _sentence(move, stuck[move.pair], source_traffic.get(move.source, 0.0))
-        for move in told
+        for move in examined
         if topics.get(move.bundle, 0) >= FEWEST_TOPICS
     )
     return tuple(filter(None, sentences))

@@ -302,15 +302,15 @@ def _results_of(table: pa.Table, key: str, suite: Mapping[str, Any], values: Map
         yield {"success": success, "expectation_config": judged, "result": seen, "wording": {}}
 
 
-class _Miss(NamedTuple):
+class _FailedRow(NamedTuple):
     finding: Finding
     excess: float = 0.0  # distance of the value from the allowed range
 
 
 def findings_of(table: str, results: Iterable[Result]) -> list[Finding]:
     """Return one finding for each reason and subject, with all details; within each reason, worst first."""
-    seen: dict[str, dict[str, list[_Miss]]] = {}
-    for miss in _misses(table, results):
+    seen: dict[str, dict[str, list[_FailedRow]]] = {}
+    for miss in _failed_rows(table, results):
         seen.setdefault(miss.finding.reason, {}).setdefault(miss.finding.subject, []).append(miss)
     return [
         group[0].finding.model_copy(update={"detail": _details(group)})
@@ -323,7 +323,7 @@ def suite_failed(table: str, detail: str) -> Finding:
     return Finding(reason=Reason.SUITE_FAILED, detail=f"{table}: {detail}"[:_DETAIL_CHARS])
 
 
-def _misses(table: str, results: Iterable[Result]) -> Iterator[_Miss]:
+def _failed_rows(table: str, results: Iterable[Result]) -> Iterator[_FailedRow]:
     for result in results:
         if result["success"]:
             continue
@@ -332,16 +332,16 @@ def _misses(table: str, results: Iterable[Result]) -> Iterator[_Miss]:
         problem = _exception(result.get("exception_info"))
         rows = result["result"].get("unexpected_index_list")
         if problem:
-            yield _Miss(suite_failed(table, f"{config['type']}({column}): {problem}"))
+            yield _FailedRow(suite_failed(table, f"{config['type']}({column}): {problem}"))
         elif not rows and reason.effect is Effect.QUARANTINE:
-            yield _Miss(suite_failed(table, f"{config['type']}({column}) missed without naming a row"))
+            yield _FailedRow(suite_failed(table, f"{config['type']}({column}) missed without naming a row"))
         elif not rows:
-            yield _Miss(Finding(reason=reason, detail=_value_text(column, result["result"].get("observed_value"))))
+            yield _FailedRow(Finding(reason=reason, detail=_value_text(column, result["result"].get("observed_value"))))
         for row in rows if rows and not problem else ():
-            yield _miss_of_row(table, config, row)
+            yield _failed_row(table, config, row)
 
 
-def _miss_of_row(table: str, config: Expectation, row: Mapping[str, JsonValue]) -> _Miss:
+def _failed_row(table: str, config: Expectation, row: Mapping[str, JsonValue]) -> _FailedRow:
     meta, column = config["meta"], config["kwargs"]["column"]
     finding = Finding(
         reason=meta["reason"],
@@ -349,7 +349,7 @@ def _miss_of_row(table: str, config: Expectation, row: Mapping[str, JsonValue]) 
         detail=", ".join(_value_text(name, row.get(name)) for name in meta.get("detail", [column])),
         cause=str(row["error"]) if column == "error" else "",
     )
-    return _Miss(finding, _excess(config["kwargs"], row.get(column)))
+    return _FailedRow(finding, _excess(config["kwargs"], row.get(column)))
 
 
 def _excess(allowed: Arguments, value: JsonValue) -> float:
@@ -375,5 +375,5 @@ def _value_text(column: str, value: JsonValue) -> str:
     return f"{column} {value:g}" if is_number else f"{column} {str(value)[:120]}"
 
 
-def _details(group: Iterable[_Miss]) -> str:
+def _details(group: Iterable[_FailedRow]) -> str:
     return ", ".join(dict.fromkeys(miss.finding.detail for miss in group))[:_DETAIL_CHARS]

@@ -70,7 +70,7 @@ class Round(NamedTuple):
 
 
 def advance(
-    state: Breaker, rules: BreakerRules, seen: Round, now: datetime, run: str = "", closed_at: datetime | None = None
+    state: Breaker, rules: BreakerRules, results: Round, now: datetime, run: str = "", closed_at: datetime | None = None
 ) -> Breaker:
     """Return the document after a run; the same object if nothing changed or the report is already counted.
 
@@ -81,15 +81,15 @@ def advance(
         return state
     worse, before, moved_at, compared = state.worse, state.range_before, state.moved_at, state.brokers_before
     # Until all brokers have measured again, a sample shows the load before the moves.
-    is_current = moved_at is None or seen.younger_than >= moved_at
-    if is_current and before is not None and seen.score_range is not None:
-        if seen.brokers == compared:  # a broker joining or leaving changes the range too
-            worse = worse + 1 if seen.score_range > before + NOISE else 0
+    is_current = moved_at is None or results.younger_than >= moved_at
+    if is_current and before is not None and results.score_range is not None:
+        if results.brokers == compared:  # a broker joining or leaving changes the range too
+            worse = worse + 1 if results.score_range > before + NOISE else 0
         before = moved_at = None
-    if before is None and seen.moved:
-        before, moved_at, compared = seen.score_range, now, seen.brokers
+    if before is None and results.moved:
+        before, moved_at, compared = results.score_range, now, results.brokers
     closed = closed_at is not None and state.opened_at is not None and closed_at >= state.opened_at
-    why = _why(rules, seen, worse, known_bad=state.bad if closed else 0)
+    why = _why(rules, results, worse, known_bad=state.bad if closed else 0)
     after = Breaker(
         opened_at=now if why else state.opened_at,
         why=why or state.why,
@@ -98,18 +98,18 @@ def advance(
         moved_at=moved_at,
         # Opening restarts the count of rounds.
         worse=0 if why else worse,
-        bad=state.bad if seen.bad_brokers is None else seen.bad_brokers,
+        bad=state.bad if results.bad_brokers is None else results.bad_brokers,
         run=state.run,
     )
     return after if after == state else after.model_copy(update={"run": run})
 
 
-def _why(rules: BreakerRules, seen: Round, worse: int, known_bad: int) -> str:
-    bad, most = seen.bad_brokers, rules.bad_brokers
+def _why(rules: BreakerRules, results: Round, worse: int, known_bad: int) -> str:
+    bad, most = results.bad_brokers, rules.bad_brokers
     if bad is not None and most is not None and bad >= max(most, known_bad + 1):
         return f"brokers left out at once: {bad}"
-    if rules.failed_moves is not None and seen.failed >= rules.failed_moves:
-        return f"moves of a run that failed or went astray: {seen.failed}"
+    if rules.failed_moves is not None and results.failed >= rules.failed_moves:
+        return f"moves of a run that failed or went astray: {results.failed}"
     if rules.worse_rounds is not None and worse >= rules.worse_rounds:
         return f"rounds in a row after which the range of scores had grown: {worse}"
     return ""
@@ -131,7 +131,7 @@ def _open(at: Situation) -> Closed | None:
     return Closed(Reason.BREAKER_OPEN, f"until {until:%Y-%m-%d %H:%M %Z}: {at.orders.get(Breaker).why}")
 
 
-def _said(at: Situation) -> Iterator[str]:
+def _texts_in_force(at: Situation) -> Iterator[str]:
     rules, order = at.settings.breaker, at.control.last("close_breaker")
     otherwise = at.orders.get(Breaker).open_until(rules, None)
     if order is not None and otherwise is not None and at.now < otherwise and not _open(at):
@@ -152,5 +152,5 @@ BREAKER = OrderKind(
     settings=("breaker",),
     closes=_open,
     words={Reason.BREAKER_OPEN: Wording("circuit breaker open", "the circuit breaker was open.")},
-    says=_said,
+    says=_texts_in_force,
 )

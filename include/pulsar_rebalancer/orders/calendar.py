@@ -120,7 +120,7 @@ def _closed(at: Situation) -> Closed | None:
     return Closed(calendar.reason, f"{until}: {calendar.why}" if calendar.why else until)
 
 
-def _said(at: Situation) -> Iterator[str]:
+def _texts_in_force(at: Situation) -> Iterator[str]:
     windows, blackouts = len(at.settings.maintenance_windows), len(at.settings.blackouts)
     if windows:
         yield f"moved only within {number_of(windows, 'maintenance window')} of the clusters file"
@@ -135,5 +135,5 @@ TIMES = OrderKind(
         Reason.BLACKOUT: Wording("blackout", "a blackout was in force."),
         Reason.OUTSIDE_WINDOW: Wording("outside the maintenance windows", "it was outside the maintenance windows."),
     },
-    says=_said,
+    says=_texts_in_force,
 )

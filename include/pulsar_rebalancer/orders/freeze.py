@@ -11,7 +11,7 @@ def _frozen(control: Control) -> Iterator[GivenOrder]:
     return (order for order in control.orders if order.action == "freeze")
 
 
-def _said(at: Situation) -> Iterator[str]:
+def _texts_in_force(at: Situation) -> Iterator[str]:
     for order in _frozen(at.control):
         if order.until:
             yield f"{order.subject} frozen {ends(order.until, order.who, at.now)}"
@@ -42,6 +42,6 @@ FREEZE = OrderKind(
             group="Bundles",
         ),
     ),
-    says=_said,
+    says=_texts_in_force,
     keeps=lambda settings, control: [order.subject for order in _frozen(control)],
 )

@@ -151,14 +151,14 @@ def buttons(at: Situation) -> tuple[OrderButton, ...]:
 
 def sentence(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce, now: datetime) -> str:
     """Return the sentence about the current orders, given the effective settings and `closings`."""
-    parts = "; ".join([f"mode {settings.mode}", *beside_the_mode(settings, closed, orders, now)])
+    parts = "; ".join([f"mode {settings.mode}", *other_orders(settings, closed, orders, now)])
     rolls = orders.get(Roll).active
     carried_out = "Only moves of the rolling restart are carried out" if rolls else "Moves are carried out"
     moved = carried_out if settings.mode is not Mode.APPROVE else "Moves wait for approval"
     return one_line(f"{'Nothing is moved' if closed else moved}: {parts}")
 
 
-def beside_the_mode(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce, now: datetime) -> list[str]:
+def other_orders(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce, now: datetime) -> list[str]:
     at = Situation(settings, orders, now)
-    told = [f"{words} {closing.detail}" for closing in closed if (words := WORDS[closing.reason].now)]
-    return told + [text for kind in ORDERS for text in kind.says(at)]
+    texts = [f"{words} {closing.detail}" for closing in closed if (words := WORDS[closing.reason].now)]
+    return texts + [text for kind in ORDERS for text in kind.says(at)]

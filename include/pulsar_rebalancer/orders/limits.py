@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from pulsar_rebalancer.config.clusters_file import Origin
 from pulsar_rebalancer.config.settings import CAPS, Settings
-from pulsar_rebalancer.names import matches, of_glob
+from pulsar_rebalancer.names import matches, regex_of_glob
 from pulsar_rebalancer.orders.order import Closed, OrderKind, Situation, Wording
 from pulsar_rebalancer.reasons import Reason
 
@@ -29,7 +29,7 @@ _CAPPED = dict(
 _BY = {Origin.FILE: "the clusters file", Origin.PARAMS: "this run's parameters", Origin.BROKERS: "the brokers"}
 
 
-def _said(at: Situation) -> Iterator[str]:
+def _texts_in_force(at: Situation) -> Iterator[str]:
     def given_by(origin: Origin, *names: str) -> Iterator[tuple[str, str]]:
         return (
             (name, getattr(at.settings, name))
@@ -51,7 +51,7 @@ def excluded(settings: Settings, bundle: str, brokers: Collection[str]) -> Reaso
         return Reason.BROKER_EXCLUDED
     return (
         Reason.BUNDLE_EXCLUDED
-        if any(matches(of_glob(pattern), bundle) for pattern in settings.excluded_bundles)
+        if any(matches(regex_of_glob(pattern), bundle) for pattern in settings.excluded_bundles)
         else None
     )
 
@@ -61,4 +61,4 @@ MODE = OrderKind(
     words={Reason.OBSERVE: Wording(lasting=True)},
 )
 
-LIMITS = OrderKind(says=_said, keeps=lambda settings, control: settings.excluded_namespaces)
+LIMITS = OrderKind(says=_texts_in_force, keeps=lambda settings, control: settings.excluded_namespaces)

@@ -35,8 +35,8 @@ class ShownPlans(StateDocument):
 
     plans: dict[str, ShownPlan] = {}
 
-    def added(self, identity: str, plan: ShownPlan, now: datetime, kept: timedelta) -> ShownPlans:
-        young = {known: shown for known, shown in self.plans.items() if now - shown.at <= kept}
+    def added(self, identity: str, plan: ShownPlan, now: datetime, lifetime: timedelta) -> ShownPlans:
+        young = {known: shown for known, shown in self.plans.items() if now - shown.at <= lifetime}
         return ShownPlans(plans={identity: plan} | young)
 
 
@@ -67,9 +67,9 @@ class HandedOverPlans(StateDocument):
 
     plans: dict[str, HandedOverPlan] = {}
 
-    def added(self, identity: str, handed: HandedOverPlan, kept: timedelta) -> Self:
+    def added(self, identity: str, handed: HandedOverPlan, lifetime: timedelta) -> Self:
         """Return a copy with one more plan, and without those that no run can carry out any more."""
-        young = {known: other for known, other in self.plans.items() if handed.at - other.plan.at <= kept}
+        young = {known: other for known, other in self.plans.items() if handed.at - other.plan.at <= lifetime}
         return self.model_copy(update={"plans": young | {identity: handed}})
 
 
@@ -166,8 +166,8 @@ class Answers(StateDocument):
 
     plans: dict[str, Answer] = {}
 
-    def noted(self, answer: Answer, kept: timedelta) -> Self:
-        young = {plan_id: other for plan_id, other in self.plans.items() if answer.at - other.at < kept}
+    def noted(self, answer: Answer, lifetime: timedelta) -> Self:
+        young = {plan_id: other for plan_id, other in self.plans.items() if answer.at - other.at < lifetime}
         return self.model_copy(update={"plans": young | {answer.question.plan_id: answer}})
 
     def approval(self, plan_hash: str, run_id: str) -> Answer | None:
@@ -178,8 +178,8 @@ class Answers(StateDocument):
 
     def rejected(self, now: datetime, minutes: float) -> dict[str, Answer]:
         """Return the rejections still valid, by `Actions.identity`; these are not asked about again."""
-        kept = timedelta(minutes=minutes)
-        young = (answer for answer in self.plans.values() if now - answer.at < kept and not answer.carried_out_by)
+        lifetime = timedelta(minutes=minutes)
+        young = (answer for answer in self.plans.values() if now - answer.at < lifetime and not answer.carried_out_by)
         return {answer.question.identity: answer for answer in young}
 
 

@@ -55,7 +55,7 @@ def _stopped(at: Situation, started: datetime | None) -> Closed | None:
     return Closed(Reason.STOPPED, order.because) if order and stops else None
 
 
-def _said(at: Situation) -> Iterator[str]:
+def _texts_in_force(at: Situation) -> Iterator[str]:
     if stopped := _stopped(at, at.orders.started):
         yield f"stopped {stopped.detail}"
 
@@ -72,7 +72,7 @@ STOP = OrderKind(
     ),
     closes=lambda at: _stopped(at, at.run.started),
     words={Reason.STOPPED: Wording("stopped")},
-    says=_said,
+    says=_texts_in_force,
 )
 
 PAUSE = OrderKind(

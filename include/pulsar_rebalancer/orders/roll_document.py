@@ -267,7 +267,7 @@ def parse_roll_form(values: Mapping[str, object]) -> RollRequest:
     return parse_typed(RollRequest, values, "form")
 
 
-def _said(at: Situation) -> Iterator[str]:
+def _texts_in_force(at: Situation) -> Iterator[str]:
     roll = at.orders.get(Roll)
     if roll.active or roll.stranded in at.orders.get(Drains).brokers:
         yield roll.progress
@@ -305,5 +305,5 @@ ROLL = OrderKind(
             offered=lambda at: at.orders.get(Roll).active,
         ),
     ),
-    says=_said,
+    says=_texts_in_force,
 )

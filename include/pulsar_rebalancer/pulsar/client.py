@@ -45,9 +45,9 @@ class PulsarAdmin:
     async def brokers(self) -> list[str]:
         return await self._transport.brokers()
 
-    def know(self, brokers: Iterable[str]) -> None:
+    def set_brokers(self, brokers: Iterable[str]) -> None:
         """Store the cluster's brokerIds. The client sends requests to these brokers if no seed answers."""
-        self._transport.know(brokers)
+        self._transport.set_brokers(brokers)
 
     async def leader(self) -> str:
         """Return the leader's brokerId; empty if there is no leader."""

@@ -21,9 +21,9 @@ from pulsar_rebalancer.reasons import Reason
 class KnownAddresses:
     def __init__(self, connection: AdminConnection) -> None:
         self._connection = connection
-        self.know(())
+        self.set_brokers(())
 
-    def know(self, brokers: Iterable[str]) -> None:
+    def set_brokers(self, brokers: Iterable[str]) -> None:
         self._brokers = frozenset(broker.lower() for broker in brokers if is_broker_id(broker))
         connection = self._connection
         self._bases: dict[str, set[str]] = {}
@@ -104,13 +104,13 @@ class Transport:
 
     async def brokers(self) -> list[str]:
         brokers = (await self.get("/admin/v2/brokers")).brokers()
-        self.know(brokers)
+        self.set_brokers(brokers)
         return brokers
 
-    def know(self, brokers: Iterable[str]) -> None:
+    def set_brokers(self, brokers: Iterable[str]) -> None:
         """Allow redirects to these brokers, and send requests to them if no seed answers."""
         known = [broker.lower() for broker in brokers if is_broker_id(broker)]
-        self.addresses.know(known)
+        self.addresses.set_brokers(known)
         bases = dict.fromkeys((*self.connection.seeds, *map(self.connection.base_url, known)))
         # Keeps the order of known hosts: hosts that failed recently come last.
         self._hosts = list(dict.fromkeys([*(host for host in self._hosts if host in bases), *bases]))
@@ -245,7 +245,7 @@ class Transport:
         """Read the broker list again, in case a redirect's target has joined; keep it if redirected."""
         asked = Request("GET", "/admin/v2/brokers", "", request.timeout_s, follow=False)
         try:
-            self.know((await self._ask_seeds(asked)).brokers())
+            self.set_brokers((await self._ask_seeds(asked)).brokers())
         except AdminError as error:
             if error.status not in _REDIRECTS:
                 raise

@@ -73,7 +73,7 @@ def replay(
     costs = _costs(recording, minutes) if len(minutes) >= LEARNS_FROM else None
     for number, sample in enumerate(recording.samples(minutes)):
         means.update(sample.present, sample.carried, np.append(sample.left_out, sample.repeated))
-        compared = _compared(sample, judged_by, recording.roster)
+        compared = _compared_brokers(sample, judged_by, recording.roster)
         if recorded is not None:
             recorded.step(sample, _scores(sample.brokers, compared, judged_by))
         flows = sample.flows(costs)
@@ -113,7 +113,7 @@ class _Replica:
             self.outcome.failed = Failure(sample.minute, error_line(error))
 
     def _step(self, sample: RecordedSample, flows: Floats, compared: Flags) -> None:
-        self._own(sample)
+        self._assign_owners(sample)
         minute = self._minute(sample, flows)
         scores = _scores(minute.brokers, compared, self._judged_by)
         if len(scores):
@@ -129,7 +129,7 @@ class _Replica:
                 self.outcome.keep(sample.minute, moved)
         self._last = sample.minute
 
-    def _own(self, sample: RecordedSample) -> None:
+    def _assign_owners(self, sample: RecordedSample) -> None:
         """Assign owners to new bundles, and to bundles whose broker is gone or has restarted."""
         registered, restarted = sample.brokers.registered, sample.restarted
         there = registered & ~restarted
@@ -250,7 +250,7 @@ class _Averages:
         return np.stack([usage, brokers.traffic[_THROUGHPUT].sum(axis=0)])
 
 
-def _compared(sample: RecordedSample, judged_by: Settings, roster: Roster) -> Flags:
+def _compared_brokers(sample: RecordedSample, judged_by: Settings, roster: Roster) -> Flags:
     compared = sample.brokers.registered & sample.brokers.reported
     left = left_out(judged_by, sample.policies)
     compared[[roster.broker_at[name] for name in left if name in roster.broker_at]] = False

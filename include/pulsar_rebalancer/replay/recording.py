@@ -196,7 +196,7 @@ class Writer:
     _file: int = 0
     _waiting: bytearray = field(default_factory=bytearray)
 
-    def policies_number(self, policies: Policies) -> int:
+    def policy_set_number(self, policies: Policies) -> int:
         parsed = policies.model_copy(update={"problem": ""})
         if parsed not in self.policies:
             self.policies.append(parsed)

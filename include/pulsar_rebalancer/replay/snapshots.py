@@ -286,7 +286,7 @@ class _Reader:
 
     def _policies_number(self, text: str | None) -> int:
         if text not in self._policies:
-            self._policies[text] = self._writer.policies_number(policies_of(text))
+            self._policies[text] = self._writer.policy_set_number(policies_of(text))
         return self._policies[text]
 
 

@@ -36,10 +36,10 @@ def no_effect(why: str) -> str:
 def changes_text(outcome: Outcome, summary: Summary | None) -> str:
     """Return what a run changed, such as "moved 7, range 87 → 24"; empty if nothing."""
     counts = ((outcome.landed, "moved"), (outcome.split, "split"))
-    told = [f"{verb} {count}" for count, verb in counts if count]
+    parts = [f"{verb} {count}" for count, verb in counts if count]
     if outcome.landed and summary and summary.predicted_range is not None:
-        told.append(f"range {summary.score_range:.0f} → {summary.predicted_range:.0f}")
-    return ", ".join(told)
+        parts.append(f"range {summary.score_range:.0f} → {summary.predicted_range:.0f}")
+    return ", ".join(parts)
 
 
 def roll_ended(brokers: int) -> str:

@@ -139,16 +139,16 @@ _ONCE_FAILURES = 3
 
 def main(arguments: list[str] | None = None) -> int:
     """Run until interrupted or, with `--once`, until the cluster is balanced; return the exit code."""
-    given = _parser().parse_args(arguments)
+    args = _parser().parse_args(arguments)
     os.umask(0o077)  # inherited by every child: only the owner may read the database, logs and runs
     # Shells start background commands with SIGINT ignored.
     for number in ENDING:
         signal.signal(number, _interrupt)
     processes = Processes()
     try:
-        with locked(given.folder) as given.folder, processes:
+        with locked(args.folder) as args.folder, processes:
             try:
-                return _run(given, processes)
+                return _run(args, processes)
             except KeyboardInterrupt:
                 _say("stopping all processes")
     except (EmbeddedError, RebalancerError) as error:
@@ -172,16 +172,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(given: argparse.Namespace, processes: Processes) -> int:
-    name, entry, connection = _own_cluster(given) if given.pulsar else _simulated_cluster(given, processes)
+def _run(args: argparse.Namespace, processes: Processes) -> int:
+    name, entry, connection = _own_cluster(args) if args.pulsar else _simulated_cluster(args, processes)
     archive = cached_archive(SOURCE / ".cache", lambda: _say("preparing Spark's class archive (once, half a minute)"))
     home = AirflowHome(
-        folder=given.folder / name,
+        folder=args.folder / name,
         clusters={name: entry | {"connection": _CONNECTION}},
         connections={_CONNECTION: connection, "spark_default": _SPARK},
         spark_archive=archive,
     )
-    home.prepare(keep=bool(given.pulsar))
+    home.prepare(keep=bool(args.pulsar))
     _say("starting Airflow (half a minute)")
     airflow = LocalAirflow(home, processes)
     airflow.start()
@@ -192,26 +192,26 @@ def _run(given: argparse.Namespace, processes: Processes) -> int:
     _say(f"{entry['strategy']} every {entry['interval_seconds']:g} s in mode {entry['mode']}; Ctrl-C stops everything")
     _say("one line per run: range of scores, pairs over the low threshold, most hits of a pair, verdict, seconds")
     _say(f"decisions, moves and validation page of each run: {home.folder / 'storage' / name / 'runs'}")
-    return _watch(airflow, dag_id, once=given.once, acts=not given.pulsar)
+    return _watch(airflow, dag_id, once=args.once, acts=not args.pulsar)
 
 
 def _simulated_cluster(
-    given: argparse.Namespace, processes: Processes
+    args: argparse.Namespace, processes: Processes
 ) -> tuple[str, dict[str, JsonValue], dict[str, JsonValue]]:
-    bundles = _BUNDLES_EACH * given.brokers
-    _say(f"starting the simulated cluster: {given.brokers} brokers, {bundles} bundles, one broker hot, one empty")
-    settings = Settings(strategy=given.strategy)
+    bundles = _BUNDLES_EACH * args.brokers
+    _say(f"starting the simulated cluster: {args.brokers} brokers, {bundles} bundles, one broker hot, one empty")
+    settings = Settings(strategy=args.strategy)
     # Strategies with a fixed upper line need a broker well above it; others act on much smaller differences.
     lines = profile_of(settings).lines(settings, None)
     hot_score = max([_HOT_SCORE, *(line.upper + 10 for line in lines)])
     connection = local_airflow.start_cluster(
-        processes, given.folder / "simulation", brokers=given.brokers, bundles=bundles, hot_score=hot_score
+        processes, args.folder / "simulation", brokers=args.brokers, bundles=bundles, hot_score=hot_score
     )
-    interval = given.interval or 15
+    interval = args.interval or 15
     # A run may take minutes on a busy machine; the delay must not reset the hits.
     entry: dict[str, JsonValue] = {
         "mode": "auto",
-        "strategy": given.strategy,
+        "strategy": args.strategy,
         "interval_seconds": interval,
         # The simulated brokers sample their host every second.
         "host_usage_interval_minutes": 1 / 60,
@@ -222,10 +222,10 @@ def _simulated_cluster(
     return "simulated", entry, connection
 
 
-def _own_cluster(given: argparse.Namespace) -> tuple[str, dict[str, JsonValue], dict[str, JsonValue]]:
+def _own_cluster(args: argparse.Namespace) -> tuple[str, dict[str, JsonValue], dict[str, JsonValue]]:
     """Return name, entry and connection; a read-only connection and the mode `observe` prevent any move."""
     try:
-        url = urlsplit(AdminConnection(seeds=(given.pulsar,)).seeds[0])
+        url = urlsplit(AdminConnection(seeds=(args.pulsar,)).seeds[0])
     except SettingsError as error:
         raise EmbeddedError(
             f"PULSAR must be the address of a broker such as http://broker:8080 ({error.message})"
@@ -245,8 +245,8 @@ def _own_cluster(given: argparse.Namespace) -> tuple[str, dict[str, JsonValue], 
     name = re.sub(r"[^A-Za-z0-9.-]", "-", f"own-{url.hostname}-{port}")[:60]
     entry: dict[str, JsonValue] = {
         "mode": "observe",
-        "strategy": given.strategy,
-        "interval_seconds": given.interval or 60,
+        "strategy": args.strategy,
+        "interval_seconds": args.interval or 60,
     }
     return name, entry, connection
 

@@ -18,8 +18,8 @@ from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary, verify
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import one_line
-from pulsar_rebalancer_airflow.notifications import emit_orders
-from pulsar_rebalancer_airflow.operators.bases import HandOverOperator, is_retry, new_run_id, not_of_roll, refusal_now
+from pulsar_rebalancer_airflow.notifications import send_order_metrics
+from pulsar_rebalancer_airflow.operators.bases import HandOverOperator, is_retry, new_run_id, refusal_now, roll_refusal
 from pulsar_rebalancer_airflow.options import APPLY_DAG, final_unless_passing
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
@@ -74,7 +74,7 @@ class ApproveOperator(ApprovalOperator):
             if is_retry(context, self) and asked.get(_ASKED):
                 raise TaskAwaitingInput(method_name="execute_complete", timeout=self.response_timeout)
             if question.plan_id in store.get(Answers).plans:
-                raise AirflowSkipException("It was answered before its task was cleared")
+                raise AirflowSkipException("The question was answered before its task was cleared")
             self.subject, self.body = self._texts(question, until)
         try:
             super().execute(context)
@@ -99,7 +99,7 @@ class ApproveOperator(ApprovalOperator):
                         "Not approved: %s. [%s] %s", refusal.message, refusal.reason, refusal.reason.action
                     )
                     super().execute(context)  # Airflow drops the answer, keeps the text, and waits again
-                emit_orders(context, self.entry.name, self.entry.settings)
+                send_order_metrics(context, self.entry.name, self.entry.settings)
         return super().execute_complete(context, event)
 
     def _wait_for(self, question: Question) -> datetime:
@@ -147,7 +147,7 @@ class ApproveOperator(ApprovalOperator):
 
     def _refusal(self, context: Context, store: StateStore, event: dict[str, Any]) -> PlanError | None:
         question = store.get(Question)
-        refusal = refusal_now(context, self.entry, store, datetime.now(UTC)) or not_of_roll(store, question.plan_id)
+        refusal = refusal_now(context, self.entry, store, datetime.now(UTC)) or roll_refusal(store, question.plan_id)
         if refusal is None and self.entry.settings.two_people:
             refusal = lacks_second_person(self._plan(question)[1].requested_by, _names(event))
         return refusal
@@ -170,7 +170,7 @@ class CarryOutApprovedOperator(HandOverOperator):
             if answer is None:
                 raise PlanError(Reason.NO_USER, f"no approval is recorded for the question of {asked_by}")
             refusal = refusal_now(context, self.entry, store, datetime.now(UTC))
-            if refusal := refusal or not_of_roll(store, answer.question.plan_id):
+            if refusal := refusal or roll_refusal(store, answer.question.plan_id):
                 raise refusal
             self.trigger_run_id, self.conf = answer.carried_out_by, {"plan": answer.question.hash}
             self.note = f"Approved {answer.because}"

@@ -113,7 +113,7 @@ def refusal_now(
     return PlanError(closed[0].reason, f"nothing is carried out: {closed[0].detail}") if closed else None
 
 
-def not_of_roll(store: StateStore, plan_id: str) -> PlanError | None:
+def roll_refusal(store: StateStore, plan_id: str) -> PlanError | None:
     """Return why an approved plan is not carried out in a rolling restart; None if the plan is of the roll's phase."""
     roll, run = store.get(Roll), store.storage.run(plan_id)
     if not roll.active or (run is not None and roll.in_phase_of(StateBefore.read(run).roll)):
@@ -130,7 +130,7 @@ def refuse_while_plan_waits(context: Context, dag_id: str, store: StateStore) ->
     runs.update(other.run_id for other in store.get(HandedOverPlans).plans.values())
     runs -= cancelled(context, dag_id, runs)
     if runs and context["ti"].get_dr_count(dag_id, run_ids=sorted(runs), states=["queued", "running"]):
-        raise PlanError(Reason.PLAN_UNDER_WAY, f"one of the runs {', '.join(sorted(runs))} of {dag_id}"[:500])
+        raise PlanError(Reason.PLAN_UNDER_WAY, f"it is run {' or '.join(sorted(runs))} of {dag_id}"[:500])
 
 
 def cancelled(context: Context, dag_id: str, runs: Collection[str]) -> set[str]:

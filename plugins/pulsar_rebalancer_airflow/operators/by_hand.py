@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.branch import BaseBranchOperator
 from airflow.sdk import BaseOperator
 
-from pulsar_rebalancer.carry_out.gate import refuse_alone
+from pulsar_rebalancer.carry_out.gate import require_second_person
 from pulsar_rebalancer.collect.split_candidates import read_candidate
 from pulsar_rebalancer.config.clusters_file import RunParams
 from pulsar_rebalancer.config.field_types import Action
@@ -40,7 +40,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage, time_of
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import capitalized
 from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
-from pulsar_rebalancer_airflow.notifications import emit_orders
+from pulsar_rebalancer_airflow.notifications import send_order_metrics
 from pulsar_rebalancer_airflow.operators.bases import (
     HandOverOperator,
     cancelled,
@@ -176,13 +176,13 @@ class CarryOutOperator(HandOverOperator):
             if not form.plan:
                 refuse_repeated(context)
                 self._release(store, form, by)
-                emit_orders(context, self.entry.name, self.entry.settings)
+                send_order_metrics(context, self.entry.name, self.entry.settings)
                 return
             entry, request = self._shown(store, form, now)
             drains = request.action is Action.DRAIN
             if refusal := refusal_now(context, self.entry, store, now, may_wait=drains):
                 raise refusal
-            refuse_alone(self.entry.settings, entry.by, by, asks=not drains)
+            require_second_person(self.entry.settings, entry.by, by, asks=not drains)
             handed = HandedOverPlan(plan=entry, run_id=context["dag_run"].run_id, at=now, by=by)
             others = store.get(HandedOverPlans)
             before = others.plans.get(form.plan)
@@ -204,7 +204,7 @@ class CarryOutOperator(HandOverOperator):
                     store.put(before_it)
                     raise
                 self.log.warning("%s drained by %s: %s", request.broker, drain.by or "unknown", drain.reason)
-                emit_orders(context, self.entry.name, self.entry.settings)
+                send_order_metrics(context, self.entry.name, self.entry.settings)
                 return
             self.trigger_run_id, self.conf = handed.run_id, {"plan": form.plan}
             self.note = capitalized(f"{request.action} by {by}: {request.reason}".removesuffix(": "))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from pulsar_rebalancer.carry_out.gate import refuse_alone
+from pulsar_rebalancer.carry_out.gate import require_second_person
 from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, Sample, collect, save
 from pulsar_rebalancer.config.clusters_file import RunParams, parse_params
 from pulsar_rebalancer.config.field_types import Mode
@@ -111,9 +111,9 @@ class CollectOperator(ClusterOperator):
         if handed is None:
             raise PlanError(Reason.OTHER_PLAN, f"plan {identity[:16]} was not handed over to this run")
         if not handed.approved:
-            refuse_alone(self.entry.settings, handed.plan.by, handed.by, asks=True)
-        elif (question := store.get(Question)).supersedes(handed):
-            raise PlanError(Reason.PLAN_EXPIRED, f"the gate has opened since it was made: {question.opening}")
+            require_second_person(self.entry.settings, handed.plan.by, handed.by, asks=True)
+        elif store.get(Question).supersedes(handed):
+            raise PlanError(Reason.PLAN_EXPIRED, f"another plan has passed the gate since {handed.plan.at:%H:%M:%S %Z}")
         return handed
 
     async def _collect(self, trigger: RunTrigger, earlier: EarlierData) -> Sample:
@@ -170,11 +170,11 @@ class ValidateOperator(BaseOperator):
         counts = {str(effect): _plain(reasons) for effect in Effect if (reasons := validation.reasons(effect))}
         page = page_address(context["dag_run"].dag_id, context["dag_run"].run_id, run.name)
         if validation.findings:
-            self._tell(context, run, validation, page)
+            self._warn_of_findings(context, run, validation, page)
         self.log.info("Validated: %s; as a page: %s", counts or "no findings", page)
         return counts
 
-    def _tell(self, context: Context, run: StoragePath, validation: Validation, page: str) -> None:
+    def _warn_of_findings(self, context: Context, run: StoragePath, validation: Validation, page: str) -> None:
         report, result = explain(validation), (run / "validation.json").uri
         gravest = report.reasons[0].effect
         document = {"cluster": self.cluster, "effect": gravest.value, **report.document()}

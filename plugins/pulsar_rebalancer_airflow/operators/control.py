@@ -28,7 +28,7 @@ from pulsar_rebalancer.run.tables import MEANS, known_file
 from pulsar_rebalancer.state import DecisionState, MovesState
 from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, CommitMark, last_committed, time_of
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.notifications import emit_orders
+from pulsar_rebalancer_airflow.notifications import send_order_metrics
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, refuse_repeated, requester
 from pulsar_rebalancer_airflow.options import REBALANCE_DAG, final_unless_passing
 from pulsar_rebalancer_airflow.state_store import StateStore
@@ -303,7 +303,7 @@ class OrderOperator(ClusterOperator):
             if request.chosen.stops:
                 with suppress(StateError, SnapshotError):  # the order is in force; the *control* task reports the error
                     ordered["found"] = under_way(store)
-        emit_orders(context, self.entry.name, self.entry.settings)
+        send_order_metrics(context, self.entry.name, self.entry.settings)
         return ordered
 
     def _undecided(self, context: Context, store: StateStore) -> bool:

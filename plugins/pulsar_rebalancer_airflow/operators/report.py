@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from pydantic import JsonValue
 
 from pulsar_rebalancer.carry_out import split_executor as splitting
-from pulsar_rebalancer.carry_out.move_history import drop_forgotten, tidied
+from pulsar_rebalancer.carry_out.move_history import drop_forgotten, moves_to_keep
 from pulsar_rebalancer.config.clusters_file import RunSettings
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
@@ -31,7 +31,7 @@ from pulsar_rebalancer.show.incidents import AlertsState, WatchState
 from pulsar_rebalancer.show.measurements import describe
 from pulsar_rebalancer.state import SETTLED, DecisionState, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.notifications import emit, emit_orders, tell, tell_of_run
+from pulsar_rebalancer_airflow.notifications import send_metrics, send_order_metrics, send_run_alerts, update_alerts
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, RunOperator, is_retry
 from pulsar_rebalancer_airflow.options import NOTE, current_xcom, final_unless_passing, run_folder, storage_of
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_alias, moves_asset, state_asset
@@ -69,10 +69,10 @@ class ReportOperator(RunOperator):
             outcome = self._report(context, run)
             return {str(reason): count for reason, count in outcome.counts.items()}
         finally:
-            emit(self.cluster, run, outcome)
+            send_metrics(self.cluster, run, outcome)
             if self.settings is not None:
-                emit_orders(context, self.cluster, self.settings)
-                tell_of_run(context, self.cluster, self.settings, run.uri if run else None)
+                send_order_metrics(context, self.cluster, self.settings)
+                send_run_alerts(context, self.cluster, self.settings, run.uri if run else None)
 
     def _report(self, context: Context, run: StoragePath) -> Outcome:
         now, store = datetime.now(UTC), self._store(context)
@@ -88,8 +88,8 @@ class ReportOperator(RunOperator):
         shortest = max(settings.shedding_delay_seconds, TRIES * settings.interval_seconds) / 60
         grace = max(settings.grace_period_minutes, shortest, SETTLED)
         counted_at = store.get(DecisionState).counted_at
-        splits = splitting.tidied(history.splits, outcome, now, counted_at)
-        history = tidied(history.model_copy(update={"splits": splits}), outcome, now, grace)
+        splits = splitting.splits_to_keep(history.splits, outcome, now, counted_at)
+        history = moves_to_keep(history.model_copy(update={"splits": splits}), outcome, now, grace)
         if history != stored:
             store.put(history)
         self.log.info("%s", describe(outcome, run))
@@ -229,7 +229,7 @@ class WatchOperator(BaseOperator):
         if self.settings.mode is Mode.OFF:
             seen = Observation(False, unwatched=Reason.MODE_OFF)
         values = [f"seconds without the end of a run: {seconds:.0f}, limit {limit:.0f}"]
-        tell(context, self.cluster, self.settings, WatchState, {Condition.NO_RUN: seen}, values, now)
+        update_alerts(context, self.cluster, self.settings, WatchState, {Condition.NO_RUN: seen}, values, now)
         return seconds
 
 

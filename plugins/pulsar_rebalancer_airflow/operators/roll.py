@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowTaskTimeout
 
-from pulsar_rebalancer.carry_out.gate import refuse_alone
+from pulsar_rebalancer.carry_out.gate import require_second_person
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.decide import roll_plan
 from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, unsafe
@@ -26,7 +26,7 @@ from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.snapshot import Snapshot, latest_sample
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
-from pulsar_rebalancer_airflow.notifications import emit_orders, tell_of_roll
+from pulsar_rebalancer_airflow.notifications import send_order_metrics, send_roll_alerts
 from pulsar_rebalancer_airflow.operators.bases import refuse_while_plan_waits, requester
 from pulsar_rebalancer_airflow.options import APPLY_DAG, REBALANCE_DAG, final_unless_passing
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
@@ -76,9 +76,9 @@ class RollOperator(BaseSensorOperator):
                 store.put(roll)
             after = advance(roll, self._facts(context, store, roll)) if roll.active else roll
             if after != roll:
-                after = tell_of_roll(context, self.entry, after)
+                after = send_roll_alerts(context, self.entry, after)
                 store.put(after)
-                emit_orders(context, self.entry.name, self.entry.settings)
+                send_order_metrics(context, self.entry.name, self.entry.settings)
             self.log.info("%s", after.progress)
             if not after.active:
                 context["ti"].xcom_push(key="elsewhere", value=after.elsewhere)
@@ -121,7 +121,7 @@ class RollOperator(BaseSensorOperator):
         age = (now - shown.at).total_seconds()
         if age > settings.max_awaiting_minutes * 60:
             raise PlanError(Reason.PLAN_EXPIRED, f"roll {plan[:16]} is {age:.0f} s old")
-        refuse_alone(settings, shown.by, by, asks=False)
+        require_second_person(settings, shown.by, by, asks=False)
         for why in self._refusals(context, store, roll, now):
             raise why
         sample = self._sample()
@@ -224,7 +224,7 @@ class RollOperator(BaseSensorOperator):
         settings = self.entry.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings()
         async with PulsarAdmin(connection) as admin:
-            admin.know(roll.listed)
+            admin.set_brokers(roll.listed)
             return await admin.bundles_on(roll.broker)
 
     def _hindrance(self, context: Context) -> str:

@@ -224,7 +224,7 @@ class UnloadWaveOperator(PlanPartOperator):
             progress.ended(history)
 
         async def work(admin: PulsarAdmin) -> None:
-            admin.know({broker for move in moves for broker in (move.source, move.destination)})
+            admin.set_brokers({broker for move in moves for broker in (move.source, move.destination)})
             runtime = await admin.runtime_configuration()
             if shedding_is_on(runtime):
                 raise PlanError(Reason.BUILTIN_SHEDDING_ON, f"wave {self.wave} was not begun")

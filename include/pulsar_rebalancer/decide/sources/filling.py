@@ -31,7 +31,7 @@ def fill_new(snapshot: Snapshot) -> Proposal | None:
     now = snapshot.request.collected_at
     new = {name for name, at in snapshot.started.items() if at and abs(now - at) <= _NEW}
     # A broker that has just received bundles is left out: its report may lack them.
-    getting = {end for unload in moved_lately(snapshot).values() for end in (unload.destination, unload.owner)}
+    getting = {end for unload in recently_moved(snapshot).values() for end in (unload.destination, unload.owner)}
     brokers = sorted(new - getting)
     if not brokers:
         return None
@@ -102,14 +102,14 @@ def unreported(sample: PlanningSample) -> dict[str, float]:
     """
     points: dict[str, float] = {}
     traffic = math.fsum(sample.traffic[name] for name in sample.scores)
-    for bundle in moved_lately(sample.snapshot) if traffic else ():
+    for bundle in recently_moved(sample.snapshot) if traffic else ():
         if (owner := sample.owners.get(bundle)) in sample.scores:
             share = sample.bundles.find(owner, bundle).msg_throughput / traffic
             points[owner] = points.get(owner, 0.0) + share * math.fsum(sample.scores.values())
     return points
 
 
-def moved_lately(snapshot: Snapshot) -> dict[str, Unload]:
+def recently_moved(snapshot: Snapshot) -> dict[str, Unload]:
     """Return recent unloads, by bundle, that the new owner's report might not include yet."""
     now = snapshot.request.collected_at
     return {
@@ -117,20 +117,20 @@ def moved_lately(snapshot: Snapshot) -> dict[str, Unload]:
     }
 
 
-def arrived_lately(snapshot: Snapshot, broker: str) -> set[str]:
+def recently_arrived(snapshot: Snapshot, broker: str) -> set[str]:
     """Return the bundles that a broker received recently, which its report might not include yet.
 
     If an unload has no known end, its bundle may be on either broker, until another one reports it.
     """
-    lately = moved_lately(snapshot)
+    recent = recently_moved(snapshot)
     open_ended = {
         bundle: {broker, unload.source}
-        for bundle, unload in lately.items()
+        for bundle, unload in recent.items()
         if not unload.owner and broker in (unload.source, unload.destination) and not unload.untouched
     }
     owners = snapshot.owners(open_ended)
     maybe = {bundle for bundle, ends in open_ended.items() if owners.get(bundle, ends) <= ends}
-    return maybe | {bundle for bundle, unload in lately.items() if unload.owner == broker}
+    return maybe | {bundle for bundle, unload in recent.items() if unload.owner == broker}
 
 
 def check_broker(sample: PlanningSample, broker: str) -> None:

@@ -33,7 +33,7 @@ Column: TypeAlias = Any
 Rules: TypeAlias = Callable[[Snapshot, Collection[str]], dict[str, Reason]]
 
 
-def find_bundles(storage: ClusterStorage, part: str, now: datetime, rules: Rules) -> BundlesFound:
+def find_bundles(storage: ClusterStorage, text: str, now: datetime, rules: Rules) -> BundlesFound:
     """Return the bundles of a broker, of a topic, or with a text in their names, those with the most traffic first.
 
     `rules` returns the rule that keeps each of some bundles (`decide.stays.kept_by`).
@@ -45,7 +45,7 @@ def find_bundles(storage: ClusterStorage, part: str, now: datetime, rules: Rules
     if run is None:
         return BundlesFound()
     table = run.snapshot.table("bundles", _COLUMNS)
-    table = table.filter(_of_topic(table["bundle"], part) if "://" in part else _matches(table, part))
+    table = table.filter(_of_topic(table["bundle"], text) if "://" in text else _matches(table, text))
     table = table.append_column("traffic", pc.add(table["msg_throughput_in"], table["msg_throughput_out"]))
     largest = table.sort_by([("traffic", "descending"), ("bundle", "ascending")]).slice(0, FOUND_LISTED)
     rows = largest.select(["bundle", "broker", "traffic", "topics"]).to_pylist()
@@ -54,8 +54,8 @@ def find_bundles(storage: ClusterStorage, part: str, now: datetime, rules: Rules
     return BundlesFound(bundles=found, all=table.num_rows, sampled_at=run.request.collected_at)
 
 
-def _matches(table: pa.Table, part: str) -> Column:
-    return pc.or_(pc.match_substring(table["bundle"], part), pc.equal(table["broker"], pa.scalar(part)))
+def _matches(table: pa.Table, text: str) -> Column:
+    return pc.or_(pc.match_substring(table["bundle"], text), pc.equal(table["broker"], pa.scalar(text)))
 
 
 def _of_topic(bundles: Column, topic: str) -> Column:

@@ -8,14 +8,13 @@ from datetime import datetime
 from pydantic import AwareDatetime
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.in_force import WORDS, beside_the_mode, closings, sentence
+from pulsar_rebalancer.orders.in_force import WORDS, closings, other_orders, sentence
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Drains, HandedOverPlans, Question, waits_until
 from pulsar_rebalancer.orders.order import Closed, Control, JudgedRun, OrdersInForce, Situation, Wording
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.page.page_model import Attention, DrainView, View
 from pulsar_rebalancer.show.page.recent_runs import Run
-from pulsar_rebalancer.texts import capitalized
 
 
 class FailedRun(View):
@@ -96,13 +95,13 @@ class AirflowContext(View):
         `run` is the run on the page, which an operator might have stopped.
         """
         closed = self.closed(settings, now)
-        said = beside_the_mode(settings, closed, self.orders, now)
+        said = other_orders(settings, closed, self.orders, now)
         sentences = [sentence(settings, closed, self.orders, now)] if said else []
         stop = self.orders.get(Control).last("stop")
         if stop is not None and run is not None and run.request.collected_at <= stop.at and run.was_stopped:
             sentences.append(f"Run stopped at {stop.at:%Y-%m-%d %H:%M %Z} {stop.because}")
         sentences += [
-            f"{capitalized(handed.plan.action or 'Moves')} by {handed.by or 'unknown'} waits for its run"
+            f"Plan of {handed.by or 'unknown'} ({handed.plan.action or 'moves'}) waits for its run"
             for handed in self.handed_over.plans.values()
             if handed.run_id in self.queued
         ]

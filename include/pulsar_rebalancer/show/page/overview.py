@@ -63,7 +63,7 @@ def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext,
     if shown is None:
         return without_run(strip, facts, now).model_copy(update={"awaiting": awaiting})
     latest, moved = latest_changes(storage, now)
-    page = _of(storage, shown, strip, facts, now).model_copy(update=_changed(latest, moved))
+    page = _overview_of(storage, shown, strip, facts, now).model_copy(update=_changed(latest, moved))
     begun = page.plan is not None and page.plan.done > 0
     last = plan_view(storage, read_run(latest.folder)) if latest and not begun else None
     return page.model_copy(update={"firing": said.firing, "awaiting": awaiting, "last": last})
@@ -110,7 +110,7 @@ def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath
     strip = _status(entry, AirflowContext(), run, said, now).model_copy(update=past)
     own = change_by(folder, run.request.collected_at)
     changed = _changed(latest_changes(storage, now)[0], own.moved if own else None)
-    return _of(storage, run, strip, AirflowContext(), now).model_copy(update=changed | {"of_one_run": True})
+    return _overview_of(storage, run, strip, AirflowContext(), now).model_copy(update=changed | {"of_one_run": True})
 
 
 def _status(
@@ -155,7 +155,7 @@ def _changed(latest: Change | None, moved: MovedRun | None) -> dict[str, object]
     return {"moved": moved, "changed_at": latest.ended_at if latest else None}
 
 
-def _of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowContext, now: datetime) -> Overview:
+def _overview_of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowContext, now: datetime) -> Overview:
     mean, settings = known_scores(run.folder).mean, run.request.resolved.settings
     pairs = judged_pairs(pair_views(run), facts.drains)
     shown, kept = worth_listing(pairs), shedder_state_of(run)

@@ -92,18 +92,18 @@ def timeline(
         SnapshotError: `storage_failed`.
     """
     begin, unread = begin_of(now), 0
-    told: list[_RunEvents] = []
+    runs: list[_RunEvents] = []
     until = time.monotonic() + reading
     for at, folder in takewhile(lambda dated: dated[0] >= begin, storage.dated_runs(now)):
         known = _ended.get(folder.uri)
-        if known is None and told and time.monotonic() > until:
+        if known is None and runs and time.monotonic() > until:
             unread += 1
         elif known := known or _read(folder, at):
-            told.append(known)
+            runs.append(known)
     thresholds = safe_profile_of(settings).thresholds(settings)
     low, high = thresholds.get("low"), thresholds.get("high")
-    points = [run.point for run in told] + [Point(at=failure.at) for failure in failures]
-    events = [run.event for run in told if run.event] + [*orders, *_merged(failures)]
+    points = [run.point for run in runs] + [Point(at=failure.at) for failure in failures]
+    events = [run.event for run in runs if run.event] + [*orders, *_merged(failures)]
     return Timeline(
         begin=begin,
         end=now,

@@ -149,7 +149,7 @@ def select(sample: ClusterSample, pair: Decision, wanted: Amount) -> list[Candid
             namespace = namespace_of(bundle.bundle) if bundle.policy else ""
             if namespace not in forbidden:
                 forbidden[namespace] = sample.forbids(bundle.bundle, source, destination)
-            reason = forbidden[namespace] or _fit(carried, remaining, least)
+            reason = forbidden[namespace] or _reason_by_size(carried, remaining, least)
         if reason is Reason.TAKEN:
             remaining -= carried
         elif sample.brief:
@@ -161,7 +161,7 @@ def select(sample: ClusterSample, pair: Decision, wanted: Amount) -> list[Candid
     return moves
 
 
-def _fit(carried: float, remaining: float, least: float) -> Reason:
+def _reason_by_size(carried: float, remaining: float, least: float) -> Reason:
     if carried <= 0:
         return Reason.NO_TRAFFIC
     if carried < least:

@@ -104,7 +104,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
         moves = [move for pool in pools for move in _planned(sample, own, pool, words)]
         for broker in (broker for pool in pools for broker in pool if broker.gives):
             words.setdefault(broker.pair, broker.words)
-        decisions = _completed(sample, decisions, words, moves)
+        decisions = _with_moves(sample, decisions, words, moves)
     decisions += avg_shedder.left_out(sample, before)
     return SheddingResult(decisions, moves, ShedderState(hits=hits_after(decisions), learned=learned), sentence)
 
@@ -194,11 +194,11 @@ def _planned(
                 moves.append(CandidateMove.of(bundle, measure=measure, reason=Reason.TAKEN, **of_move))
         if len(moves) == before:
             break
-    left = (_left(broker, ranks[broker.pair], measure) for broker in pool if broker.gives)
+    left = (_staying(broker, ranks[broker.pair], measure) for broker in pool if broker.gives)
     return [*moves, *chain.from_iterable(left)]
 
 
-def _left(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
+def _staying(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
     if broker.able and not broker.at_first:  # it was never the hotter of two brokers
         broker.words = f"Its expected load is {broker.height:+.0f} points from the mean; others have to shed first"
     taken, pair, source = Reason.TAKEN, broker.pair, broker.name  # looked up once instead of for each bundle
@@ -248,7 +248,7 @@ def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Br
     return bundle
 
 
-def _completed(
+def _with_moves(
     sample: ClusterSample, decisions: list[Decision], words: Mapping[int | None, str], moves: Sequence[CandidateMove]
 ) -> list[Decision]:
     """Return the decisions, completed with their moves.

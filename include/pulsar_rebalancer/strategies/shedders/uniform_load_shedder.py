@@ -152,7 +152,7 @@ def _walk(sample: ClusterSample, broker: str, measure: Measure, number: int, req
     taken = 0
     busiest_first = sorted(sample.shed_candidates(broker), key=lambda bundle: (-bundle.mean(measure), bundle.bundle))
     for rank, bundle in enumerate(busiest_first):
-        reason = bundle.reason or _fit(bundle.mean(measure), required, taken, sample.settings)
+        reason = bundle.reason or _reason_by_size(bundle.mean(measure), required, taken, sample.settings)
         if reason is Reason.TAKEN:
             taken += 1
             required -= int(bundle.mean(measure))
@@ -160,7 +160,7 @@ def _walk(sample: ClusterSample, broker: str, measure: Measure, number: int, req
     return moves
 
 
-def _fit(carried: float, remaining: int, taken: int, settings: Settings) -> Reason:
+def _reason_by_size(carried: float, remaining: int, taken: int, settings: Settings) -> Reason:
     if settings.max_unload_bundles != -1 and taken >= settings.max_unload_bundles:
         return Reason.NOT_REACHED
     return Reason.TAKEN if carried <= remaining else Reason.OVER_REMAINING

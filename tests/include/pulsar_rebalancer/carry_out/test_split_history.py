@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pulsar_rebalancer.carry_out.split_executor import SplitHistory, tidied
+from pulsar_rebalancer.carry_out.split_executor import SplitHistory, splits_to_keep
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Split, SplitOutcome, read_outcomes
 from pulsar_rebalancer.state import BundleSplit, MovesState, Unload
@@ -104,7 +104,7 @@ def test_skipped_split_does_not_count(reason, attempts, before, kept):
         verdict="open",
         splits=(ended(reason, attempts=attempts),),
     )
-    after = tidied({ONE: record(outcome=before)}, outcome, NOW)
+    after = splits_to_keep({ONE: record(outcome=before)}, outcome, NOW)
     assert [known.outcome for known in after.values()] == ([] if kept is None else [kept])
 
 
@@ -115,4 +115,4 @@ def test_skipped_split_does_not_count(reason, attempts, before, kept):
 def test_a_record_waits_for_the_sample_with_which_its_parts_take_means_over(counted, kept):
     outcome = Outcome(plan_id="p9", cluster="c", airflow_run_id="r", ended_at=NOW, verdict="open")
     split = {ONE: record(at=NOW - timedelta(hours=4))}
-    assert bool(tidied(split, outcome, NOW, None if counted is None else NOW + counted)) is kept
+    assert bool(splits_to_keep(split, outcome, NOW, None if counted is None else NOW + counted)) is kept

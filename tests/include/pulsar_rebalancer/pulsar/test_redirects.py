@@ -73,7 +73,7 @@ async def test_a_known_broker_is_asked_once_no_seed_accepts_a_connection() -> No
         async with PulsarAdmin(AdminConnection(seeds=(f"http://{dead}",))) as admin:
             with pytest.raises(AdminError, match=f"no connection to {dead} "):
                 await admin.bundles.lookup(TOPIC)
-            admin.know([dead, known.id])
+            admin.set_brokers([dead, known.id])
             for _ in range(2):
                 assert (await admin.bundles.lookup(TOPIC)).http_url == known.url
 

@@ -336,7 +336,7 @@ def test_people_who_were_asked_to_restart_a_broker_hear_that_it_was_skipped(tmp_
         "Pulsar east: restart a broker now",
         "[Resolved] Pulsar east: restart a broker now",
     ]
-    assert "do not restart a:1 for it" in sent[1].body
+    assert "a:1 no longer needs a restart" in sent[1].body
     assert "roll_stopped x1" in sent[1].body
 
 
@@ -353,7 +353,7 @@ def test_call_to_restart_is_withdrawn_once_it_is_unsafe(tmp_path, sent, restarte
     for _ in range(2):
         desk.act("run")
     assert [message.title for message in sent][1:] == ["[Resolved] Pulsar east: restart a broker now"]
-    assert "do not restart a:1 for it" in sent[1].body
+    assert "a:1 no longer needs a restart" in sent[1].body
     assert desk.roll.asked == ""
 
 

@@ -9,7 +9,7 @@ from tests.airflow_context import context, store_of
 from tests.airflow_runs import CLUSTER
 from tests.plugins.pulsar_rebalancer_airflow.operators.unload_scene import UnloadScene
 
-from pulsar_rebalancer.carry_out.split_executor import tidied
+from pulsar_rebalancer.carry_out.split_executor import splits_to_keep
 from pulsar_rebalancer.orders.order import Control, GivenOrder
 from pulsar_rebalancer.pulsar.bundle_calls import BundleAdmin
 from pulsar_rebalancer.reasons import Reason
@@ -133,7 +133,7 @@ def test_after_a_kill_a_bundle_that_is_whole_goes_through_all_checks_again(scene
     assert [after[each["bundle"]] for each in planned] == expected
     assert ended == Counter(reason for reason, _ in expected)
     assert asked == []
-    kept = tidied(store_of(scene.state).get(MovesState).splits, outcome, datetime.now(UTC))
+    kept = splits_to_keep(store_of(scene.state).get(MovesState).splits, outcome, datetime.now(UTC))
     assert set(kept) == {each["bundle"] for each in planned[:made]}
 
 
