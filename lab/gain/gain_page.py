@@ -44,20 +44,20 @@ _MEASURES = {"moves_per_day": 1, "range_mean": 0, "disturbed_per_day": 1}
 
 def blocks() -> dict[str, str]:
     """Return what docs/evidence.md shows of the proof, by the marks around it."""
-    training, held_out = (read_all(family_page.RESULTS / kind) for kind in ("training", "held-out"))
+    training, sealed = (read_all(family_page.RESULTS / kind) for kind in ("training", "sealed"))
     parts, prices = (read_all(RESULTS / what) for what in ("parts", "prices"))
-    return {"goals": _goals(held_out), "prices": _prices(prices, training), "parts": _parts(parts), "cases": _cases()}
+    return {"goals": _goals(sealed), "prices": _prices(prices, training), "parts": _parts(parts), "cases": _cases()}
 
 
 def pictures() -> dict[Path, str]:
     """Return the pictures that are drawn from the committed results."""
-    held_out = read_all(family_page.RESULTS / "held-out")
-    titles = {name: family.title.removeprefix("Held out: ") for name, family in load_all().items()}
+    sealed = read_all(family_page.RESULTS / "sealed")
+    titles = {name: family.title.removeprefix("Sealed: ") for name, family in load_all().items()}
     shown = [run for run in _read_case(BURST) if run.seed == SHOWN_SEED]
     spike = load(FOLDER / f"{BURST}.toml").traffic_spikes[0]
     drawn = {}
     for mode, colours in PALETTES.items():
-        drawn[f"experiments-gain-{mode}.svg"] = family_plot.moves_against_range(held_out, titles, colours)
+        drawn[f"experiments-gain-{mode}.svg"] = family_plot.moves_against_range(sealed, titles, colours)
         drawn[f"experiments-burst-{mode}.svg"] = _drawn_burst(
             shown, (spike.minute, spike.minute + spike.minutes), colours
         )
@@ -68,13 +68,13 @@ def _read_case(name: str) -> list[CaseRun]:
     return read_case(RESULTS / "cases" / f"{name}.json")[1]
 
 
-def _goals(held_out: Mapping[str, FamilyResults]) -> str:
+def _goals(sealed: Mapping[str, FamilyResults]) -> str:
     drawn = picture(
         "experiments-gain",
-        "Bundles moved per day against the mean range in the held-out families.",
+        "Bundles moved per day against the mean range in the sealed families.",
     )
-    others = [name for name in next(iter(held_out.values())).runs if name.startswith(AVG)]
-    found = {other: verdicts(held_out, other)[:-1] for other in others}  # disturbed load became a goal later
+    others = [name for name in next(iter(sealed.values())).runs if name.startswith(AVG)]
+    found = {other: verdicts(sealed, other) for other in others}
     rows = []
     for other, judged in found.items():
         cells = []

@@ -119,7 +119,7 @@ def test_from_files_to_results(tmp_path, capsys, monkeypatch):
     assert "no family others; there are mine, theirs" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", ["training", "held-out"])
+@pytest.mark.parametrize("kind", ["training", "held-out", "sealed"])
 def test_committed_results_are_of_committed_sources_and_of_all_contestants(kind):
     committed = read_all(family_page.RESULTS / kind)
     assert committed.keys() == {name for name, family in FAMILIES.items() if family.kind == kind}
