@@ -12,14 +12,7 @@ from tests.accessibility import assert_accessible, assert_reached_with_tab
 from tests.airflow_server import airflow_server
 from tests.browser import Browser, browser
 from tests.integration.airflow_world import Outcome, World, world
-from tests.integration.page_scene import (
-    HOSTILE,
-    asked_for,
-    prepare,
-    press,
-    show,
-    told,
-)
+from tests.integration.page_scene import HOSTILE, asked_for, prepare, press, show, told
 from tests.overview_scene import Scene, broker, uneven
 from tests.patience import PATIENCE
 
