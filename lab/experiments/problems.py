@@ -181,7 +181,8 @@ PROBLEMS = (
     ),
     Problem(
         "slow load balancing",
-        f"time to settle a hundred hot and a hundred new brokers: {SETTLED.words()}; at the end: {RANGE_LEFT.words()}.",
+        f"time until a hundred hot and a hundred new brokers are balanced: {SETTLED.words()}; range that is left: "
+        f"{RANGE_LEFT.words()}.",
         _speed,
     ),
 )

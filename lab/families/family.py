@@ -152,15 +152,14 @@ class Family(Strict):
     """A family of clusters under days of load; a seed draws one of them.
 
     Attributes:
-        kind: strategies may be tuned on training families; held-out families judge them afterwards, and sealed ones
-            once, after all tuning.
+        kind: strategies are tuned on training families; sealed ones judge them once, after all tuning.
         seeds: the family's seeds.
     """
 
     name: str
     title: str = Field(min_length=1)
     about: str = Field(min_length=1)
-    kind: Literal["training", "held-out", "sealed"]
+    kind: Literal["training", "sealed"]
     seeds: tuple[int, ...] = Field(min_length=1)
     minutes: int = Field(1440, ge=10)
     brokers: Machines

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from lab.families.family_results import FamilyResults
 
-MOVES, MOVES_OF_LARGE, LARGE = 0.5, 0.6, ("held_slow_large", "large_bundles", "sealed_power_law")
+MOVES, MOVES_OF_LARGE, LARGE = 0.5, 0.6, ("large_bundles", "sealed_power_law")
 HOTTER = 0.5
 DISTURBED = 0.8
 CLEARLY = 1.1

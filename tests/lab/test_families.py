@@ -33,7 +33,7 @@ cost_spread = 0.8
 
 
 def files(folder: Path) -> Path:
-    for name, kind in (("mine", "training"), ("theirs", "held-out")):
+    for name, kind in (("mine", "training"), ("theirs", "sealed")):
         (folder / f"{name}.toml").write_text(SHORT.replace("KIND", kind), encoding="utf-8")
     return folder
 
@@ -42,13 +42,13 @@ def short(family: str, minutes: int) -> Family:
     return FAMILIES[family].model_copy(update={"minutes": minutes})
 
 
-def test_training_and_held_out_families_have_no_seed_in_common():
-    training, held_out, sealed = (
+def test_training_and_sealed_families_have_no_seed_in_common():
+    training, sealed = (
         {seed for family in FAMILIES.values() if family.kind == kind for seed in family.seeds}
-        for kind in ("training", "held-out", "sealed")
+        for kind in ("training", "sealed")
     )
-    assert min(map(len, (training, held_out, sealed))) >= 5
-    assert not training & held_out | training & sealed | held_out & sealed
+    assert min(len(training), len(sealed)) >= 5
+    assert not training & sealed
 
 
 def test_in_a_deployment_every_broker_restarts_one_after_another():
@@ -110,16 +110,16 @@ def test_from_files_to_results(tmp_path, capsys, monkeypatch):
     assert set(mine.runs) == contestants().keys()
     assert (mine.family, mine.seeds) == ("mine", (7,))
     assert "| AvgShedder |" in capsys.readouterr().out
-    assert not (tmp_path / "results" / "held-out").exists()
+    assert not (tmp_path / "results" / "sealed").exists()
     own = "tests.lab.test_experiments:every_third"
     assert main([*where, "theirs", "--strategy", own]) == 0
-    (theirs,) = read_all(tmp_path / "results" / "held-out").values()
+    (theirs,) = read_all(tmp_path / "results" / "sealed").values()
     assert set(theirs.runs) - set(mine.runs) == {own}
     assert main([*where, "others"]) == 2
     assert "no family others; there are mine, theirs" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", ["training", "held-out", "sealed"])
+@pytest.mark.parametrize("kind", ["training", "sealed"])
 def test_committed_results_are_of_committed_sources_and_of_all_contestants(kind):
     committed = read_all(family_page.RESULTS / kind)
     assert committed.keys() == {name for name, family in FAMILIES.items() if family.kind == kind}
@@ -130,8 +130,8 @@ def test_committed_results_are_of_committed_sources_and_of_all_contestants(kind)
 
 
 # Together every kind of load, slow brokers, restarts, scaling and lost reports.
-@pytest.mark.parametrize(("name", "kind"), [("held_mix", "held-out"), ("scaling", "training"), ("server", "training")])
-def test_committed_results_are_what_the_sources_give(name, kind):
-    committed, variants = read_all(family_page.RESULTS / kind)[name], contestants()
+@pytest.mark.parametrize("name", ["sealed_backlog", "scaling", "server"])
+def test_committed_results_are_what_the_sources_give(name):
+    committed, variants = read_all(family_page.RESULTS / FAMILIES[name].kind)[name], contestants()
     for variant in (AVG, GAIN):
         assert run(FAMILIES[name], variants[variant], committed.seeds[0]) == committed.runs[variant][0]

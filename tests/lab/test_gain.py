@@ -18,8 +18,8 @@ def results(
     [
         (results(49.0, 9.9, 70.5), []),
         (results(49.2, 9.9, 70.5), [0]),
-        (results(59.0, 9.9, 70.5, "held_slow_large"), []),
-        (results(59.2, 9.9, 70.5, "held_slow_large"), [0]),
+        (results(59.0, 9.9, 70.5, "sealed_power_law"), []),
+        (results(59.2, 9.9, 70.5, "sealed_power_law"), [0]),
         (results(49.0, 10.0, 70.5), [1]),
         (results(49.0, 9.9, 70.6), [2]),
         (results(49.0, 9.9, 70.5, disturbed=79.2), [3]),

@@ -40,7 +40,7 @@ def cluster(seed: int, minutes: int) -> Spec:
         name="predicted",
         title="Predicted",
         about="What a replay has to know.",
-        kind="held-out",
+        kind="sealed",
         seeds=(seed,),
         minutes=minutes,
         brokers=Machines(count=(6, 6), cores=(8, 12, 24), load=(30, 40)),
