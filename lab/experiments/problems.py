@@ -181,7 +181,7 @@ PROBLEMS = (
     ),
     Problem(
         "slow load balancing",
-        f"time until a hundred hot and a hundred new brokers are balanced: {SETTLED.words()}; range that is left: "
+        f"time until a hundred hot and a hundred new brokers are balanced: {SETTLED.words()}; what is left: "
         f"{RANGE_LEFT.words()}.",
         _speed,
     ),
