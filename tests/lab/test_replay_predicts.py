@@ -105,11 +105,11 @@ def recorded(spec: Spec, minutes: int, folder: Path) -> Recording:
 def test_a_replay_knows_what_moves_of_unequal_bundles_between_unequal_brokers_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec, settings, minutes = cluster(1, 240), contestants()[GAIN].settings, 240
+    spec, settings, minutes = cluster(2, 240), contestants()[GAIN].settings, 240
     recording, happened = recorded(spec, minutes, tmp_path), real(spec, settings, minutes)
     assert any(happened.moves)
     monkeypatch.setattr(Balancer, "decide", lambda _, minute: happened.moves[minute.number])
     [outcome] = replay(recording, [Variant(GAIN, settings)], settings)
     wrong = np.abs(np.array(outcome.ranges) - happened.ranges)[LEARNS_FROM:]
-    # In proportion to messages, it is 9.7 points.
+    # In proportion to messages, it is 18.4 points.
     assert wrong.mean() < 4.5

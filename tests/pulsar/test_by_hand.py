@@ -30,8 +30,7 @@ from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves
 
-BUNDLES, CAP = 6, 4
-"""More than the cap lets go at once: a drain takes two runs."""
+BUNDLES, CAP = 6, 4  # more than the cap lets go at once: a drain takes two runs
 CROWDED, TOPICS = "tests/crowded", 3
 SETTINGS: dict[str, Any] = {
     "mode": "auto",

@@ -49,8 +49,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 
 NAMESPACE, BUNDLES = "tests/load", 16
 RATE = 4000.0
-TOP = 10
-"""Brokers publish this many top bundles."""
+TOP = 10  # top bundles that a broker publishes
 OTHER_AUDIENCE = "urn:pulsar:west"
 PROVIDERS = "org.apache.pulsar.broker.authentication"
 SETTINGS: dict[str, Any] = {

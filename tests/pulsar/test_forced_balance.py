@@ -17,8 +17,7 @@ from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import Run, assert_carried_out, assert_clients_came_back, connection, load_broker_zero
 from tests.pulsar.throttling import await_host_samples, await_quotas, await_two_samples, set_quotas
 
-FORCE_THRESHOLD = 4
-"""Half of the smallest gap that was seen, and above the noise between idle brokers."""
+FORCE_THRESHOLD = 4  # half of the smallest gap that was seen, and above the noise between idle brokers
 
 
 @pytest.mark.usefixtures("one_session")

@@ -20,12 +20,9 @@ from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun, LocalAirflo
 HELD = (8, 4, 0)
 """Bundles of each broker at first: the middle one has what both others have in the end."""
 BUNDLES = sum(HELD)
-TRIED_RATE = 60.0
-"""Messages a second of a bundle, from whose cost its rate is computed."""
-GAP = 25
-"""Points between the loaded broker and the idle one, half of which is moved."""
-INTERVAL_SECONDS = 60
-"""The brokers' host interval: each run sees a new sample."""
+TRIED_RATE = 60.0  # messages a second of a bundle, from whose cost its rate is computed
+GAP = 25  # points between the loaded broker and the idle one, half of which is moved
+INTERVAL_SECONDS = 60  # the brokers' host interval: each run sees a new sample
 LOW_THRESHOLD = 10
 """Far from the gap that is to be evened out, and from what is left of it: a busy machine makes messages dearer."""
 HITS = 2

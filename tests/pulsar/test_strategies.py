@@ -40,8 +40,7 @@ from pulsar_rebalancer_spark.rebalance import decide
 
 QUOTA_US = 40_000
 RATE = 3500.0
-GAP = 10
-"""Points that broker 0 is hotter than the others, at least: every shedder fires."""
+GAP = 10  # points that broker 0 is hotter than the others, at least: every shedder fires
 FREE, ISOLATED, SPREAD = "tests/free", "tests/isolated", ("tests/spread-a", "tests/spread-b")
 SYSTEM = "pulsar/system"
 SHEDDING: dict[Strategy, dict[str, Any]] = {
