@@ -44,7 +44,7 @@ def first(east: World, usage: dict[str, float]) -> Outcome:
 def second(east: World, first: Outcome) -> Outcome:
     """A run whose report fails once it has written the outcome, so Airflow drops its event, and is tried again."""
     failing = [ConnectionError("the metrics are away"), None]
-    with mock.patch("pulsar_rebalancer_airflow.operators.report.emit", side_effect=failing):
+    with mock.patch("pulsar_rebalancer_airflow.operators.report.send_metrics", side_effect=failing):
         return east.run()
 
 
