@@ -21,8 +21,13 @@ BY_TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 test: setup ## run unit tests, Spark, DAGs in one process, the page in Chromium and one `make run`; TESTS=tests/include runs only those
 	@$(PYTHON_BIN) -m pytest $(or $(TESTS),$(BY_TWO))
 
+# The longest file first, lest one worker waits for it at the end; SKIP leaves files out.
+LONGEST := tests/integration/test_schedule_goes_on.py
+SYSTEM = $(LONGEST) $(filter-out $(LONGEST) $(SKIP),$(wildcard tests/integration/test_*.py)) \
+	tests/deployment tests/project tests/spark_apps tests/dags
+
 test-system: setup ## run what needs Airflow's own processes, minutes, or ratios of time; PICTURES=1 takes the pictures of the page
-	@$(if $(PICTURES),DRAW_PICTURES=1) $(PYTHON_BIN) -m pytest -m system $(or $(TESTS),$(BY_TWO))
+	@$(if $(PICTURES),DRAW_PICTURES=1) $(PYTHON_BIN) -m pytest -m system $(or $(TESTS),$(BY_TWO) $(SYSTEM))
 
 # Throttled brokers that are balanced run by run need the whole machine, so they run last and by themselves.
 BALANCED := tests/pulsar/test_rebalance.py
