@@ -35,13 +35,6 @@ def await_host_samples(admin: Admin, count: int) -> None:
 
 
 def await_two_samples(admin: Admin) -> None:
-    """Wait until brokers run for two minutes: without two host samples, a broker takes no part."""
-    awaited(lambda: min(_uptime_minutes(admin, broker) for broker in range(3)) > 2)
-
-
-def _uptime_minutes(admin: Admin, broker: int) -> float:
-    """Minutes since a broker started, as its metrics say."""
-    (process,) = [
-        group for group in admin.get("broker-stats/metrics", broker=broker) if "jvm_start_time" in group["metrics"]
-    ]
-    return (time.time() - float(process["metrics"]["jvm_start_time"]) / 1000) / 60
+    """Wait until the brokers' own start is two minutes ago: without two host samples, a broker takes no part."""
+    starts = [admin.load_report(broker)["startTimestamp"] / 1000 for broker in range(3)]
+    awaited(lambda: time.time() - max(starts) > 120)
