@@ -112,7 +112,7 @@ KINDS: dict[FaultKind, KindInfo] = {
     FaultKind.FORBIDDEN: KindInfo("403 with a JSON reason"),
     FaultKind.REDIRECT_TO_STRANGER: KindInfo("307 to `target`, a host outside the cluster", _HOPS),
     FaultKind.REDIRECT_CIRCLE: KindInfo("307 to the next broker with this fault, in a circle", _HOPS),
-    FaultKind.ERROR_500: KindInfo("500, as the extensible load manager answers for its report", _REPORT),
+    FaultKind.ERROR_500: KindInfo("500, as the extensible load manager answers report requests", _REPORT),
     FaultKind.NULL_ANSWER: KindInfo("the literal null, as the no-op load manager answers", _REPORT),
     FaultKind.GARBAGE: KindInfo("200 with bytes that are not JSON", _REPORT),
     FaultKind.HALF_JSON: KindInfo("200 with JSON that ends in the middle", _REPORT),
@@ -183,7 +183,7 @@ class Fault:
         if not 0 <= self.amount <= LARGEST:
             raise ValueError(f"amount of a fault must be from 0 to {LARGEST:g}, got {self.amount!r}")
         if not all(isinstance(text, str) for text in self.values.values()):
-            raise TypeError("values of a fault must be texts")
+            raise TypeError("values of a fault must be strings")
 
     @property
     def size(self) -> float:

@@ -50,7 +50,9 @@ def spec(
     if not _MIDDLE_SCORES[1] <= hot_score <= 100:
         raise ValueError(f"needs a hot broker of {_MIDDLE_SCORES[1]:g} to 100 percent, got {hot_score:g}")
     if brokers < 2 or bundles < brokers:
-        raise ValueError(f"needs 2 brokers and a bundle for each, got {brokers} brokers and {bundles} bundles")
+        raise ValueError(
+            f"needs at least 2 brokers and as many bundles as brokers, got {brokers} brokers and {bundles} bundles"
+        )
     timing = timing or Timing()
     noise = noise or Noise()
     specs = [BrokerSpec(f"127.0.0.1:{_FIRST_PORT + i}") for i in range(brokers)]

@@ -182,7 +182,7 @@ class MoveClientGap:
         counts = await asyncio.gather(*(self.meter.count(topic, self.move.source) for topic in sample))
         counted = {topic: clients for topic, clients in zip(sample, counts, strict=True) if clients is not None}
         if names and not counted:
-            raise AdminError(Reason.NOT_FOUND, "no broker has statistics of the topics with clients")
+            raise AdminError(Reason.NOT_FOUND, "no broker returned statistics of the bundle's topics that have clients")
         self._before = {topic: clients for topic, clients in counted.items() if any(clients)}
         self._topics = len(names)
 

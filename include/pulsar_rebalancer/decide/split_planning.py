@@ -57,7 +57,7 @@ NO_SPLITS = SplitPlan([], {})
 
 
 LEAST_SHARE = 0.1
-"""Smallest share of the traffic that a part may have; with many parts, half of an even share."""
+"""Smallest share of the bundle's traffic that a part may have, unless half of an even share is smaller."""
 
 
 class Cut(NamedTuple):

@@ -100,7 +100,7 @@ class Drains(StateDocument):
 
 
 _RELEASE_KEPT = timedelta(days=366)
-"""Time during which a release prevents an earlier rolling restart from draining the broker again when it stops."""
+"""How long a release is remembered: a rolling restart that began before it does not drain the broker again."""
 
 
 class GateOpening(NamedTuple):

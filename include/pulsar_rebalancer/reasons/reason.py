@@ -365,7 +365,7 @@ class Reason(StrEnum):
         "Have another person do it.")
     NO_USER = ("no_user", VERDICT, Trait.TYPED,
         "Unknown who made or approved the plan: no Airflow user, a task, or somebody who cleared its run.",
-        "Repeat it as a signed-in user, or answer the question; release and drain a broker again.")
+        "As a signed-in user, repeat or approve the plan; for a drain, release the broker and drain again.")
     DAG_PAUSED = ("dag_paused", VERDICT, Trait.TYPED,
         "The DAG that would carry out the plan is paused in Airflow.",
         "Unpause pulsar_rebalance__<cluster>, then approve or submit the plan again.")

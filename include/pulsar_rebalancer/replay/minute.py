@@ -142,31 +142,31 @@ class ColumnBrokers(Brokers):
 
     @cached_property
     def _all(self) -> list[BrokerSample]:
-        numbers = np.flatnonzero(self._minute.brokers.registered)
-        scored, of_all = (self._weighted(of)[numbers].tolist() for of in (SCORED, RESOURCES))
-        return self._made(numbers, [{SCORED: one, RESOURCES: other} for one, other in zip(scored, of_all, strict=True)])
+        indices = np.flatnonzero(self._minute.brokers.registered)
+        scored, of_all = (self._weighted(of)[indices].tolist() for of in (SCORED, RESOURCES))
+        return self._made(indices, [{SCORED: one, RESOURCES: other} for one, other in zip(scored, of_all, strict=True)])
 
-    def _made(self, numbers: Ints, weighted: Iterable[Mapping[Sequence[str], float]]) -> list[BrokerSample]:
-        minute, brokers, positions = self._minute, self._minute.brokers, numbers.tolist()
-        *traffic, topics = brokers.traffic[:, numbers]
+    def _made(self, indices: Ints, weighted: Iterable[Mapping[Sequence[str], float]]) -> list[BrokerSample]:
+        minute, brokers, positions = self._minute, self._minute.brokers, indices.tolist()
+        *traffic, topics = brokers.traffic[:, indices]
         unknown = [repeat(None)] * len(AVERAGES)
-        averages = unknown if brokers.averages is None else map(_optional, brokers.averages[:, numbers])
+        averages = unknown if brokers.averages is None else map(_optional, brokers.averages[:, indices])
         columns = (
             [self._roster.brokers[i] for i in positions],
             map(self._reasons.get, positions),
-            self._resources(numbers),
-            *(of.tolist() for of in (*traffic, topics.astype(np.int64), self._bundle_counts[numbers])),
+            self._resources(indices),
+            *(of.tolist() for of in (*traffic, topics.astype(np.int64), self._bundle_counts[indices])),
             [brokers.versions[i] for i in positions] if brokers.versions else repeat(None),
             map(minute.reserved.get, positions),
             *averages,
-            brokers.age[numbers].tolist(),
+            brokers.age[indices].tolist(),
             repeat(None),
             weighted,
         )
         return list(map(BrokerSample, *columns))
 
-    def _resources(self, numbers: Ints) -> Iterator[dict[str, ResourceUsage]]:
-        of_each = (map(_optional, of[:, numbers]) for of in (self._minute.brokers.usage, self._minute.brokers.limits))
+    def _resources(self, indices: Ints) -> Iterator[dict[str, ResourceUsage]]:
+        of_each = (map(_optional, of[:, indices]) for of in (self._minute.brokers.usage, self._minute.brokers.limits))
         rows = [map(ResourceUsage, *of_resource) for of_resource in zip(*of_each, strict=True)]
         return (dict(zip(self._minute.resources, of_broker, strict=True)) for of_broker in zip(*rows, strict=True))
 

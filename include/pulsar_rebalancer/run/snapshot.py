@@ -91,7 +91,7 @@ class StateBefore(BaseModel):
 
 
 CLIENTS = ("topics", "producers", "consumers")
-"""Columns of the bundles table that count what moving the bundle disturbs."""
+"""Columns of the bundles table that count the topics and clients that a move disturbs."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -128,7 +128,9 @@ def learn(
     ages, before_ages = ({name: broker.samples for name, broker in of.items()} for of in (known, before.brokers))
     disturbed = before.samples and (ages != before_ages or minutes > longest)
     undisturbed = 0.0 if disturbed else min(before.quiet + minutes, SETTLED)
-    after = _persisting(replace(before, samples=samples, points=points, idle=idle, quiet=undisturbed), sums, minutes)
+    after = _with_persistence(
+        replace(before, samples=samples, points=points, idle=idle, quiet=undisturbed), sums, minutes
+    )
     quiet = {end: move.minutes for move in sorted(moved, key=lambda move: -move.minutes) for end in move[:2]}
     corrections = {}
     for name, now in scores.items():
@@ -137,7 +139,7 @@ def learn(
     return LearningResult(replace(after, brokers=known), sums, corrections)
 
 
-def _persisting(known: Learned, sums: Mapping[str, Sums], minutes: float) -> Learned:
+def _with_persistence(known: Learned, sums: Mapping[str, Sums], minutes: float) -> Learned:
     weight = step(_PERSISTENCE, minutes, known.samples)
     lasted, deviation = (
         before + weight * (one_by_one(getattr(of, name) for of in sums.values()) - before)

@@ -101,7 +101,7 @@ class AirflowContext(View):
         if stop is not None and run is not None and run.request.collected_at <= stop.at and run.was_stopped:
             sentences.append(f"Run stopped at {stop.at:%Y-%m-%d %H:%M %Z} {stop.because}")
         sentences += [
-            f"Plan of {handed.by or 'unknown'} ({handed.plan.action or 'moves'}) waits for its run"
+            f"Plan by {handed.by or 'unknown'} ({handed.plan.action or 'moves'}) waits until its run starts"
             for handed in self.handed_over.plans.values()
             if handed.run_id in self.queued
         ]

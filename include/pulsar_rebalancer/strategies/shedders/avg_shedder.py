@@ -198,7 +198,7 @@ def judged(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float = mat
 
 
 def left_out(sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[Decision]:
-    return [_frozen(decision, hits.get(decision.source, NO_HITS)) for decision in left_out_decisions(sample)]
+    return [_with_hits_kept(decision, hits.get(decision.source, NO_HITS)) for decision in left_out_decisions(sample)]
 
 
 def sentence(decisions: Iterable[Decision], settings: Settings) -> str:
@@ -244,7 +244,7 @@ def _reason(pair: JudgedPair, sample: ClusterSample) -> Reason:
     return Reason.TOO_SOON if pair.repeated or sample.counting.reason is Reason.TOO_SOON else Reason.HIT_COUNT
 
 
-def _frozen(decision: Decision, hits: HitCount) -> Decision:
+def _with_hits_kept(decision: Decision, hits: HitCount) -> Decision:
     high, low = hits
     return replace(decision, source_high_before=high, source_low_before=low, source_high=high, source_low=low)
 
