@@ -13,12 +13,12 @@ from tests.pulsar.distribution import Distribution
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import DAG_ID, Run, assert_carried_out, load_broker_zero, rebalancer, unpause
 from tests.pulsar.simulated import Course, bundles_of, misses, predicted, scores_of
-from tests.pulsar.throttling import QUOTA_US, await_host_samples, await_quotas, set_quotas
+from tests.pulsar.throttling import QUOTA_US, await_host_samples, await_quotas, await_two_samples, set_quotas
 
 from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun, LocalAirflow
 
-HELD = (8, 4, 0)
-"""Bundles of each broker at first: the middle one has what both others have in the end."""
+HELD = (11, 5, 0)
+"""Bundles of each broker at first: half the difference is five and a half bundles. Five leave, then none fits."""
 BUNDLES = sum(HELD)
 TRIED_RATE = 60.0  # messages a second of a bundle, from whose cost its rate is computed
 GAP = 25  # points between the loaded broker and the idle one, half of which is moved
@@ -26,8 +26,7 @@ INTERVAL_SECONDS = 60  # the brokers' host interval: each run sees a new sample
 LOW_THRESHOLD = 10
 """Far from the gap that is to be evened out, and from what is left of it: a busy machine makes messages dearer."""
 HITS = 2
-CALM_RUNS = HITS
-"""So many runs in a row without a move: hits would have been enough for another one. Others may come before."""
+CALM_RUNS = HITS  # runs in a row without a move, after which there were hits enough for another one
 MOST_RUNS = 40
 SETTINGS: dict[str, Any] = {
     "mode": "auto",
@@ -87,8 +86,9 @@ def test_hits_are_counted_then_half_the_difference_moves_until_there_is_nothing_
                 await_quotas(admin)
                 rate = rate_for_gap(cluster)
                 load.change(dict.fromkeys(tried, rate))
-                # This sample is also of the time before; it counts as a hit at most.
+                # The first sample is also of the time before; it counts as a hit at most.
                 await_host_samples(admin, 1)
+                await_two_samples(admin)
                 hot = CpuWatch(cluster, len(cluster.broker_ids))
                 unpause(airflow)
                 seen: list[str] = []
