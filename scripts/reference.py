@@ -43,10 +43,10 @@ def settings_table() -> str:
 
 
 def reasons_list() -> str:
-    """Return an item with an anchor per reason code, grouped by what it does to the run."""
+    """Return a paragraph with an anchor per reason code, grouped by what it does to the run."""
     return "\n\n".join(
         f"## {effect}\n\n"
-        + "\n".join(f'* <a id="{r}"></a>`{r}`: {r.meaning} {r.action}'.rstrip() for r in Reason if r.effect is effect)
+        + "\n\n".join(f'<a id="{r}"></a>`{r}`: {r.meaning} {r.action}'.rstrip() for r in Reason if r.effect is effect)
         for effect in Effect
     )
 

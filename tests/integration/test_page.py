@@ -85,7 +85,7 @@ def _accessible(chromium: Browser) -> Iterator[None]:
         ("single", "balanced", "Only one broker can be compared, so there is nothing to balance."),
         ("even", "balanced", "4 brokers are within"),
         ("stuck", "unbalanced", "Why "),
-        ("quiet", "would move", "Not moved: mode is observe."),
+        ("quiet", "would move", "Nothing is moved, because the mode is observe."),
         ("held", "held back", "was not carried out"),
         ("going", "moving", "2 of 4 done, 1 not as planned"),
         ("threshold", "balanced", "points or more above the mean load"),

@@ -50,13 +50,13 @@ class Reason(StrEnum):
     # settings
     WRONG_SETTING = ("wrong_setting", BLOCK, HELD | Trait.TYPED,
         "A setting or a form's field is missing or wrong.",
-        "Correct the named setting or field; the clusters file overrides the brokers.")
+        "Correct the named setting or field; the clusters file overrides the brokers' settings.")
     SPARK_UNREACHABLE = ("spark_unreachable", BLOCK, Trait.PASSING,
-        "The connection of spark_connection is missing, or its Spark Connect server refuses connections or has ended.",
-        "Add or correct the connection; check the secrets backend; start the server again.")
+        "The connection in spark_connection is missing, or its Spark Connect server has ended or refuses requests.",
+        "Add or correct the connection, check the secrets backend, or start the server again.")
     CONTRADICTION = ("contradiction", BLOCK, Trait.TYPED,
-        "Two settings contradict each other.",
-        "Change one of the named keys.")
+        "Two settings or form fields contradict each other.",
+        "Change one of them.")
     MODE_OFF = ("mode_off", VERDICT, Trait.NONE,
         "The cluster's mode is off.",
         "Set another mode in the clusters file.")
@@ -66,26 +66,26 @@ class Reason(StrEnum):
         "Check that the broker runs and that the workers can reach it.")
     TIMEOUT = ("timeout", QUARANTINE, Trait.PASSING | Trait.NO_ANSWER,
         "A broker did not answer in time.",
-        "Check its load and the connection's time-out.")
+        "Check the broker's load, and the time-out in the Airflow connection.")
     CERTIFICATE_REFUSED = ("certificate_refused", QUARANTINE,
         Trait.NO_ANSWER | Trait.NOT_UNLOADED | Trait.MAY_HAVE_PLAN | Trait.NEEDS_PERSON,
-        "A broker's certificate could not be verified; nothing was sent.",
-        "Check ca_file and the certificate's host name.")
+        "A broker's certificate could not be verified, so no request was sent.",
+        "Check ca_file, and the host name in the certificate.")
     UNAUTHORIZED = ("unauthorized", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
         "The credentials were refused, or have expired (401).",
-        "Give the connection a valid token of a super-user. If one was just issued, compare issuer_url, audience and "
-        "scope with the brokers' openIDAllowedTokenIssuers and openIDAllowedAudiences, and the clocks.")
+        "Give the connection a valid super-user token. If the token is new, check the clocks, and compare issuer_url, "
+        "audience and scope with openIDAllowedTokenIssuers and openIDAllowedAudiences of the brokers.")
     FORBIDDEN = ("forbidden", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
-        "The credentials lack permission (403, or 401 with a reason).",
-        "Add the role to the brokers' superUserRoles.")
+        "The credentials lack permission (403, or a 401 that gives a reason).",
+        "Add the role of the credentials to the brokers' superUserRoles.")
     CREDENTIALS_FILE = ("credentials_file", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.PASSING,
         "The token_file or credentials_file is missing, unreadable or malformed.",
-        "Check the file on the workers, its permissions, and what replaces it.")
+        "On the workers, check the file, its permissions, and the job that replaces it.")
     ISSUER_UNAVAILABLE = ("issuer_unavailable", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.PASSING,
-        "The issuer did not answer, or its answer has no token.",
-        "Check the issuer, issuer_url and ca_file.")
+        "The token issuer did not answer, or its answer contains no token.",
+        "Check the issuer service, issuer_url and ca_file.")
     ISSUER_REFUSED = ("issuer_refused", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
-        "The issuer refused to issue a token (400, 401 or 403).",
+        "The token issuer refused to issue a token (400, 401 or 403).",
         "Replace an expired client secret; check audience and scope.")
     NOT_FOUND = ("not_found", VERDICT, Trait.NOT_UNLOADED | Trait.SETTLED,
         "Pulsar does not know the namespace, bundle, topic or broker (404).")
@@ -93,191 +93,191 @@ class Reason(StrEnum):
         "The broker failed to process the request (5xx).",
         "Check its log.")
     NO_LOAD_REPORT = ("no_load_report", BLOCK, Trait.NONE,
-        "The load manager provides no load report.",
+        "The brokers' load manager provides no load reports.",
         "Use ModularLoadManagerImpl or ExtensibleLoadManagerImpl.")
     FOREIGN_ADDRESS = ("foreign_address", VERDICT, Trait.NOT_UNLOADED | Trait.MAY_HAVE_PLAN | Trait.NEEDS_PERSON,
-        "A redirect or service URL led outside this cluster, or is missing; nothing was sent there.",
-        "Add the broker to the address map, set service_url, or correct its advertised address.")
+        "A redirect or service URL is missing, or leads outside the cluster; it was not followed.",
+        "Add the broker to the address map, correct its advertised address, or set service_url.")
     BAD_ANSWER = ("bad_answer", VERDICT, Trait.PASSING,
-        "The answer was not JSON, too large or malformed, or redirects formed a loop.",
-        "Check that the address is a broker's, not a proxy's; check the brokers' advertised addresses.")
+        "The answer was malformed, too large or not JSON, or redirects formed a loop.",
+        "Check that the address belongs to a broker, not a proxy; check the brokers' advertised addresses.")
     READ_ONLY = ("read_only", VERDICT, Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
         "The connection is read-only; the request was not sent.",
-        "Remove read_only from the connection to act.")
+        "To allow changes, remove read_only from the connection.")
     # state
     STATE_LOST = ("state_lost", BLOCK, HELD,
         "Documents of the state store are missing or unreadable, so nothing is moved.",
-        "Run pulsar_control__<cluster> with restore or reset; then repeat lost pauses, drains and other orders.")
+        "Run pulsar_control__<cluster> with restore or reset, then repeat lost orders, such as pauses and drains.")
     STALE_PLAN = ("stale_plan", BLOCK, Trait.NONE,
-        "The state has changed since this plan was made, or refers to a different plan.",
+        "The stored state has changed since this plan was made, or belongs to a different plan.",
         "The next run makes a new plan.")
     # validation
     TOO_FEW_BROKERS = ("too_few_brokers", BLOCK, Trait.NONE,
         "Fewer than two brokers can be compared.",
-        "See why the others are left out.")
+        "See why the other brokers were left out.")
     REPORT_MISSING = ("report_missing", QUARANTINE, Trait.NONE,
         "A broker returned no load report.",
         "Check the broker; the message names the cause.")
     BAD_REPORT_TIME = ("bad_report_time", QUARANTINE, Trait.NONE,
-        "A load report is older than brokers allow, or dated in the future.",
+        "A load report is older than the brokers' longest report interval, or dated in the future.",
         "Synchronise the clocks of brokers and workers; check the metadata store.")
     BAD_VALUE = ("bad_value", QUARANTINE, Trait.NONE,
         "A value in a load report is missing, malformed, negative, or higher than any machine can reach.",
         "Check the broker's version and report.")
     LOAD_IN_DOUBT = ("load_in_doubt", QUARANTINE, Trait.NONE,
-        "The score depends on a resource that has no limit, or is used at more than twice its limit.",
+        "The score depends on a resource without a limit, or with usage above twice its limit.",
         "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
     TRAFFIC_IN_DOUBT = ("traffic_in_doubt", QUARANTINE, Trait.NONE,
-        "Bundles left out carry more than a quarter of the broker's traffic.",
-        "See why they were left out.")
+        "Validation left out bundles that carry more than a quarter of the broker's traffic.",
+        "See why these bundles were left out.")
     WRONG_BROKER = ("wrong_broker", QUARANTINE, Trait.NONE,
-        "The address returned another broker's load report.",
+        "The broker's address returned another broker's load report.",
         "Map each broker to its own address, not to a proxy.")
     DOUBTFUL_LIMIT = ("doubtful_limit", WARN, Trait.NONE,
-        "A resource is used far beyond its limit, or a resource other than CPU has no limit and scores 0.",
+        "Usage of a resource is far above its limit, or a resource other than CPU has no limit, so its score is 0.",
         "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
     LISTED_TWICE = ("listed_twice", WARN, Trait.NONE,
-        "The cluster lists a broker twice; it was counted once.",
-        "Look for two brokers with one advertised address.")
+        "The cluster lists a broker twice; the broker was counted once.",
+        "Look for two brokers with the same advertised address.")
     UNMATCHED_EXCLUSION = ("unmatched_exclusion", WARN, Trait.NONE,
-        "An entry of excluded_brokers or excluded_bundles matches nothing (down, idle or misspelt).",
-        "Write brokers as advertisedAddress:port, bundles as tenant/namespace/0x…_0x….")
+        "No active broker or reported bundle matches an entry of excluded_brokers or excluded_bundles.",
+        "Check the spelling: brokers as advertisedAddress:port, bundles as tenant/namespace/0x…_0x….")
     SUMS_DISAGREE = ("sums_disagree", WARN, Trait.NONE,
-        "A broker's traffic differs from the sum over its bundles; the broker's own value is used.",
+        "A broker's traffic differs from the sum of its bundles' traffic; the broker's own value is used.",
         "Check the broker's report if this happens again.")
     SUITE_FAILED = ("suite_failed", BLOCK, Trait.NONE,
-        "An expectation could not be evaluated.",
+        "Validation could not evaluate an expectation.",
         "Correct the named suite or expectation.")
     JUST_STARTED = ("just_started", QUARANTINE, Trait.EXPECTED,
-        "The broker has too few host samples, so it looks idle.",
-        "It takes part after two samples.")
+        "The broker has taken too few host samples, so it looks idle.",
+        "The broker takes part after two host samples.")
     TWO_OWNERS = ("two_owners", QUARANTINE, Trait.NONE,
         "Two brokers report the same bundle.",
-        "Normal for one interval after a move.")
+        "This is normal for one interval after a move.")
     TOO_MANY_QUARANTINED = ("too_many_quarantined", BLOCK, Trait.NONE,
-        "More brokers were left out than max_quarantined_brokers.",
+        "Validation left out more brokers than max_quarantined_brokers allows.",
         "Repair the brokers, or raise the limit.")
     BUILTIN_SHEDDING_ON = ("builtin_shedding_on", HOLD, Trait.NONE,
-        "Pulsar's own shedding is on: two balancers would undo each other's moves.",
+        "Pulsar's own shedding is on, so two balancers would undo each other's moves.",
         "Run pulsar-admin brokers update-dynamic-config --config loadBalancerSheddingEnabled --value false.")
     OLD_BROKER = ("old_broker", HOLD, Trait.NONE,
-        "Unloads ignore the destination before Pulsar 3.0, and splits at chosen positions need 2.11.",
-        "Upgrade the broker to Pulsar 3.0 or later; until then, only observe.")
+        "Brokers before Pulsar 3.0 ignore an unload's destination; those before 2.11 cannot split at given positions.",
+        "Upgrade the broker to Pulsar 3.0 or later; until then, use mode observe.")
     LEADER_UNREAD = ("leader_unread", HOLD, Trait.NONE,
-        "The leader's configuration cannot be read: Pulsar's own shedding may be on.",
-        "If no leader is being elected, check the role's permissions.")
+        "The leader's configuration cannot be read, so Pulsar's own shedding may be on.",
+        "Unless brokers are electing a leader, check the role's permissions.")
     BROKERS_DISAGREE = ("brokers_disagree", WARN, Trait.NONE,
-        "Brokers run with different settings; the leader's apply.",
+        "Brokers run with different settings; the leader's settings apply.",
         "Give all brokers the same settings.")
     POLICY_UNREADABLE = ("policy_unreadable", HOLD, Trait.NONE,
         "Isolation policies could not be read, so no bundle may move.",
         "Check the named policy and the role's permissions.")
     POLICY_UNCLEAR = ("policy_unclear", WARN, Trait.NONE,
-        "A policy could not be read, or no active broker serves it; its bundles stay.",
+        "An isolation policy could not be read, or matches no active broker; its bundles stay.",
         "Check the named policy and the role's permissions.")
     # files
     FILE_MISSING = ("file_missing", BLOCK, Trait.NONE,
         "A file of the run is missing.",
-        "Check that every worker and Spark see the storage root.")
+        "Check that all workers and Spark can access the storage root.")
     STORAGE_FAILED = ("storage_failed", BLOCK, Trait.PASSING,
         "The storage root is full, unreachable, or denies permission.",
-        "Free space, or check permissions and connection.")
+        "Free storage space, or check permissions and the network connection.")
     FILE_DAMAGED = ("file_damaged", BLOCK, Trait.NONE,
-        "A file of the run cannot be read, or is of another version.",
-        "Clear the task collect; check the disk.")
+        "A file of the run cannot be read, or has an unknown format version.",
+        "Clear the task collect, and check the disk.")
     PLAN_CHANGED = ("plan_changed", BLOCK, Trait.NONE,
-        "A plan's files were changed; nothing was carried out.",
+        "A plan's files were changed, so nothing was carried out.",
         "Find out who wrote to the storage root.")
     SPARK_FAILED = ("spark_failed", BLOCK, Trait.PASSING,
-        "The Spark application ended without an answer.",
+        "The Spark application ended without a result.",
         "See the last lines of the task's log.")
     BAD_RESULT = ("bad_result", BLOCK, Trait.NONE,
-        "The strategy returned an impossible move: wrong bundle or broker, a bundle twice, or a bad value.",
+        "The strategy returned an impossible move: a wrong bundle or broker, a bundle twice, or an invalid value.",
         "Correct the custom shedder, or choose another strategy.")
     NOT_RECOMMENDED = ("not_recommended", WARN, Trait.NONE,
-        "Settings that Pulsar's authors or the experiments advise against, or system bundles crowded on one broker.",
-        "Use settings from docs/strategies.md, or compare yours in a replay; if a bundle is named, unload it.")
+        "Pulsar's authors or the experiments advise against a setting, or one broker has too many system bundles.",
+        "Use settings from docs/strategies.md, or compare yours in a replay. If a bundle is named, unload it.")
     # counting
     COUNTED = ("counted", VERDICT, Trait.NONE,
         "The sample counted.")
     TOO_SOON = ("too_soon", VERDICT, Trait.WAITING,
-        "The brokers have not measured again since the last counted sample.")
+        "The brokers have not measured their load again since the last counted sample.")
     GAP = ("gap", WARN, Trait.NONE,
-        "Hits start again: the last counted sample is too old, in the future, or of another strategy.",
+        "Hits restart at zero: the last counted sample is too old, dated in the future, or from another strategy.",
         "Unless you changed the strategy, find out why runs are missing, or check the workers' clocks.")
     FORCED = ("forced", VERDICT, Trait.NONE,
-        "A forced run acts without hits and counts none.")
+        "A forced run does not wait for hits, and counts none.")
     OTHER_THRESHOLDS = ("other_thresholds", VERDICT, Trait.NONE,
         "A run with its own thresholds counts no hits.")
     BY_HAND = ("by_hand", VERDICT, Trait.NONE,
         "A manual plan counts no hits.")
     # brokers and pairs
     FEW_BUNDLES = ("few_bundles", WARN, Trait.STUCK,
-        "Too few bundles to spread: a broker has only one, or a busy namespace has fewer than brokers.",
-        "Split the largest, or give the namespace more bundles.")
+        "A broker has only one bundle, or a busy namespace has fewer bundles than there are brokers.",
+        "Split the largest bundle, or give the namespace more bundles.")
     BALANCED = ("balanced", VERDICT, Trait.NONE,
-        "The load or the gap is below its threshold.")
+        "The load, or the gap between two brokers, is below its threshold.")
     HIT_COUNT = ("hit_count", VERDICT, Trait.WAITING,
-        "A threshold is reached, but not yet often enough.")
+        "A threshold is reached, but not yet in enough samples.")
     COOL_DOWN = ("cool_down", VERDICT, Trait.WAITING,
-        "Too soon after the broker's last unload.")
+        "The broker's last unload was too recent.")
     OUTDATED = ("outdated", VERDICT, Trait.NONE,
         "The broker's report is missing, or older than load_data_ttl_seconds.",
-        "Check its clock and the metadata store.")
+        "Check the broker's clock and the metadata store.")
     NO_TOP_BUNDLES = ("no_top_bundles", VERDICT, Trait.STUCK,
-        "None of the broker's top bundles may be considered.",
+        "The broker has no top bundle that the strategy may move.",
         "Check its traffic, policies and excluded namespaces.")
     FIRED = ("fired", VERDICT, Trait.NONE,
-        "Bundles have to move: the threshold was reached often enough.")
+        "Bundles have to move: the threshold was reached in enough samples.")
     BELOW_MINIMUM = ("below_minimum", VERDICT, Trait.STUCK,
-        "The amount to move is below the minimum; hits are reset.")
+        "The traffic to move is below the minimum; hits are reset.")
     NO_FITTING_BUNDLE = ("no_fitting_bundle", VERDICT, Trait.STUCK,
         "Moves are due, but no bundle has the right size; hits are reset.")
     NO_ALLOWED_BUNDLE = ("no_allowed_bundle", VERDICT, Trait.STUCK,
-        "Moves are due, but policies or placement keep every suitable bundle; hits are reset.",
+        "Moves are due, but policies or placement keep every suitable bundle in place; hits are reset.",
         "See the bundles' reasons.")
     NO_GAIN = ("no_gain", VERDICT, Trait.STUCK,
-        "Moves are due, but none is worth its price; hits are kept.")
+        "Moves are due, but no move is worth its price; hits are reset.")
     MEMORY_DECIDES = ("memory_decides", VERDICT, Trait.NONE,
-        "Direct memory determines the scores, so bundles are chosen by the default strategy's rules.")
+        "Direct memory determines the scores, so bundles are chosen by the rules of AvgShedder.")
     NO_PARTNER = ("no_partner", VERDICT, Trait.NONE,
-        "The broker has no partner: it is the middle one of an odd number, or not the busiest.")
+        "The broker is not the busiest, or is in the middle of an odd number of brokers, so it has no partner.")
     # bundles
     TAKEN = ("taken", VERDICT, Trait.NONE,
         "The bundle is moved.")
     OVER_REMAINING = ("over_remaining", VERDICT, Trait.NONE,
-        "The bundle carries more than is left to move.")
+        "The bundle carries more traffic than is left to move.")
     BELOW_SHARE = ("below_share", VERDICT, Trait.NONE,
-        "The bundle carries less than `min_bundle_share` of the amount to move.")
+        "The bundle carries less than `min_bundle_share` of the traffic to move.")
     BELOW_GAIN = ("below_gain", VERDICT, Trait.NONE,
-        "The move would gain less than its price, at least after better bundles have moved.")
+        "The move would gain less than its price, either now or after better bundles have moved.")
     WOULD_OVERSHOOT = ("would_overshoot", VERDICT, Trait.NONE,
         "The move would take both brokers further from the mean.")
     NOT_REACHED = ("not_reached", VERDICT, Trait.NONE,
-        "The walk over brokers or bundles ended before this one: enough is taken, or a cap is reached.")
+        "This broker or bundle was not considered: enough traffic already moves, or a cap is reached.")
     NO_TRAFFIC = ("no_traffic", VERDICT, Trait.NONE,
         "The bundle has none of the traffic being balanced (msg/s or bytes/s).")
     RECENTLY_UNLOADED = ("recently_unloaded", VERDICT, Trait.NONE,
         "The bundle was moved within the grace period.")
     SYSTEM_NAMESPACE = ("system_namespace", VERDICT, Trait.NONE,
-        "A heartbeat or SLA namespace, or pulsar/system without move_system_bundles.")
+        "The namespace is a heartbeat or SLA namespace, or pulsar/system while move_system_bundles is off.")
     POLICY_UNKNOWN = ("policy_unknown", VERDICT, Trait.KEPT_IN_PLACE,
         "The namespace's policies could not be read.",
-        "See policy_unclear or policy_unreadable.")
+        "See the finding policy_unclear or policy_unreadable.")
     POLICY_FORBIDS = ("policy_forbids", VERDICT, Trait.KEPT_IN_PLACE,
-        "Policies allow no other broker, or not the planned one, or shed_policy_bundles is off.",
-        "Check the policy's brokers, unless this is intended.")
+        "Policies allow no other broker or forbid the planned one, or shed_policy_bundles is off.",
+        "If this is not intended, check the policy's brokers.")
     ANTI_AFFINITY = ("anti_affinity", VERDICT, Trait.KEPT_IN_PLACE,
-        "The anti-affinity group is spread evenly, would be spread worse, or already moves a bundle.")
+        "The anti-affinity group is spread evenly, would be spread less evenly, or already moves another bundle.")
     TOO_MANY_TOPICS = ("too_many_topics", VERDICT, Trait.KEPT_IN_PLACE,
         "The planned broker has more than max_broker_topics topics; other brokers have fewer.")
     NO_DESTINATION = ("no_destination", VERDICT, Trait.KEPT_IN_PLACE,
-        "No broker in the run may take the bundle.",
+        "No broker in the run may receive the bundle.",
         "See why brokers were left out.")
     SAME_BROKER = ("same_broker", VERDICT, Trait.KEPT_IN_PLACE,
         "Placement chose the bundle's current owner.")
     NAMESPACE_EXCLUDED = ("namespace_excluded", VERDICT, Trait.SETTLED,
-        "The namespace is excluded by a setting, or kept in place by an order.")
+        "The namespace is excluded by a setting, or frozen by an order.")
     BUNDLE_EXCLUDED = ("bundle_excluded", VERDICT, Trait.SETTLED,
         "The bundle is excluded by a setting.")
     BUNDLE_QUARANTINED = ("bundle_quarantined", VERDICT, Trait.NONE,
@@ -290,10 +290,10 @@ class Reason(StrEnum):
         "The cap of bundles per namespace was reached.")
     CAP_BYTES = ("cap_bytes", VERDICT, Trait.CAP,
         "The move would exceed max_bytes_per_run.",
-        "A later run moves the bundle, unless it exceeds the limit itself.")
+        "A later run moves the bundle, unless its traffic exceeds the limit by itself.")
     CAP_WAVES = ("cap_waves", VERDICT, Trait.CAP,
-        "Too many namespaces move a bundle of this hash range.",
-        "It moves when its pair fires again.")
+        "Too many namespaces move a bundle with the same hash range.",
+        "The bundle moves when its pair fires again.")
     BROKER_QUARANTINED = ("broker_quarantined", VERDICT, Trait.NONE,
         "Validation left the broker out.")
     NO_PERSISTENT_TOPICS = ("no_persistent_topics", VERDICT, Trait.NONE,
@@ -308,49 +308,49 @@ class Reason(StrEnum):
         "Set split_mode to auto to split it.")
     BUILTIN_SPLITTING_ON = ("builtin_splitting_on", VERDICT, Trait.NONE,
         "A broker splits bundles itself (loadBalancerAutoBundleSplitEnabled).",
-        "Leave splitting to brokers, or set it to false.")
+        "Leave splits to the brokers, or set loadBalancerAutoBundleSplitEnabled to false.")
     RECENTLY_SPLIT = ("recently_split", VERDICT, Trait.NONE,
-        "The bundle was split off within the last hour.")
+        "The bundle was created by a split within the last hour.")
     TOPICS_UNKNOWN = ("topics_unknown", VERDICT, Trait.NONE,
         "The bundle's topics or the namespace's bounds were not read.",
         "See the log of the task collect.")
     NO_POSITION = ("no_position", VERDICT, Trait.NONE,
-        "No possible split: one topic, a position out of range, a part too narrow, or no position.",
+        "The bundle cannot be split: it has one topic, no position within its range, or parts that are too narrow.",
         "Choose other positions or another algorithm.")
     UNEVEN_SPLIT = ("uneven_split", VERDICT, Trait.NONE,
         "A part would carry less than 10 % of the bundle's traffic, and a split is permanent.",
-        "Choose another algorithm; a manual plan may overrule even_split.")
+        "Choose another algorithm, or overrule even_split in a manual plan.")
     NAMESPACE_FULL = ("namespace_full", VERDICT, Trait.SETTLED,
-        "The namespace has, or would exceed, max_namespace_bundles bundles.",
+        "The split would give the namespace more than max_namespace_bundles bundles.",
         "Raise loadBalancerNamespaceMaximumBundles to allow more.")
     CAP_SPLITS = ("cap_splits", VERDICT, Trait.NONE,
         "A cap on splits per run or per broker was reached.",
-        "A later run splits it.")
+        "A later run splits the bundle.")
     # splits, as carried out
     SPLIT = ("split", VERDICT, Trait.SPLIT_AS_PLANNED | Trait.SETTLED,
-        "The namespace has the planned bounds.")
+        "The bundle is split at the planned positions.")
     RANGE_GONE = ("range_gone", VERDICT, Trait.NOT_UNLOADED | Trait.SETTLED,
-        "The bundle was split, so its range is gone: nothing was done.",
+        "The bundle no longer exists because it was split; nothing was done.",
         "The next run sees the new bundles.")
     SPLIT_ELSEWHERE = ("split_elsewhere", VERDICT, Trait.NONE,
         "Somebody else split the bundle at other positions.",
         "Find out who splits bundles of the namespace.")
     NOT_SPLIT = ("not_split", VERDICT, Trait.NONE,
-        "The broker refused the split (412), or accepted it and the bounds did not change.",
+        "The broker refused the split (412), or accepted it but the bounds did not change.",
         "Check the bundle's topics, supportedNamespaceBundleSplitAlgorithms and the owner's log.")
     # gate
     OPEN = ("open", VERDICT, Trait.NONE,
         "The gate is open: the plan will be carried out.")
     BLOCKED = ("blocked", VERDICT, Trait.NONE,
         "Validation stopped the run.",
-        "See the block reasons of the run.")
+        "See the run's findings with the effect block.")
     UNFINISHED = ("unfinished", VERDICT, Trait.NONE,
         "The run ended before it reached the gate.",
         "See the log of the failed task.")
     NOTHING_TO_DO = ("nothing_to_do", VERDICT, Trait.NONE,
         "The plan moves nothing.")
     OBSERVE = ("observe", VERDICT, HELD | Trait.ORDERED,
-        "Not moved: mode is observe.")
+        "Nothing is moved, because the mode is observe.")
     PAUSED = ("paused", VERDICT, HELD | Trait.ORDERED,
         "The cluster is paused.",
         "Wait, or lift the pause: run pulsar_control__<cluster> with resume, or edit the clusters file.")
@@ -364,54 +364,54 @@ class Reason(StrEnum):
         "Nobody may approve or carry out a plan that they requested (two_people).",
         "Have another person do it.")
     NO_USER = ("no_user", VERDICT, Trait.TYPED,
-        "Unknown who made or approved the plan: no Airflow user, a task, or somebody who cleared its run.",
-        "As a signed-in user, repeat or approve the plan; for a drain, release the broker and drain again.")
+        "It is unknown who made or approved the plan: a task did, nobody was signed in, or its run was cleared.",
+        "Sign in, and make or approve the plan again. Before you repeat a drain, release the broker.")
     DAG_PAUSED = ("dag_paused", VERDICT, Trait.TYPED,
         "The DAG that would carry out the plan is paused in Airflow.",
         "Unpause pulsar_rebalance__<cluster>, then approve or submit the plan again.")
     NOT_WHOLE = ("not_whole", VERDICT, Trait.TYPED,
-        "Part of the approved plan can no longer be done, so none of it was.",
+        "Part of the approved plan can no longer be carried out, so nothing was done.",
         "Wait for the next plan.")
     BREAKER_OPEN = ("breaker_open", VERDICT, HELD | Trait.ORDERED,
-        "The circuit breaker is open: bad brokers, failed moves, or a growing range.",
+        "The circuit breaker is open: many brokers are faulty, moves failed, or the score range grew.",
         "Wait, or run pulsar_control__<cluster> with close_breaker.")
     BLACKOUT = ("blackout", VERDICT, HELD | Trait.ORDERED,
-        "A blackout of the clusters file is in force.",
-        "The detail says until when.")
+        "A blackout in the clusters file is in force.",
+        "The detail says when moves are allowed again.")
     OUTSIDE_WINDOW = ("outside_window", VERDICT, HELD | Trait.ORDERED,
-        "Outside all maintenance_windows of the clusters file.",
-        "The detail says until when.")
+        "The time is outside all maintenance_windows of the clusters file.",
+        "The detail says when moves are allowed again.")
     SKIPPED = ("skipped", VERDICT, Trait.NONE,
         "A person skipped this run.",
         "The next run may act.")
     ON_HOLD = ("on_hold", VERDICT, Trait.NONE,
         "Validation found a reason to hold.",
-        "See the hold reasons of the run.")
+        "See the run's findings with the effect hold.")
     PLAN_TOO_OLD = ("plan_too_old", VERDICT, Trait.NONE,
-        "The plan is older than max_plan_age_seconds (a later wave: by more than five minutes).",
+        "The plan is older than max_plan_age_seconds (for a later wave, plus five minutes).",
         "The next run makes a new plan.")
     SETTINGS_CHANGED = ("settings_changed", VERDICT, Trait.NONE,
         "The clusters file now has lower caps, or names another connection or Pulsar cluster.",
         "The next run makes a new plan.")
     FOREIGN_RUN = ("foreign_run", VERDICT, Trait.NONE,
-        "A task was given a folder of another run or cluster.",
-        "Clear the run from collect on; find out who may write XComs.")
+        "A task received the folder of another run or cluster.",
+        "Clear the run from the task collect on, and find out who may write XComs.")
     # plans made by hand
     UNKNOWN_NAME = ("unknown_name", VERDICT, Trait.TYPED,
-        "No broker reports the bundle (split, deleted, no topic loaded), or no active broker has the name.",
+        "No broker reports the bundle (split, deleted or without loaded topics), or no active broker has this name.",
         "Check the name: /admin/v2/brokers lists the brokers.")
     WOULD_OVERLOAD = ("would_overload", VERDICT, Trait.TYPED,
-        "The plan is predicted (from traffic) to push a broker above overloaded_threshold.",
+        "Judging by traffic, the plan would push a broker's score above overloaded_threshold.",
         "Move less, or overrule `overload`.")
     OTHER_PLAN = ("other_plan", VERDICT, Trait.TYPED,
         "No plan with this hash and these fields was shown recently.",
         "Give only the hash, or make a new plan.")
     PLAN_EXPIRED = ("plan_expired", VERDICT, Trait.TYPED,
         "The plan is older than max_awaiting_minutes, or a newer one replaced it.",
-        "Make a new manual plan; operators are asked about the next plan.")
+        "Make a new manual plan, or wait for the next plan to approve.")
     PLAN_USED = ("plan_used", VERDICT, Trait.TYPED,
         "A run was already started for the plan.",
-        "See that run. After a stop, the plan may be submitted again.")
+        "See that run. If it was stopped, you may submit the plan again.")
     PLAN_UNDER_WAY = ("plan_under_way", VERDICT, Trait.TYPED,
         "Another manual plan is queued or being carried out.",
         "Wait until it ends.")
@@ -421,11 +421,11 @@ class Reason(StrEnum):
     DRAIN = ("drain", VERDICT, Trait.NONE,
         "The broker is being drained: its bundles leave within the caps.")
     FILL = ("fill", VERDICT, Trait.NONE,
-        "The broker gives bundles to a new one (fill_new_brokers).")
+        "The broker gives bundles to a new broker (fill_new_brokers).")
     GIVE_BACK = ("give_back", VERDICT, Trait.NONE,
         "The broker gives bundles back to their former brokers.")
     DRAINING = ("draining", VERDICT, Trait.TYPED | Trait.SETTLED,
-        "The broker is being drained: it gets no bundles until released.",
+        "The broker is being drained: it gets no bundles until it is released.",
         "Release the broker, or name another one.")
     NOT_DRAINED = ("not_drained", VERDICT, Trait.TYPED | Trait.SETTLED,
         "The broker is not drained.")
@@ -435,10 +435,10 @@ class Reason(StrEnum):
     # rolling restarts
     ROLLING = ("rolling", VERDICT, Trait.CAP | Trait.TYPED,
         "A rolling restart is in progress: other moves and splits wait.",
-        "Wait, or run pulsar_control__<cluster> with stop_roll. If its run is gone, trigger "
+        "Wait, or run pulsar_control__<cluster> with stop_roll. If the roll's run is gone, trigger "
         "pulsar_roll__<cluster> with the roll's id as plan.")
     ROLLED = ("rolled", VERDICT, Trait.NONE,
-        "The broker, or each broker of the roll, has restarted; its bundles that fit are back.")
+        "The broker (or each broker of the roll) has restarted; all bundles that fit are back on it.")
     ROLL_STOPPED = ("roll_stopped", VERDICT, Trait.SETTLED,
         "A person stopped the rolling restart, or skipped the broker.",
         "Release the drained broker once it is up; then restart the other brokers.")
@@ -447,11 +447,11 @@ class Reason(StrEnum):
         "Fix the problem, then restart the other brokers.")
     RESTART_FAILED = ("restart_failed", VERDICT, Trait.NONE,
         "The DAG that restarts brokers is missing or failed; the roll stopped.",
-        "See its log. Start and release the broker, then restart the others.")
+        "See the DAG's log. Start and release the broker, then restart the other brokers.")
     BROKER_NOT_BACK = ("broker_not_back", VERDICT, Trait.NONE,
         "The broker did not report twice under its name within roll_wait_minutes; the roll stopped.",
-        "Start it under its address, or release the former name, then roll the rest. Raise roll_wait_minutes if it is "
-        "slow.")
+        "Start the broker under its former address, or release its former name; then restart the other brokers. If it "
+        "starts slowly, raise roll_wait_minutes.")
     # moves
     MOVED = ("moved", VERDICT, Trait.ON_PLANNED_BROKER | Trait.NEW_OWNER | Trait.SETTLED,
         "The bundle is owned by its planned broker.")
@@ -466,33 +466,33 @@ class Reason(StrEnum):
         "The next run makes a new plan.")
     ASTRAY = ("astray", VERDICT, Trait.NEW_OWNER,
         "The bundle landed on another broker, even after the retries.",
-        "It stays for the grace period. If this happens again, see the leader's log.")
+        "The bundle stays there for the grace period. If this happens again, see the leader's log.")
     NO_LOOKUP = ("no_lookup", VERDICT, Trait.NONE,
         "The bundle was unloaded, but brokers refused to look up its topics.",
-        "Normal if they were deleted; else see the refusal next to this code.")
+        "This is normal if the topics were deleted; otherwise see the refusal next to this code.")
     UNKNOWN_OWNER = ("unknown_owner", VERDICT, Trait.RETRIED,
         "The bundle was unloaded, but no new owner was seen within the time-out.",
-        "Its clients' next lookup places it. If this happens again, see the leader's log.")
+        "The next lookup by a client places the bundle. If this happens again, see the leader's log.")
     NOT_ATTEMPTED = ("not_attempted", VERDICT, Trait.NOT_BEGUN,
         "The run ended before the planned move was tried.")
     DESTINATION_KEPT = ("destination_kept", VERDICT, Trait.NONE,
-        "An unload failed after it reached the leader, which may use its destination at the next unload (before "
-        "4.0.10 and 4.2.1: of any bundle in the range).",
+        "An unload failed after it reached the leader, which may use this destination for the bundle's next unload "
+        "(before Pulsar 4.0.10 and 4.2.1: for any bundle with the same hash range).",
         "Unload the bundle with the destination you want, or restart the leader and reset the state.")
     INTERRUPTED = ("interrupted", VERDICT, Trait.RETRIED,
         "The task ended during the move or split; the bundle counts as recently unloaded.")
     UNLOAD_NOT_TRIED = ("unload_not_tried", VERDICT, Trait.NONE,
-        "An unload failed, and none has been tried since.")
+        "An unload failed, and no unload has been tried since.")
     # runs
     TASK_FAILED = ("task_failed", VERDICT, Trait.PASSING,
-        "A task, move or split failed for an unlisted reason.",
+        "A task, move or split failed for a reason that has no code.",
         "See the task's log.")
     RUN_TOO_LONG = ("run_too_long", VERDICT, Trait.NONE,
         "The run took longer than the interval.",
         "Speed up the slowest task, or raise interval_seconds.")
     NO_RUN = ("no_run", VERDICT, Trait.NONE,
         "No run has finished for alert_after_intervals intervals.",
-        "See whether the DAG is paused, a run hangs, or workers are busy.")
+        "Check whether the DAG is paused, a run hangs, or workers are busy.")
 
 
 _WORDS = {
@@ -511,13 +511,13 @@ _WORDS = {
     Reason.BUNDLE_QUARANTINED: "left out by validation",
     Reason.BROKER_QUARANTINED: "on a broker that validation left out",
     Reason.JUST_STARTED: "just started",
-    Reason.BAD_REPORT_TIME: "with a report of the wrong time",
-    Reason.BAD_VALUE: "with a wrong value",
+    Reason.BAD_REPORT_TIME: "with an outdated or future report",
+    Reason.BAD_VALUE: "with a bad value",
     Reason.TRAFFIC_IN_DOUBT: "with doubtful traffic",
     Reason.POLICY_UNKNOWN: "with unknown policies",
     Reason.POLICY_FORBIDS: "kept by isolation policies",
     Reason.ANTI_AFFINITY: "kept by anti-affinity",
-    Reason.TOO_MANY_TOPICS: "kept by the limit of topics",
+    Reason.TOO_MANY_TOPICS: "kept by max_broker_topics",
     Reason.NO_DESTINATION: "without a destination",
     Reason.SAME_BROKER: "best where placed",
     Reason.TO_BE_SPLIT: "split instead",
@@ -525,7 +525,7 @@ _WORDS = {
     Reason.CAP_BROKER: "over the cap per broker",
     Reason.CAP_NAMESPACE: "over the cap per namespace",
     Reason.CAP_BYTES: "over the cap of bytes per run",
-    Reason.CAP_WAVES: "over the limit of waves",
+    Reason.CAP_WAVES: "over the limit per hash range",
     Reason.WOULD_OVERLOAD: "would overload a broker",
     Reason.DRAINING: "drained",
     Reason.ROLLING: "held back by the rolling restart",

@@ -40,7 +40,7 @@ class Trait(Flag):
     ON_PLANNED_BROKER = auto()
     """The move ended with the bundle on its planned broker."""
     NEW_OWNER = auto()
-    """The move ended with the bundle on a different broker."""
+    """The bundle has a new owner after the move."""
     NOT_UNLOADED = auto()
     """The unload was not carried out, and a retry would not help."""
     MAY_HAVE_PLAN = auto()

@@ -64,7 +64,7 @@ def pair_waits(ends: tuple[str, str], gap: float, hits: tuple[int, int], starts:
 
 
 def not_moved(mode: str) -> str:
-    return f"Not moved: mode is {mode}."
+    return f"Nothing is moved, because the mode is {mode}."
 
 
 def refusal(where: str, reason: Reason, message: str) -> str:

@@ -120,7 +120,7 @@ def test_a_message_says_what_started_why_and_what_to_do():
         "Started: 2026-11-21 10:00:00 UTC",
     ]
     reasons = [line.strip() for line in lines if " x" in line]
-    assert reasons[0].startswith("too_many_quarantined x3: More brokers were left out than max_quarantined_brokers")
+    assert reasons[0].startswith("too_many_quarantined x3: Validation left out more brokers than max_quarantined_")
     few = Reason.TOO_FEW_BROKERS
     assert reasons[1] == f"too_few_brokers x1: {few.meaning} {few.action}"
     assert "  score range: 60.0 points (10.0 to 70.0 %) over 3 brokers" in lines

@@ -31,7 +31,7 @@ MOVED_A_MOMENT_AGO = {"bundle_skip_reasons": {"recently_unloaded": 3}}
         (
             "UniformLoadShedder",
             FIRED | {"bundles_taken": 2},
-            "would move 2 bundles. Not moved: mode is observe.",
+            "would move 2 bundles. Nothing is moved, because the mode is observe.",
             False,
         ),
         ("UniformLoadShedder", {"reasons": {"cool_down": 1}}, "waiting", False),

@@ -96,13 +96,13 @@ def all_spoiled(column, value, brokers=3, **settings):
         (few(excluded_brokers=[FIRST, SECOND]), {"too_few_brokers": "1 of 3; left out: 2 excluded"}),
         (
             all_spoiled("report_age_seconds", 9000.0, 2),
-            {"too_few_brokers": "1 of 3; left out: 2 with a report of the wrong time"},
+            {"too_few_brokers": "1 of 3; left out: 2 with an outdated or future report"},
         ),
         (
             all_spoiled("host_samples", 0.0, host_usage_interval_minutes=2),
             {"too_few_brokers": "0 of 3; left out: 3 just started; those that just started join in about 4 min"},
         ),
-        (many({"cpu_usage": None}), {"too_many_quarantined": "4 left out, 2 allowed; left out: 4 with a wrong value"}),
+        (many({"cpu_usage": None}), {"too_many_quarantined": "4 left out, 2 allowed; left out: 4 with a bad value"}),
         (
             all_spoiled("bundles.msg_rate_in", -1.0, max_quarantined_brokers=2),
             {

@@ -140,7 +140,7 @@ NOT_CARRIED_OUT = "A plan to move 4 bundles was not carried out: "
     ("mode", "verdict", "state", "said"),
     [
         ("auto", None, "moved", "Moved 4 bundles, each verified on its new broker."),
-        ("observe", None, "would move", "Would move 4 bundles. Not moved: mode is observe."),
+        ("observe", None, "would move", "Would move 4 bundles. Nothing is moved, because the mode is observe."),
         ("auto", Reason.SETTINGS_CHANGED, "held back", f"{NOT_CARRIED_OUT}{Reason.SETTINGS_CHANGED.meaning}"),
     ],
 )
@@ -228,7 +228,7 @@ ROLL = Roll(id="0a1b", by="bob", order=(broker(0),), turn_at=NOW)
     ("settings", "facts", "minutes", "state", "said"),
     [
         ({}, {}, 0, "waiting", f"{WAITS}; moves start in about 2 min."),
-        ({"mode": "observe"}, {}, 0, "waiting", f"{WOULD_FIRE} Not moved: mode is observe."),
+        ({"mode": "observe"}, {}, 0, "waiting", f"{WOULD_FIRE} Nothing is moved, because the mode is observe."),
         ({}, {"control": PAUSE}, 0, "paused", f"{PAUSED} {WOULD_FIRE}"),
         ({"blackouts": [BLACKOUT]}, {}, 0, "held back", f"{Reason.BLACKOUT.meaning} {WOULD_FIRE}"),
         (RULES, {"breaker": OPEN_BREAKER}, 0, "held back", f"{Reason.BREAKER_OPEN.meaning} {WOULD_FIRE}"),

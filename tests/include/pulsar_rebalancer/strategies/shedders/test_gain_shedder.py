@@ -146,7 +146,7 @@ def test_where_memory_decides_it_says_so_and_acts_as_avg_shedder():
     result, expected = shed(given, hits), avg_shedder.shed(given, hits)
     assert (result.moves, dict(result.state.hits)) == (expected.moves, dict(expected.state.hits))
     assert [replace(pair, explanation=None) for pair in result.decisions] == expected.decisions
-    assert "bundles are chosen by the default strategy's rules. [memory_decides]. Taken: " in (
+    assert "bundles are chosen by the rules of AvgShedder. [memory_decides]. Taken: " in (
         completed(result)[0].explanation or ""
     )
     assert result.sentence.endswith("[memory_decides]")
