@@ -69,7 +69,7 @@ def policy_of(policies: Iterable[IsolationPolicy], namespace: str) -> IsolationP
     return next((policy for policy in policies if policy.covers(namespace)), None)
 
 
-def rulings(policies: Iterable[IsolationPolicy], namespaces: Iterable[str]) -> dict[str, IsolationPolicy | None]:
+def policies_of(policies: Iterable[IsolationPolicy], namespaces: Iterable[str]) -> dict[str, IsolationPolicy | None]:
     """Return the result of `policy_of` for each namespace; this is faster for many namespaces."""
     ruling: dict[str, IsolationPolicy | None] = dict.fromkeys(namespaces)
     left = pa.array(filter(is_name, ruling), pa.string())
@@ -81,8 +81,8 @@ def rulings(policies: Iterable[IsolationPolicy], namespaces: Iterable[str]) -> d
     return ruling
 
 
-def doubt(policies: Iterable[IsolationPolicy], namespace: str, ruling: IsolationPolicy | None) -> str:
-    """Return why the permitted brokers of a namespace, to which `ruling` applies, are unknown; empty if known.
+def why_unclear(policies: Iterable[IsolationPolicy], namespace: str, first_match: IsolationPolicy | None) -> str:
+    """Return why the permitted brokers of a namespace are unknown, given its first matching policy; empty if known.
 
     A policy with unreadable namespaces could apply to any namespace that no earlier policy covers. One with
     unreadable primary brokers could reserve any broker, which affects namespaces without a policy.
@@ -90,7 +90,7 @@ def doubt(policies: Iterable[IsolationPolicy], namespace: str, ruling: Isolation
     if not is_name(namespace):
         return f"no namespace of Pulsar is named {_quoted(namespace)}"
     for policy in policies:
-        if policy is ruling:
+        if policy is first_match:
             return next((text for part, text in policy.problems.items() if part != "namespaces"), "")
         if "namespaces" in policy.problems:
             return policy.problems["namespaces"]
@@ -171,7 +171,7 @@ class Policies(VersionedDocument):
 
     def kinds(self, namespaces: Collection[str]) -> dict[str, str | None]:
         """Return each namespace's kind of policy: the first of `unknown`, `isolation`, `anti_affinity` that applies."""
-        ruling = rulings(self.isolation, namespaces)
+        ruling = policies_of(self.isolation, namespaces)
 
         def kind(namespace: str) -> str | None:
             if namespace in self.unknown:

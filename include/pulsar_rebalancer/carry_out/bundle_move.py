@@ -80,12 +80,12 @@ class BundleMove:
             end = await self._move_bundle()
         except AdminError as error:
             # Only reads raise this error: before the first unload nothing has changed, afterwards the owner is unknown.
-            end = self._broken_off(error.reason, error.message)
+            end = self._interrupted(error.reason, error.message)
         except SnapshotError:
             raise
         except Exception as error:
             _log.exception("%s: the move failed unexpectedly", self.move.bundle)
-            end = self._broken_off(Reason.TASK_FAILED, f"{type(error).__name__}, see the task's log")
+            end = self._interrupted(Reason.TASK_FAILED, f"{type(error).__name__}, see the task's log")
         kept = self._kept and end.owner != self.move.destination
         if kept:
             _log.warning("%s: the leader may send its next unload to %s", self.move.bundle, self.move.destination)
@@ -101,7 +101,7 @@ class BundleMove:
             destination_kept=kept,
         )
 
-    def _broken_off(self, reason: Reason, error: str) -> _Result:
+    def _interrupted(self, reason: Reason, error: str) -> _Result:
         return _Result(Reason.UNKNOWN_OWNER if self._attempts else reason, self._owner or "", error)
 
     async def _move_bundle(self) -> _Result:
@@ -165,7 +165,7 @@ class BundleMove:
             await self._unload()
             self._kept = False
         except AdminError as error:
-            self._kept = self._keeps(error, before)
+            self._kept = self._destination_kept(error, before)
             if error.reason.has(Trait.NOT_UNLOADED):
                 # Pulsar also records an unload only after it succeeded (ModularLoadManagerImpl.doLoadShedding).
                 if not error.reason.has(Trait.MAY_HAVE_PLAN):
@@ -179,7 +179,7 @@ class BundleMove:
             failed = error  # the bundle may have been unloaded nevertheless: only its owner shows the outcome
             _log.warning("%s: unload failed, reading ownership: %s", self.move.bundle, error)
         self._owner = None
-        self._owner = await self._settled(topics, before if failed else None)
+        self._owner = await self._owner_afterwards(topics, before if failed else None)
         # A new owner means that the leader consumed the destination; without an owner, the next placement will.
         self._kept &= self._owner is not None and self._owner == before
         if self._owner == self.move.destination:
@@ -193,7 +193,7 @@ class BundleMove:
             return _Result(failed.reason, self._owner, failed.message, again=True)
         return _Result(Reason.ASTRAY, self._owner, again=True)
 
-    def _keeps(self, error: AdminError, owner: str | None) -> bool:
+    def _destination_kept(self, error: AdminError, owner: str | None) -> bool:
         """Return whether the leader, which stores a destination before the unload (NamespacesBase), may keep it."""
         if not error.sent:
             return self._kept or error.broker == owner
@@ -205,7 +205,7 @@ class BundleMove:
         If the leader or the owner has died, requests still go to the dead broker until its session ends. In
         the meantime, a client's lookup can have placed the bundle on the stored destination.
         """
-        waits, until = pauses(), time.monotonic() + self.timeout_s
+        waits, until = retry_delays(), time.monotonic() + self.timeout_s
         while True:
             try:
                 return await self.admin.unload(self.move.bundle, self.move.destination)
@@ -218,27 +218,27 @@ class BundleMove:
                 if await self.admin.owns(self.move.destination, self.move.bundle):
                     return None
 
-    async def _settled(self, topics: list[str], leaving: str | None) -> str | None:
-        """Return the bundle's owner after an unload, or None. While `leaving` is the owner, wait."""
+    async def _owner_afterwards(self, topics: list[str], old_owner: str | None) -> str | None:
+        """Return the bundle's owner after an unload, or None. While `old_owner` is the owner, wait."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self.timeout_s):
-                placed = await self._placed(topics, leaving)
+                placed = await self._confirmed_owner(topics, old_owner)
                 if placed:
                     return placed
         return await self.admin.owner(self.move.bundle, (self.move.destination,))
 
-    async def _placed(self, topics: list[str], leaving: str | None) -> str | None:
+    async def _confirmed_owner(self, topics: list[str], old_owner: str | None) -> str | None:
         """Look up a topic until the broker named in the response confirms that it owns the bundle.
 
         If brokers refuse the lookup, the next topic is tried. Return None if no topics are left. Lookups go
         to the destination: the first one that reaches the leader consumes it, and later ones are redirected
         to other brokers until the destination owns the bundle (apache/pulsar#24884).
         """
-        waits, destination, left = pauses(), self.move.destination, list(topics)
+        waits, destination, left = retry_delays(), self.move.destination, list(topics)
         while left:
             try:
                 owner = await self.admin.lookup_owner(left[0], destination)
-                if owner != leaving and await self.admin.owns(owner, self.move.bundle):
+                if owner != old_owner and await self.admin.owns(owner, self.move.bundle):
                     return owner
             except AdminError as error:
                 if error.reason in _REFUSALS or error.status in _REFUSING:
@@ -253,7 +253,7 @@ class BundleMove:
         return None
 
 
-def pauses(longest_s: float = _LONGEST_PAUSE_S) -> Iterator[float]:
+def retry_delays(longest_s: float = _LONGEST_PAUSE_S) -> Iterator[float]:
     """Yield the seconds to wait before each further attempt, at most `longest_s`."""
     pause = _FIRST_PAUSE_S
     while True:

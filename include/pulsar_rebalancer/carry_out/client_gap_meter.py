@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pulsar_rebalancer.carry_out.bundle_move import pauses
+from pulsar_rebalancer.carry_out.bundle_move import retry_delays
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.pulsar.bundle_calls import Clients, has_clients, topics_in
@@ -65,9 +65,9 @@ class ClientGapMeter:
         self._watched: set[asyncio.Task[ClientGap]] = set()
         self._started = time.monotonic()
 
-    def of(self, move: Move, *, again: bool) -> MoveClientGap:
-        """Return the measurement of one move. `again`: an earlier attempt might have unloaded the bundle."""
-        return MoveClientGap(self, move, again)
+    def measurement(self, move: Move, *, is_retry: bool) -> MoveClientGap:
+        """Return the measurement of one move. `is_retry`: an earlier attempt might have unloaded the bundle."""
+        return MoveClientGap(self, move, is_retry)
 
     async def topics(self, move: Move) -> list[str]:
         """Return a bundle's topics that have clients; counting other topics' clients would load these topics.
@@ -158,9 +158,9 @@ class MoveClientGap:
         if self.again:
             self.unknown = "an earlier attempt of the task may have unloaded the bundle"
 
-    async def before(self, begun: Awaitable[None]) -> None:
-        """Count the connected clients before the unload, while awaiting `begun`."""
-        await asyncio.gather(begun, self._try_to_count())
+    async def count_before(self, begin: Awaitable[None]) -> None:
+        """Count the connected clients before the unload, while awaiting `begin`."""
+        await asyncio.gather(begin, self._try_to_count())
         self._unloaded_at = time.monotonic()
 
     async def _try_to_count(self) -> None:
@@ -174,7 +174,7 @@ class MoveClientGap:
         except AdminError as error:
             self.unknown = error.message
         except Exception as error:
-            self._failed(error)
+            self._note_failure(error)
 
     async def _count(self) -> None:
         names = await self.meter.topics(self.move)
@@ -186,11 +186,11 @@ class MoveClientGap:
         self._before = {topic: clients for topic, clients in counted.items() if any(clients)}
         self._topics = len(names)
 
-    def _failed(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception) -> None:
         _log.error("%s: clients were not counted", self.move.bundle, exc_info=error)
         self.unknown = f"{type(error).__name__}, see the task's log"
 
-    def ended(self, outcome: MoveOutcome) -> MoveOutcome:
+    def with_client_gap(self, outcome: MoveOutcome) -> MoveOutcome:
         """Return the outcome with the values known so far, and keep counting in the background."""
         self._unloads = outcome.attempts
         if not outcome.attempts:
@@ -206,7 +206,7 @@ class MoveClientGap:
             so_far = self._client_gap(self.unknown)
         return outcome.model_copy(update={"client_gap": so_far})
 
-    async def back_within(self, seconds: float) -> bool | None:
+    async def reconnected_within(self, seconds: float) -> bool | None:
         """Return whether all clients reconnected within `seconds` of the unload; None if unknown.
 
         False if the bundle had no owner by then or was unloaded more than once. Without clients, only the
@@ -232,7 +232,7 @@ class MoveClientGap:
         except TimeoutError:
             _log.info("%s: not all clients were back after %g s", self.move.bundle, WATCHED_S)
         except Exception as error:
-            self._failed(error)
+            self._note_failure(error)
             self._now.clear()
         answered = self._now.keys() == self._before.keys()
         client_gap = self._client_gap("" if answered else self.unknown or f"{owner} did not answer")
@@ -240,7 +240,7 @@ class MoveClientGap:
         return client_gap
 
     async def _follow(self, topic: str, owner: str) -> None:
-        for pause in pauses(_LONGEST_PAUSE_S):
+        for pause in retry_delays(_LONGEST_PAUSE_S):
             await asyncio.sleep(pause)
             try:
                 self._now[topic] = now = await self.meter.count(topic, owner)
@@ -254,14 +254,14 @@ class MoveClientGap:
             if now is not None and all(after >= was for after, was in zip(now, self._before[topic], strict=True)):
                 return
 
-    def _client_gap(self, unknown: str) -> ClientGap:
+    def _client_gap(self, unknown_because: str) -> ClientGap:
         before = sum(map(sum, self._before.values()))
         back = sum(
             min(after, was)
             for topic, now in self._now.items()
             for after, was in zip(now or (0, 0), self._before[topic], strict=True)
         )
-        counted = before > 0 and not unknown
+        counted = before > 0 and not unknown_because
         return ClientGap(
             owner_seconds=self._owner_seconds,
             clients_seconds=self._counted_after if counted and back == before else None,
@@ -271,5 +271,5 @@ class MoveClientGap:
             topics=self._topics,
             topics_measured=len(self._before),
             errors=sum(now is None for now in self._now.values()) if counted else None,
-            unknown=one_line(unknown, 300),
+            unknown=one_line(unknown_because, 300),
         )

@@ -50,7 +50,7 @@ def judge_plan(
     orders: OrdersInForce,
     now: datetime,
     until: datetime,
-    answered: Approval = NOTHING_ANSWERED,
+    approval: Approval = NOTHING_ANSWERED,
 ) -> Verdict:
     """Decide whether a run's plan may be carried out by its own and by the current settings.
 
@@ -68,20 +68,20 @@ def judge_plan(
         return Verdict(Reason.NOTHING_TO_DO)
     planned = summary.resolved.settings
     closed = (
-        _closed(run, summary, planned, orders, now)
-        or _on_hold(Validation.read(run))
+        _closed_by_order(run, summary, planned, orders, now)
+        or _held_by_validation(Validation.read(run))
         or _too_old(now, until)
-        or _closed(run, summary, present, orders, now)
-        or _other_cluster(planned, present)
+        or _closed_by_order(run, summary, present, orders, now)
+        or _changed_connection(planned, present)
         or (None if _caps_overruled(summary) else _over_cap(moves, planned, present))
-        or _not_splitting(splits, present)
-        or _unapproved(summary, actions, (planned, present), answered, now)
+        or _split_forbidden(splits, present)
+        or _unapproved(summary, actions, (planned, present), approval, now)
     )
     detail = number_of(len(moves), "bundle") + (f", {number_of(len(splits), 'split')}" if splits else "")
     return closed or Verdict(Reason.OPEN, detail, moves, splits)
 
 
-def _closed(
+def _closed_by_order(
     run: StoragePath, summary: Summary, settings: Settings, orders: OrdersInForce, now: datetime
 ) -> Verdict | None:
     previous = StateBefore.read(run).decision.plan_id
@@ -89,7 +89,7 @@ def _closed(
     return Verdict(*closed[0]) if closed else None
 
 
-def _on_hold(validation: Validation) -> Verdict | None:
+def _held_by_validation(validation: Validation) -> Verdict | None:
     holds = validation.reasons(Effect.HOLD)
     return Verdict(Reason.ON_HOLD, ", ".join(holds)) if holds else None
 
@@ -98,13 +98,13 @@ def _too_old(now: datetime, until: datetime) -> Verdict | None:
     return Verdict(Reason.PLAN_TOO_OLD, f"by {(now - until).total_seconds():.0f} s") if now > until else None
 
 
-def _other_cluster(planned: Settings, present: Settings) -> Verdict | None:
+def _changed_connection(planned: Settings, present: Settings) -> Verdict | None:
     if planned.connection == present.connection:
         return None
     return Verdict(Reason.SETTINGS_CHANGED, f"from {planned.connection} to {present.connection}")
 
 
-def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None:
+def _split_forbidden(splits: Sequence[Split], present: Settings) -> Verdict | None:
     """Return why automatic splits are not allowed now. Manual splits ignore `split_mode`."""
     automatic = [split for split in splits if split.condition]
     if automatic and present.split_mode is not Mode.AUTO:
@@ -116,13 +116,13 @@ def _not_splitting(splits: Sequence[Split], present: Settings) -> Verdict | None
 
 
 def _unapproved(
-    summary: Summary, actions: Actions, settings: tuple[Settings, Settings], answered: Approval, now: datetime
+    summary: Summary, actions: Actions, settings: tuple[Settings, Settings], approval: Approval, now: datetime
 ) -> Verdict | None:
     planned, present = settings
-    if answered.approved or Mode.APPROVE not in (planned.mode, present.mode):
+    if approval.approved or Mode.APPROVE not in (planned.mode, present.mode):
         return None
     minutes = present.max_awaiting_minutes
-    rejection = answered.answers.rejected(now, minutes).get(actions.identity)
+    rejection = approval.answers.rejected(now, minutes).get(actions.identity)
     # A person who requests rejected moves overrules the rejection.
     if rejection is not None and summary.by_hand is None:
         until = f"until {rejection.at + timedelta(minutes=minutes):%Y-%m-%d %H:%M %Z}"
@@ -142,10 +142,10 @@ def _over_cap(moves: Sequence[Move], planned: Settings, present: Settings) -> Ve
         return None
     capped = {
         "max_bundles_per_run": ("the run", len(moves)),
-        "max_bundles_per_broker": _most(
+        "max_bundles_per_broker": _highest_count(
             Counter(broker for move in moves for broker in (move.source, move.destination))
         ),
-        "max_bundles_per_namespace": _most(Counter(namespace_of(move.bundle) for move in moves)),
+        "max_bundles_per_namespace": _highest_count(Counter(namespace_of(move.bundle) for move in moves)),
         "max_bytes_per_run": ("the run", sum(move.msg_throughput for move in moves)),
     }
     for name, (where, value) in capped.items():
@@ -157,8 +157,8 @@ def _over_cap(moves: Sequence[Move], planned: Settings, present: Settings) -> Ve
     return None
 
 
-def _most(counted: Counter[str]) -> tuple[str, int]:
-    [(where, number)] = counted.most_common(1)
+def _highest_count(counts: Counter[str]) -> tuple[str, int]:
+    [(where, number)] = counts.most_common(1)
     return where, number
 
 
@@ -193,34 +193,36 @@ def require_second_person(settings: Settings, requested_by: str, by: str, *, ask
         raise refusal
 
 
-class Texts(NamedTuple):
+class ApprovalRequest(NamedTuple):
     subject: str
     body: str
 
 
-def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime, barred: Collection[str] = ()) -> Texts:
+def approval_request(
+    summary: Summary, actions: Actions, run: StoragePath, until: datetime, requesters: Collection[str] = ()
+) -> ApprovalRequest:
     """Return the plan as Markdown for the person who approves or rejects it. Names are escaped.
 
     Args:
         until: deadline for approving the plan.
-        barred: users who may not approve the plan.
+        requesters: users who requested the plan and therefore may not approve it.
     """
     moves, splits = actions
-    counts = zip(_disturbed(run, actions.unloaded), ("topic", "producer", "consumer"), strict=True)
+    counts = zip(_clients_disturbed(run, actions.unloaded), ("topic", "producer", "consumer"), strict=True)
     disturbed = ", ".join(number_of(count, noun) for count, noun in counts)
     scores = f"{summary.score_min or 0:.1f} to {summary.score_max or 0:.1f} %"
     if summary.predicted_range is not None:
         scores += f", afterwards {summary.predicted_min:.1f} to {summary.predicted_max:.1f} % (predicted)"
     lines = [
-        code(summary.sentence),
+        quoted(summary.sentence),
         "",
         f"* plan `{summary.hash[:16]}` of run `{summary.plan_id}`, can be approved until {until:%Y-%m-%d %H:%M} UTC",
-        *(f"* requested by {code(user)}, so another person has to approve it" for user in sorted(barred)),
+        *(f"* requested by {quoted(user)}, so another person has to approve it" for user in sorted(requesters)),
         f"* scores {scores}",
         f"* disturbs {disturbed}",
-        *(f"* splits {code(split.bundle)} permanently {split.cut}{_because(split)}" for split in splits[:LISTED]),
+        *(f"* splits {quoted(split.bundle)} permanently {split.cut}{_excess(split)}" for split in splits[:LISTED]),
         "",
-        *(f"* {code(move.bundle)}: {code(move.source)} to {code(move.destination)}" for move in moves[:LISTED]),
+        *(f"* {quoted(move.bundle)}: {quoted(move.source)} to {quoted(move.destination)}" for move in moves[:LISTED]),
     ]
     more = [
         f"{len(part) - LISTED} more {name}"
@@ -228,16 +230,16 @@ def texts(summary: Summary, actions: Actions, run: StoragePath, until: datetime,
         if len(part) > LISTED
     ]
     if more:
-        lines.append(f"* and {' and '.join(more)}: {code(run.uri)}")
+        lines.append(f"* and {' and '.join(more)}: {quoted(run.uri)}")
     what = number_of(len(moves), "bundle") + (f" and split {len(splits)}" if splits else "")
-    return Texts(f"Move {what} in cluster {summary.cluster}?", "\n".join(lines))
+    return ApprovalRequest(f"Move {what} in cluster {summary.cluster}?", "\n".join(lines))
 
 
-def _because(split: Split) -> str:
+def _excess(split: Split) -> str:
     return f" (it has {split.excess})" if split.excess else ""
 
 
-def code(text: str) -> str:
+def quoted(text: str) -> str:
     """Return text as a Markdown code span. Backticks in the text do not end the span."""
     shown = one_line(text, 500)
     fence = "`" * (max((len(backticks) for backticks in re.findall("`+", shown)), default=0) + 1)
@@ -245,7 +247,7 @@ def code(text: str) -> str:
     return f"{fence} {shown} {fence}" if shown else ""
 
 
-def _disturbed(run: StoragePath, bundles: list[str]) -> tuple[int, int, int]:
+def _clients_disturbed(run: StoragePath, bundles: list[str]) -> tuple[int, int, int]:
     clients = Snapshot(run).clients(bundles).values()
     topics, producers, consumers = (sum(counts[name] for counts in clients) for name in CLIENTS)
     return topics, producers, consumers

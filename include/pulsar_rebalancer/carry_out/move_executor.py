@@ -36,7 +36,7 @@ class AdaptivePace:
         self._begun: dict[str, int] = {}
         self._halved_at = Counter[str]()
 
-    def begins(self, move: Move) -> bool:
+    def try_begin(self, move: Move) -> bool:
         if any(self._under_way[broker] >= int(self._allowed[broker]) for broker in _brokers(move)):
             return False
         self._begun[move.bundle] = len(self._begun) + 1
@@ -45,7 +45,7 @@ class AdaptivePace:
 
     async def end(self, move: Move, client_gap: MoveClientGap | None) -> None:
         """Wait until a bundle's clients are back or late, and adapt the limits. `client_gap`: None if not begun."""
-        in_time = await client_gap.back_within(self._gap_seconds) if client_gap else None
+        in_time = await client_gap.reconnected_within(self._gap_seconds) if client_gap else None
         for broker in _brokers(move):
             self._under_way[broker] -= 1
             allowed = self._allowed[broker]
@@ -72,13 +72,13 @@ class MoveQueue:
         async with self._turn:
             while self._waiting:
                 for number, move in self._waiting.items():
-                    if self._pace is None or self._pace.begins(move):
+                    if self._pace is None or self._pace.try_begin(move):
                         del self._waiting[number]
                         return number
                 await self._turn.wait()
         return None
 
-    async def ended(self, move: Move, client_gap: MoveClientGap | None) -> None:
+    async def record_end(self, move: Move, client_gap: MoveClientGap | None) -> None:
         if self._pace is not None:
             await self._pace.end(move, client_gap)
             async with self._turn:
@@ -98,7 +98,7 @@ def _brokers(move: Move) -> tuple[str, str]:
     return move.source, move.destination
 
 
-async def _not_recorded(_: Move) -> None: ...
+async def _record_nothing(_: Move) -> None: ...
 
 
 async def carry_out_moves(
@@ -112,7 +112,7 @@ async def carry_out_moves(
     affinity: bool = True,
     stop_reason: Callable[[], Reason | None] = lambda: None,
     skip_reason: Callable[[Move], Reason | None] = lambda _: None,
-    begin: Callable[[Move], Awaitable[None]] = _not_recorded,
+    begin: Callable[[Move], Awaitable[None]] = _record_nothing,
     meter: ClientGapMeter | None = None,
     pace: AdaptivePace | None = None,
 ) -> list[MoveOutcome]:
@@ -139,13 +139,13 @@ async def carry_out_moves(
         before = move.bundle in unloaded
         if meter is None:
             return await BundleMove(admin, move, timeout_seconds, before, skip_reason, begin).outcome(), None
-        client_gap = meter.of(move, again=before)
+        client_gap = meter.measurement(move, is_retry=before)
 
         async def count_and_begin(move: Move) -> None:
-            await client_gap.before(begin(move))
+            await client_gap.count_before(begin(move))
 
         moved = BundleMove(admin, move, timeout_seconds, before, skip_reason, count_and_begin)
-        return client_gap.ended(await moved.outcome()), client_gap
+        return client_gap.with_client_gap(await moved.outcome()), client_gap
 
     async def work() -> None:
         try:
@@ -154,7 +154,7 @@ async def carry_out_moves(
                 outcome, client_gap = await carry_out(move) if left is None else (not_moved(move, left), None)
                 outcomes[number] = outcome if affinity else outcome.model_copy(update={"destination_kept": False})
                 on_outcome(outcomes[number])
-                await waiting.ended(move, client_gap)
+                await waiting.record_end(move, client_gap)
         except BaseException:
             await waiting.clear()
             raise

@@ -68,11 +68,11 @@ class WaveHistory:
     def remaining(self, moves: Sequence[Move]) -> list[Move]:
         return remaining(moves, self.outcomes)
 
-    def planned(self, moves: Sequence[Move]) -> bool:
+    def has_planned(self, moves: Sequence[Move]) -> bool:
         return any(move.bundle in self._planned for move in moves)
 
     @property
-    def unloaded(self) -> frozenset[str]:
+    def maybe_unloaded(self) -> frozenset[str]:
         """Return the bundles that an earlier attempt might have unloaded, because it recorded the unload."""
         return frozenset(bundle for bundle, outcome in self._earlier.items() if outcome.attempts)
 
@@ -85,10 +85,10 @@ class WaveHistory:
         return frozenset(range_of(move.bundle) for move in unsettled)
 
     @property
-    def ended(self) -> list[MoveOutcome]:
+    def ended_moves(self) -> list[MoveOutcome]:
         return _ended(self.outcomes.values())
 
-    def failed(self, closed_at: datetime | None) -> int:
+    def new_failures(self, closed_at: datetime | None) -> int:
         """Return the number of failed moves since a person last closed the breaker that it has not counted yet."""
         known = (*self._other_waves, *self.outcomes.values())
         return len(failed_moves(known, self._unloads, closed_at) - self._reported)
@@ -127,25 +127,25 @@ class WaveHistory:
 
     def add(self, outcome: MoveOutcome, now: datetime) -> None:
         """Record an outcome. Outcomes are written at most once a second; call `write` at the end to write the rest."""
-        self._note(outcome, now)
+        self._add(outcome, now)
         if time.monotonic() - self._written_at >= _SECONDS_BETWEEN_WRITES:
             self.write()
 
-    def measured(self, bundle: str, client_gap: ClientGap) -> None:
+    def record_client_gap(self, bundle: str, client_gap: ClientGap) -> None:
         self.outcomes[bundle] = self.outcomes[bundle].model_copy(update={"client_gap": client_gap})
         if time.monotonic() - self._measured_at >= _SECONDS_BETWEEN_WRITES:
             self._write_details()
             self._measured_at = time.monotonic()
 
-    def leave(self, outcomes: Sequence[MoveOutcome], now: datetime) -> None:
+    def add_skipped(self, outcomes: Sequence[MoveOutcome], now: datetime) -> None:
         for outcome in outcomes:
-            self._note(outcome, now)
+            self._add(outcome, now)
         self._write_details()
         if any(outcome.bundle in self._planned for outcome in outcomes):
             self._store_unloads()
 
-    def _note(self, outcome: MoveOutcome, now: datetime) -> None:
-        merged = self._merged(outcome)
+    def _add(self, outcome: MoveOutcome, now: datetime) -> None:
+        merged = self._across_attempts(outcome)
         self.outcomes[outcome.bundle] = merged
         planned = self._unloads.get(outcome.bundle)
         if planned is not None:
@@ -163,7 +163,7 @@ class WaveHistory:
     def _store_unloads(self) -> None:
         def change(stored: MovesState) -> MovesState:
             # The destination of a new unload replaces a kept one.
-            replaced = {outcome.bundle for outcome in self.ended if outcome.attempts}
+            replaced = {outcome.bundle for outcome in self.ended_moves if outcome.attempts}
             kept = {
                 bundle: destination
                 for bundle, destination in stored.kept_destinations.items()
@@ -183,7 +183,7 @@ class WaveHistory:
             if bundle in self.outcomes and self.outcomes[bundle].destination_kept
         }
 
-    def _merged(self, outcome: MoveOutcome) -> MoveOutcome:
+    def _across_attempts(self, outcome: MoveOutcome) -> MoveOutcome:
         earlier = self._earlier.get(outcome.bundle)
         if earlier is None or earlier.reason.has(Trait.NOT_BEGUN):
             return outcome
@@ -211,7 +211,7 @@ def moves_to_keep(history: MovesState, outcome: Outcome, now: datetime, grace_mi
     return history.model_copy(update={"unloads": unloads})
 
 
-def drop_forgotten(
+def drop_destinations(
     history: MovesState, owners: Mapping[str, Container[str]], collected_at: datetime, now: datetime
 ) -> MovesState:
     """Drop destinations that the leader has forgotten because their bundles have a new owner.

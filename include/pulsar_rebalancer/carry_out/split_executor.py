@@ -32,7 +32,7 @@ async def carry_out_splits(
     bundles: BundleAdmin,
     splits: Sequence[Split],
     *,
-    most_bundles: int,
+    max_bundles: int,
     timeout_seconds: float,
     on_outcome: Callable[[SplitOutcome], None],
     stop_reason: Callable[[], Reason | None] = lambda: None,
@@ -42,7 +42,7 @@ async def carry_out_splits(
     """Carry out splits one after the other. A failed split does not stop the others; a retry is safe.
 
     Args:
-        most_bundles: maximum number of bundles in a namespace.
+        max_bundles: maximum number of bundles in a namespace.
         timeout_seconds: maximum time until the new bounds appear after a split.
         stop_reason: called before each split; returns why no further split may start, or None.
         skip_reason: called for each bundle that has not been split yet; returns why it must not be split, or None.
@@ -54,7 +54,7 @@ async def carry_out_splits(
         if (left := stop_reason()) is not None:
             outcome = not_split(split, left)
         else:
-            work = _BundleSplit(bundles, split, most_bundles, timeout_seconds, skip_reason, begin)
+            work = _BundleSplit(bundles, split, max_bundles, timeout_seconds, skip_reason, begin)
             outcome = (await work.outcome()).model_copy(update={"seconds": time.monotonic() - started})
         outcomes.append(outcome)
         on_outcome(outcome)
@@ -66,14 +66,14 @@ class _BundleSplit:
         self,
         bundles: BundleAdmin,
         split: Split,
-        most_bundles: int,
+        max_bundles: int,
         timeout_s: float,
         skip_reason: Callable[[Split], Reason | None],
         begin: Callable[[Split], None],
     ) -> None:
         self._bundles = bundles
         self._split = split
-        self._most_bundles = most_bundles
+        self._max_bundles = max_bundles
         self._timeout_s = timeout_s
         self._skip_reason = skip_reason
         self._begin = begin
@@ -108,9 +108,9 @@ class _BundleSplit:
             return Reason.RANGE_GONE
         self._found = self._positions_within(bounds)
         if self._found:
-            return self._success_or_elsewhere(Reason.SPLIT)
+            return self._success_reason(Reason.SPLIT)
         left = self._skip_reason(self._split)
-        if left is None and len(bounds) - 1 + len(self._split.positions) > self._most_bundles:
+        if left is None and len(bounds) - 1 + len(self._split.positions) > self._max_bundles:
             return Reason.NAMESPACE_FULL
         return left
 
@@ -140,13 +140,13 @@ class _BundleSplit:
             await asyncio.sleep(_PAUSE_S)
         if not self._found and failed is not None:
             raise failed
-        return self._success_or_elsewhere(Reason.SPLIT) if self._found else Reason.NOT_SPLIT
+        return self._success_reason(Reason.SPLIT) if self._found else Reason.NOT_SPLIT
 
     def _positions_within(self, bounds: Sequence[int]) -> tuple[int, ...]:
         lower, upper = HashRange.of(self._split.bundle)
         return tuple(bound for bound in bounds if lower < bound < upper)
 
-    def _success_or_elsewhere(self, as_planned: Reason) -> Reason:
+    def _success_reason(self, as_planned: Reason) -> Reason:
         return as_planned if self._found == self._split.positions else Reason.SPLIT_ELSEWHERE
 
 
@@ -191,7 +191,7 @@ class SplitHistory:
         self._write()
 
     def add(self, outcome: SplitOutcome, now: datetime) -> None:
-        merged = self._merged(outcome)
+        merged = self._across_attempts(outcome)
         self.outcomes[outcome.bundle] = merged
         self._write()
 
@@ -204,7 +204,7 @@ class SplitHistory:
     def _write(self) -> None:
         write_outcomes(outcomes_file(self._run), self.outcomes)
 
-    def _merged(self, outcome: SplitOutcome) -> SplitOutcome:
+    def _across_attempts(self, outcome: SplitOutcome) -> SplitOutcome:
         """Return the outcome across all attempts. If an earlier one requested the bounds, the bundle is split."""
         earlier = self._earlier.get(outcome.bundle)
         if earlier is None or earlier.reason.has(Trait.NOT_BEGUN):

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from pulsar_rebalancer.config.clusters_file import disagreements, from_brokers
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.isolation import IsolationPolicy, Policies, doubt, parse_isolation, rulings
+from pulsar_rebalancer.isolation import IsolationPolicy, Policies, parse_isolation, policies_of, why_unclear
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.pulsar.client import shedding_is_on, splitting_is_on
@@ -42,13 +42,13 @@ async def read_isolation(admin: PulsarAdmin) -> Isolation | AdminError:
 
 async def read_policies(
     admin: PulsarAdmin,
-    read: Isolation | AdminError,
+    isolation_read: Isolation | AdminError,
     *,
     brokers: Sequence[str],
     bundles: Iterable[str],
     failure_domains: bool = False,
     without_persistent: Collection[str] = (),
-    answering: Sequence[str] = (),
+    responding: Sequence[str] = (),
 ) -> Policies:
     """Read the policies for these brokers and bundles. If one request fails, the other policies are still read.
 
@@ -57,28 +57,28 @@ async def read_policies(
         bundles: names of the loaded bundles; namespaces without loaded bundles are skipped.
         failure_domains: True to read failure domains, across which anti-affinity groups are spread first.
         without_persistent: brokers that, according to their load reports, accept no persistent topics.
-        answering: brokers that have just responded; some of them get the namespace requests.
+        responding: brokers that have just responded; some of them get the namespace requests.
     """
-    namespaces = sorted({name for name in set(map(namespace_of, bundles)) if _is_users(name)})
-    if isinstance(read, AdminError):
-        unread = dict.fromkeys(namespaces, str(read.reason))
-        return Policies(unknown=unread, readable=False, problem=f"isolation policies cannot be read: {read}")
-    isolation = read.policies
-    ruling = rulings(isolation, namespaces)
-    unknown: dict[str, str] = {name: why for name in namespaces if (why := doubt(isolation, name, ruling[name]))}
-    problems = [f"{why}: {_named(names)} cannot be placed" for why, names in _by_value(unknown)]
-    problems += _unserved(isolation, brokers, [policy for name, policy in ruling.items() if name not in unknown])
-    groups, failed = await _groups(admin, namespaces, answering[:_ASKED])
+    namespaces = sorted({name for name in set(map(namespace_of, bundles)) if _is_user_namespace(name)})
+    if isinstance(isolation_read, AdminError):
+        unread = dict.fromkeys(namespaces, str(isolation_read.reason))
+        return Policies(unknown=unread, readable=False, problem=f"isolation policies cannot be read: {isolation_read}")
+    isolation = isolation_read.policies
+    ruling = policies_of(isolation, namespaces)
+    unknown: dict[str, str] = {name: why for name in namespaces if (why := why_unclear(isolation, name, ruling[name]))}
+    problems = [f"{why}: {_joined(names)} cannot be placed" for why, names in _names_by_text(unknown)]
+    problems += _policy_problems(isolation, brokers, [policy for name, policy in ruling.items() if name not in unknown])
+    groups, failed = await _anti_affinity_groups(admin, namespaces, responding[:_ASKED])
     if failed:
         unknown |= {name: error.reason for name, error in failed.items()}
-        problems.append(f"anti-affinity group of {_named(failed)} cannot be read: {next(iter(failed.values()))}")
+        problems.append(f"anti-affinity group of {_joined(failed)} cannot be read: {next(iter(failed.values()))}")
     domains: dict[str, str] = {}
     if failure_domains and groups:
         try:
-            domains = _domains(await admin.failure_domains(read.cluster))
+            domains = _domain_by_broker(await admin.failure_domains(isolation_read.cluster))
         except AdminError as error:
             unknown |= dict.fromkeys(groups, error.reason)
-            problems.append(f"failure domains cannot be read, so {_named(groups)} cannot be placed: {error}")
+            problems.append(f"failure domains cannot be read, so {_joined(groups)} cannot be placed: {error}")
     return Policies(
         isolation=isolation,
         groups=groups,
@@ -90,7 +90,7 @@ async def read_policies(
     )
 
 
-async def _groups(
+async def _anti_affinity_groups(
     admin: PulsarAdmin, namespaces: Sequence[str], brokers: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, AdminError]]:
     async def ask(namespace: str, broker: str) -> str | AdminError:
@@ -108,44 +108,44 @@ async def _groups(
     return {name: answer for name, answer in answers.items() if isinstance(answer, str) and answer.strip()}, failed
 
 
-def _domains(document: Mapping[str, JsonValue]) -> dict[str, str]:
+def _domain_by_broker(document: Mapping[str, JsonValue]) -> dict[str, str]:
     domain_of: dict[str, str] = {}
     for name, domain in document.items():
         brokers = domain.get("brokers") if isinstance(domain, dict) else None
-        domain_of |= {broker: name for broker in _list(brokers) if isinstance(broker, str)}
+        domain_of |= {broker: name for broker in _as_list(brokers) if isinstance(broker, str)}
     return domain_of
 
 
-def _list(value: object) -> list[object]:
+def _as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _unserved(
-    isolation: Sequence[IsolationPolicy], brokers: Sequence[str], ruling: Sequence[IsolationPolicy | None]
+def _policy_problems(
+    isolation: Sequence[IsolationPolicy], brokers: Sequence[str], matches: Sequence[IsolationPolicy | None]
 ) -> Iterator[str]:
     """Yield a sentence for each policy, or lack of one, that leaves a loaded namespace without an active broker."""
-    names = {policy.name for policy in ruling if policy}
+    names = {policy.name for policy in matches if policy}
     for policy in isolation:
         if policy.name in names and not policy.candidates(brokers):
             shown = repr(policy.name[:80])
             yield f"isolation policy {shown}: none of its brokers is active, so its namespaces stay where they are"
-    if None in ruling and brokers and all(any(policy.reserves(broker) for policy in isolation) for broker in brokers):
+    if None in matches and brokers and all(any(policy.reserves(broker) for policy in isolation) for broker in brokers):
         yield "isolation policies reserve every broker, so namespaces under no policy stay where they are"
 
 
-def _by_value(texts: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+def _names_by_text(texts: Mapping[str, str]) -> list[tuple[str, list[str]]]:
     names: dict[str, list[str]] = {}
     for name, text in texts.items():
         names.setdefault(text, []).append(name)
     return list(names.items())
 
 
-def _named(names: Collection[str]) -> str:
+def _joined(names: Collection[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(sorted(names)[:_NAMED]) + more
 
 
-def _is_users(namespace: str) -> bool:
+def _is_user_namespace(namespace: str) -> bool:
     """Return whether a namespace belongs to users. Heartbeat and SLA namespaces have a `:` or three parts."""
     return _NAMESPACE.fullmatch(namespace) is not None and namespace != "pulsar/system"
 
@@ -162,20 +162,20 @@ class Runtimes:
     failed: Mapping[str, Reason]
 
     @property
-    def of_leader(self) -> Mapping[str, str]:
+    def leader_config(self) -> Mapping[str, str]:
         """Return the leader's configuration, or another broker's if the leader's could not be read."""
         return self.by_broker.get(self.leader) or next(iter(self.by_broker.values()), {})
 
     def settings(self) -> dict[str, str]:
         splits = any(map(splitting_is_on, self.by_broker.values()))
-        return from_brokers(self.of_leader) | ({"auto_split": "true"} if splits else {})
+        return from_brokers(self.leader_config) | ({"auto_split": "true"} if splits else {})
 
-    def to_ask(self) -> dict[str, Mapping[str, str]]:
+    def responding(self) -> dict[str, Mapping[str, str]]:
         """Return each broker that responded, even with an error, and its configuration (the leader's if unknown)."""
         others = {broker for broker, reason in self.failed.items() if not reason.has(Trait.NO_ANSWER)}
-        return {broker: self.by_broker.get(broker, self.of_leader) for broker in sorted(others | self.by_broker.keys())}
+        return {broker: self.by_broker.get(broker, self.leader_config) for broker in sorted(others | {*self.by_broker})}
 
-    def switches(self) -> dict[str, bool | str]:
+    def table_columns(self) -> dict[str, bool | str]:
         """Return the table `cluster`'s columns of brokers' settings: a flag is true if any broker has it on."""
         runtimes = self.by_broker.values()
         even = (runtime.get("loadBalancerDistributeBundlesEvenlyEnabled", "") for runtime in runtimes)

@@ -35,28 +35,28 @@ from pulsar_rebalancer.strategies.shedders.registry import resolve
 from pulsar_rebalancer.texts import one_line
 
 
-def owners_of(reported: pa.Table) -> Counter[str]:
-    return Counter(_texts(reported["bundle"]))
+def reports_by_bundle(reported: pa.Table) -> Counter[str]:
+    return Counter(_strings(reported["bundle"]))
 
 
 def cluster_table(
-    request: RunRequest, listed: int, runtimes: Runtimes, reports: UsableReports, bundles: int, policies: Policies
+    request: RunRequest, broker_count: int, runtimes: Runtimes, reports: UsableReports, bundles: int, policies: Policies
 ) -> pa.Table:
-    """Return the table `cluster` with its one row. `listed` is the number of brokers that the cluster lists."""
-    manager = runtimes.of_leader.get("loadManagerClassName", "").rpartition(".")[2]
+    """Return the table `cluster` with its one row. `broker_count` is the number of brokers that the cluster lists."""
+    manager = runtimes.leader_config.get("loadManagerClassName", "").rpartition(".")[2]
     row = {
         "leader": runtimes.leader,
         "leader_read": runtimes.leader in runtimes.by_broker,
         "load_manager": one_line(manager, LONGEST_NAME),
-        "brokers_listed": listed,
+        "brokers_listed": broker_count,
         "brokers_reported": len(reports.by_broker),
         "bundles": bundles,
-        **runtimes.switches(),
+        **runtimes.table_columns(),
         "policies_readable": policies.readable,
         "policies_problem": None if policies.readable else policies.problem,
         "policies_unclear": policies.problem or None if policies.readable else None,
     }
-    return _with_key([row], CLUSTER, request)
+    return _keyed_table([row], CLUSTER, request)
 
 
 def broker_table(
@@ -68,12 +68,12 @@ def broker_table(
         row["reserved_by"] = policies.reserved_by(broker)
         report = reports.by_broker.get(broker)
         rows.append({**row, **(report.columns if report else {})})
-    return _with_key(rows, BROKERS, request)
+    return _keyed_table(rows, BROKERS, request)
 
 
 def bundle_table(request: RunRequest, reported: pa.Table, owners: Mapping[str, int], policies: Policies) -> pa.Table:
     kinds = policies.kinds(set(map(namespace_of, owners)))
-    names = _texts(reported["bundle"])
+    names = _strings(reported["bundle"])
     columns: dict[str, pa.Array[Any] | pa.ChunkedArray[Any]] = {
         name: reported[name] for name in reported.column_names
     } | {
@@ -84,12 +84,12 @@ def bundle_table(request: RunRequest, reported: pa.Table, owners: Mapping[str, i
     return pa.table([columns[name] for name in BUNDLES.names], schema=BUNDLES)
 
 
-def _with_key(rows: Iterable[Mapping[str, Cell]], schema: pa.Schema, request: RunRequest) -> pa.Table:
+def _keyed_table(rows: Iterable[Mapping[str, Cell]], schema: pa.Schema, request: RunRequest) -> pa.Table:
     key: dict[str, Cell] = {"cluster": request.cluster, "collected_at": request.collected_at}
     return table([{**row, **key} for row in rows], schema)
 
 
-def _texts(column: pa.ChunkedArray[Any]) -> list[str]:
+def _strings(column: pa.ChunkedArray[Any]) -> list[str]:
     return [text for text in column.to_pylist() if text is not None]
 
 
@@ -163,7 +163,7 @@ async def collect(
     answers, isolation = await asyncio.gather(
         load_reports(
             admin,
-            runtimes.to_ask(),
+            runtimes.responding(),
             settings,
             now=trigger.now + timedelta(seconds=time.monotonic() - begun),
             state_folder=earlier.folder,
@@ -173,7 +173,7 @@ async def collect(
     )
     reports = UsableReports.of(answers, brokers, runtimes)
     reported = reports.bundles()
-    owners = owners_of(reported)
+    owners = reports_by_bundle(reported)
     policies = await read_policies(
         admin,
         isolation,
@@ -181,7 +181,7 @@ async def collect(
         bundles=owners,
         failure_domains=settings.failure_domains,
         without_persistent=reports.without_persistent,
-        answering=list(reports.by_broker),
+        responding=list(reports.by_broker),
     )
     bundles = bundle_table(request, reported, owners, policies)
     by_name = {
@@ -192,13 +192,13 @@ async def collect(
     return Sample(request, by_name, policies, earlier.before, await _candidates(admin, bundles, request, earlier))
 
 
-def _request(entry: ClusterEntry, trigger: RunTrigger, live: Mapping[str, str]) -> RunRequest:
+def _request(entry: ClusterEntry, trigger: RunTrigger, broker_settings: Mapping[str, str]) -> RunRequest:
     return RunRequest(
         cluster=entry.name,
         airflow_run_id=trigger.airflow_run_id,
         requested_by=trigger.requested_by,
         params=trigger.params,
-        resolved=resolve(entry.given, live, trigger.params),
+        resolved=resolve(entry.given, broker_settings, trigger.params),
         collected_at=trigger.now,
     )
 

@@ -64,7 +64,7 @@ async def load_reports(
     }
     reports = await admin.load_reports([broker for broker in runtimes if broker not in extensible], read)
     if extensible:
-        published, kept_in = PublishedLoad.earlier(state_folder), state_folder if keep else None
+        published, kept_in = PublishedLoad.stored(state_folder), state_folder if keep else None
         reports |= await _ExtensibleBrokers(admin, extensible, settings, clock, published, kept_in).reports()
     return reports
 
@@ -123,7 +123,7 @@ class _ExtensibleBrokers:
         async with self._slots:
             # Summed before anything else is awaited: the topics take most of the memory.
             bundles = load_data.bundle_stats(await self._admin.topic_stats(broker))
-        if load_data.are_of_another(bundles, await self._admin.owned_bundles(broker)):
+        if load_data.are_from_other_broker(bundles, await self._admin.owned_bundles(broker)):
             raise AdminError(
                 Reason.WRONG_BROKER, f"{broker} answered with topics of bundles it does not own", broker=broker
             )
@@ -135,7 +135,7 @@ class _ExtensibleBrokers:
         missing = {LOAD: {b for b in values if not self._is_current(b, values[b])}, TOP: set(values)}
 
         def take(topic: str, message: TopicMessage) -> bool:
-            if message.broker in self._runtimes and self._take(topic, message):
+            if message.broker in self._runtimes and self._store_message(topic, message):
                 missing[topic].discard(message.broker)
             return not any(missing.values())
 
@@ -147,10 +147,10 @@ class _ExtensibleBrokers:
         if self._kept_in is not None:
             self._published.write(self._kept_in)
 
-    def _take(self, topic: str, message: TopicMessage) -> bool:
+    def _store_message(self, topic: str, message: TopicMessage) -> bool:
         if topic == TOP:
-            return self._published.take_top(message)
-        taken = self._published.take_load(message)
+            return self._published.store_top(message)
+        taken = self._published.store_load(message)
         if taken:
             self._received_now.add(message.broker)
         return taken
@@ -175,7 +175,7 @@ class _ExtensibleBrokers:
             load=published if load is None else load,
             throughput_average=published.get("msgThroughputEMA") if self._is_current(broker, own) else None,
             stats=own.bundles,
-            top=self._top(broker, own),
+            top=self._top_bundles(broker, own),
         )
         report = parts | {
             "lastUpdate": published.get("updatedAt") if load is None else own.at.timestamp() * 1000,
@@ -197,7 +197,7 @@ class _ExtensibleBrokers:
         threshold = _number(self._runtimes[broker], "loadBalancerReportUpdateThresholdPercentage", 10)
         return load_data.is_current(published, own.bundles, threshold)
 
-    def _top(self, broker: str, own: _OwnReport) -> Sequence[str]:
+    def _top_bundles(self, broker: str, own: _OwnReport) -> Sequence[str]:
         """Return the last top bundles received from a broker; empty if they are known to be outdated.
 
         Brokers publish them with their rates (TopBundleLoadDataReporter) and withdraw them when they load or

@@ -46,11 +46,11 @@ def bundle_stats(topics: Mapping[str, JsonValue]) -> dict[str, dict[str, float]]
         for hash_range, domains in _mapping(ranges).items():
             loaded = [topic for domain in _mapping(domains).values() for topic in _mapping(domain).values()]
             if loaded:
-                stats[f"{namespace}/{hash_range}"] = _sum([_mapping(topic) for topic in loaded])
+                stats[f"{namespace}/{hash_range}"] = _summed([_mapping(topic) for topic in loaded])
     return stats
 
 
-def _sum(topics: Sequence[Mapping[str, JsonValue]]) -> dict[str, float]:
+def _summed(topics: Sequence[Mapping[str, JsonValue]]) -> dict[str, float]:
     total: dict[str, float] = dict.fromkeys(RATES, 0.0) | {
         "topics": len(topics),
         "producerCount": 0,
@@ -107,16 +107,16 @@ def other_host(metrics: Sequence[Mapping[str, JsonValue]], broker: str) -> str:
     """
     labels = (_mapping(group.get("dimensions")) for group in metrics)
     named = next((label.get("broker") for label in labels if label.get("metric") == "loadBalancing"), None)
-    if not isinstance(named, str) or _plain(named) == _plain(broker.rpartition(":")[0]):
+    if not isinstance(named, str) or _normalized(named) == _normalized(broker.rpartition(":")[0]):
         return ""
     return named
 
 
-def _plain(host: str) -> str:
+def _normalized(host: str) -> str:
     return host.lower().strip("[]").removesuffix(".")
 
 
-def are_of_another(stats: Collection[str], owned: Collection[str]) -> bool:
+def are_from_other_broker(stats: Collection[str], owned: Collection[str]) -> bool:
     """Return whether statistics come from another broker: they list several bundles, none of them owned here.
 
     Statistics are up to `statsUpdateFrequencyInSecs` seconds old, so one bundle or, after a drain, every
@@ -145,7 +145,7 @@ def _usage(share: float | None, published: object) -> dict[str, JsonValue]:
     return {"usage": None if share is None else share / 100 * limit, "limit": limit} if limit > 0 else pair
 
 
-def kept(published: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def values_to_store(published: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     values = {name: number(published.get(name)) for name in _PUBLISHED}
     pairs = {field: _mapping(published[field]) for field in _USAGE if field in published}
     usage: dict[str, JsonValue] = {
@@ -236,7 +236,7 @@ class PublishedLoad(VersionedDocument):
     top: dict[str, TopBundles] = {}
 
     @classmethod
-    def earlier(cls, folder: StoragePath | None) -> Self:
+    def stored(cls, folder: StoragePath | None) -> Self:
         try:
             return (cls.find(folder) if folder else None) or cls()
         except SnapshotError as error:
@@ -248,15 +248,15 @@ class PublishedLoad(VersionedDocument):
             for broker in by_broker.keys() - set(brokers):
                 del by_broker[broker]
 
-    def take_load(self, message: TopicMessage) -> bool:
+    def store_load(self, message: TopicMessage) -> bool:
         self.load.pop(message.broker, None)
         document = _document(message)
         if document is None:
             return False
-        self.load[message.broker] = kept(document)
+        self.load[message.broker] = values_to_store(document)
         return True
 
-    def take_top(self, message: TopicMessage) -> bool:
+    def store_top(self, message: TopicMessage) -> bool:
         self.top.pop(message.broker, None)
         entries = (_document(message) or {}).get("topBundlesLoadData")
         if not isinstance(entries, list):

@@ -69,7 +69,7 @@ def read_report(
     if not isinstance(stats, dict):
         raise AdminError(Reason.BAD_ANSWER, f"the load report of {broker} has no lastStats", broker=broker)
     return BrokerReport(
-        names=_names(report),
+        names=_broker_names(report),
         takes_persistent_topics=report.get("persistentTopicsEnabled") is not False,
         columns=_broker_columns(report, collected_at, host_interval_s),
         bundles=_bundle_columns(broker, stats),
@@ -86,9 +86,9 @@ def _broker_columns(report: Mapping[str, JsonValue], collected_at: datetime, hos
     updated, started = number(report.get("lastUpdate")), number(report.get("startTimestamp"))
     version = report.get("brokerVersionString")
     columns: dict[str, Cell] = {
-        "last_update": _time(updated),
+        "last_update": _timestamp(updated),
         "report_age_seconds": None if updated is None else (now_ms - updated) / 1000,
-        "started_at": _time(started),
+        "started_at": _timestamp(started),
         "host_samples": None if started is None else _floor((now_ms - started) / 1000 / host_interval_s),
         "version": one_line(version, _LONGEST_VERSION) if isinstance(version, str) else None,
     }
@@ -110,7 +110,7 @@ def _bundle_columns(broker: str, stats: Mapping[str, JsonValue]) -> pa.Table:
     return pa.Table.from_pydict(columns, schema=_BUNDLE_SCHEMA)
 
 
-def _names(report: Mapping[str, JsonValue]) -> tuple[str, ...]:
+def _broker_names(report: Mapping[str, JsonValue]) -> tuple[str, ...]:
     urls = (report.get("webServiceUrl"), report.get("webServiceUrlTls"))
     names = [report.get("brokerId"), *(url.partition("://")[2] for url in urls if isinstance(url, str))]
     return tuple(name for name in names if isinstance(name, str) and name)
@@ -135,7 +135,7 @@ def count(value: object) -> int | None:
     return value if type(value) is int and -_INT64 <= value < _INT64 else None
 
 
-def _time(ms: float | None) -> datetime | None:
+def _timestamp(ms: float | None) -> datetime | None:
     if ms is None or not 0 <= ms <= _LAST_MS:
         return None
     return _EPOCH + timedelta(milliseconds=ms)
@@ -161,11 +161,11 @@ class UsableReports:
         cls, answers: Mapping[str, BrokerReport | AdminError | None], listed: Collection[str], runtimes: Runtimes
     ) -> UsableReports:
         """Sort the responses. Raises AdminError if none is usable because of the credentials or load manager."""
-        judged = {broker: _judge(broker, answer, listed) for broker, answer in answers.items()}
+        judged = {broker: _verdict(broker, answer, listed) for broker, answer in answers.items()}
         reports = {broker: verdict for broker, verdict in judged.items() if not isinstance(verdict, Reason)}
         refused = {broker: verdict for broker, verdict in judged.items() if isinstance(verdict, Reason)}
         if not reports:
-            _refuse_if_hopeless(answers, refused, runtimes.of_leader)
+            _raise_lasting_error(answers, refused, runtimes.leader_config)
         failed = {broker: reason for broker, reason in runtimes.failed.items() if broker not in reports}
         return cls(reports, failed | refused)
 
@@ -178,25 +178,25 @@ class UsableReports:
         return pa.concat_tables([report.bundles for report in self.by_broker.values()] or [BUNDLES.empty_table()])
 
 
-def _judge(broker: str, answer: BrokerReport | AdminError | None, listed: Collection[str]) -> BrokerReport | Reason:
+def _verdict(broker: str, answer: BrokerReport | AdminError | None, listed: Collection[str]) -> BrokerReport | Reason:
     if isinstance(answer, AdminError):
         _log.warning("%s", answer)
         return answer.reason
     if answer is None:
         return Reason.NO_LOAD_REPORT
-    if _is_other_brokers(answer, broker, listed):
+    if _is_from_other_broker(answer, broker, listed):
         names = one_line(" ".join(answer.names), LONGEST_NAME)
         _log.warning("%s answered with the load report of %s", broker, names)
         return Reason.WRONG_BROKER
     return answer
 
 
-def _is_other_brokers(report: BrokerReport, broker: str, listed: Collection[str]) -> bool:
+def _is_from_other_broker(report: BrokerReport, broker: str, listed: Collection[str]) -> bool:
     names = {name.lower() for name in report.names}
     return broker.lower() not in names and any(other.lower() in names for other in listed)
 
 
-def _refuse_if_hopeless(
+def _raise_lasting_error(
     answers: Mapping[str, BrokerReport | AdminError | None],
     refused: Mapping[str, Reason],
     runtime: Mapping[str, str],

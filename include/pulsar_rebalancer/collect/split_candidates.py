@@ -65,10 +65,10 @@ class _Bounds(NamedTuple):
 
     def excess(self, row: Mapping[str, float | None]) -> float:
         return max(
-            _times(row["topics"], self.topics),
-            _times(_sum(row, "producers", "consumers"), self.sessions),
-            _times(_sum(row, "msg_rate_in", "msg_rate_out"), self.msg_rate),
-            _times(_sum(row, "msg_throughput_in", "msg_throughput_out"), self.msg_throughput),
+            _ratio(row["topics"], self.topics),
+            _ratio(_sum(row, "producers", "consumers"), self.sessions),
+            _ratio(_sum(row, "msg_rate_in", "msg_rate_out"), self.msg_rate),
+            _ratio(_sum(row, "msg_throughput_in", "msg_throughput_out"), self.msg_throughput),
         )
 
     def excess_of_means(self, means: pa.Table | None) -> dict[str, float]:
@@ -77,14 +77,14 @@ class _Bounds(NamedTuple):
         rate, throughput = _column("long_term_msg_rate"), _column("long_term_msg_throughput")
         return {
             row["bundle"]: max(
-                _times(row["long_term_msg_rate"], self.msg_rate),
-                _times(row["long_term_msg_throughput"], self.msg_throughput),
+                _ratio(row["long_term_msg_rate"], self.msg_rate),
+                _ratio(row["long_term_msg_throughput"], self.msg_throughput),
             )
             for row in means.filter((rate > self.msg_rate) | (throughput > self.msg_throughput)).to_pylist()
         }
 
 
-def choose(
+def large_bundles(
     bundles: pa.Table, means: pa.Table | None, settings: Settings, was_split: Callable[[str], bool] = lambda _: False
 ) -> list[LargeBundle]:
     """Return the bundles that might meet a split condition, sorted by `excess`, largest first.
@@ -97,7 +97,7 @@ def choose(
     bounds = _Bounds.of(settings)
     of_means = bounds.excess_of_means(means)
     large = bounds.exceeded() | pc.field("bundle").isin(pa.array(of_means, pa.string()))
-    possible = reduce(and_, map(_possible, (*TRAFFIC, "topics", "producers", "consumers")))
+    possible = reduce(and_, map(_is_valid, (*TRAFFIC, "topics", "producers", "consumers")))
     rows = bundles.filter(possible).filter(large & (_column("topics") >= FEWEST_TOPICS)).to_pylist()
     chosen = [
         LargeBundle(name, row["broker"], max(bounds.excess(row), of_means.get(name, 0.0)))
@@ -113,7 +113,7 @@ def choose(
     return list(once.values())[:MOST_BUNDLES]
 
 
-def _times(value: float | None, bound: float) -> float:
+def _ratio(value: float | None, bound: float) -> float:
     return (value or 0.0) / bound if bound > 0 else 0.0
 
 
@@ -125,7 +125,7 @@ def _column(name: str) -> pc.Expression:
     return pc.coalesce(pc.field(name), pc.scalar(0))  # type: ignore[type-var]
 
 
-def _possible(name: str) -> pc.Expression:
+def _is_valid(name: str) -> pc.Expression:
     # Integers are compared with integers: Arrow refuses those that a float cannot represent.
     return (_column(name) >= 0) & (_column(name) <= int(LARGEST[name]))
 
@@ -150,7 +150,7 @@ async def read_candidates(
 
     `means` (`tables.MEANS`) is as of the last counted sample; `was_split` says whether a bundle was split too recently.
     """
-    chosen = choose(bundles, means, settings, was_split) if settings.split_mode is not Mode.OFF else []
+    chosen = large_bundles(bundles, means, settings, was_split) if settings.split_mode is not Mode.OFF else []
     if not chosen:
         return Candidates()
     namespaces = sorted({namespace_of(large.bundle) for large in chosen})
@@ -195,25 +195,25 @@ async def _topic_stats(admin: PulsarAdmin, broker: str) -> dict[str, JsonValue]:
 
 
 async def _topics(
-    admin: PulsarAdmin, bundle: str, stats: dict[str, JsonValue], most: int
+    admin: PulsarAdmin, bundle: str, stats: dict[str, JsonValue], limit: int
 ) -> tuple[TopicLoad, ...] | None:
     try:
         positions = await admin.bundles.topic_hash_positions(bundle)
     except AdminError as error:
         _log.warning("%s", error)
         return None
-    if len(positions) > most:
+    if len(positions) > limit:
         _log.warning("%s has %d topics, more than can be examined", bundle, len(positions))
         return None
     loads = topics_in(stats, bundle)
     # Brokers may leave segments of scalable topics out of the positions, but not out of the statistics.
     positions |= {topic: crc32(topic.encode()) for topic in loads if topic.startswith("segment://")}
     return tuple(
-        TopicLoad(position, carried(loads.get(topic), "msgRate"), carried(loads.get(topic), "msgThroughput"))
+        TopicLoad(position, total_rate(loads.get(topic), "msgRate"), total_rate(loads.get(topic), "msgThroughput"))
         for topic, position in sorted(positions.items(), key=lambda item: (item[1], item[0]))
     )
 
 
-def carried(load: JsonValue, kind: Literal["msgRate", "msgThroughput"]) -> float:
+def total_rate(load: JsonValue, kind: Literal["msgRate", "msgThroughput"]) -> float:
     values = [number(load.get(f"{kind}{way}")) for way in ("In", "Out")] if isinstance(load, dict) else []
     return sum(rate for rate in values if rate is not None and 0 <= rate <= _LARGEST[kind])

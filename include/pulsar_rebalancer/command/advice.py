@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pulsar_rebalancer.collect.broker_settings import Runtimes
 from pulsar_rebalancer.collect.collector import Sample
-from pulsar_rebalancer.collect.split_candidates import carried
+from pulsar_rebalancer.collect.split_candidates import total_rate
 from pulsar_rebalancer.config.field_types import Placement
 from pulsar_rebalancer.decide.split_algorithms import LoadedBundle, condition_of
 from pulsar_rebalancer.errors import AdminError
@@ -70,7 +70,7 @@ class Topics(NamedTuple):
 
 
 def configured(runtimes: Runtimes) -> dict[str, str]:
-    runtime = runtimes.of_leader
+    runtime = runtimes.leader_config
     names = {
         "manager": "loadManagerClassName",
         "shedder": "loadBalancerLoadSheddingStrategy",
@@ -102,7 +102,7 @@ def _topics(broker: str, stats: Mapping[str, object]) -> Iterator[Topic]:
         for hash_range, domains in ranges.items() if isinstance(ranges, dict) else ():
             for topics in domains.values() if isinstance(domains, dict) else ():
                 for name, load in topics.items() if isinstance(topics, dict) else ():
-                    values = carried(load, "msgRate"), carried(load, "msgThroughput")
+                    values = total_rate(load, "msgRate"), total_rate(load, "msgThroughput")
                     yield Topic(one_line(name, 300), f"{namespace}/{hash_range}", broker, *values)
 
 

@@ -47,12 +47,10 @@ class PlanningSample:
         settings, policies = _settings(snapshot.settings, overruled), _policies(snapshot.policies, overruled)
         brokers = snapshot.brokers_without(left_out_of(snapshot, settings, policies))
         facts = stays.BundleFacts.of(snapshot, settings, overruled)
-        table, means = snapshot.table("bundles", REPORTED.names), snapshot.known_means_file
-        table = with_loads(table.append_column("reason", stays.of_bundles(table["bundle"], facts)))
-        table = with_means(
-            table, snapshot.cluster, MEANS.empty_table() if means is None else means.read_table(OF_MEANS)
-        )
-        return cls(snapshot, ClusterSample(brokers, _bundles(table), settings), policies)
+        rows, means = snapshot.table("bundles", REPORTED.names), snapshot.known_means_file
+        rows = with_loads(rows.append_column("reason", stays.of_bundles(rows["bundle"], facts)))
+        rows = with_means(rows, snapshot.cluster, MEANS.empty_table() if means is None else means.read_table(OF_MEANS))
+        return cls(snapshot, ClusterSample(brokers, _bundles(rows), settings), policies)
 
     def draining(self, brokers: Collection[str]) -> Self:
         """Return a copy in which these brokers are drained as well, unless left out for a more serious reason."""

@@ -9,7 +9,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator, Param
 from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput
 
-from pulsar_rebalancer.carry_out.gate import Texts, lacks_second_person, texts
+from pulsar_rebalancer.carry_out.gate import ApprovalRequest, approval_request, lacks_second_person
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
@@ -108,10 +108,10 @@ class ApproveOperator(ApprovalOperator):
         self.response_timeout = max(until - now, timedelta(seconds=1))
         return until
 
-    def _texts(self, question: Question, until: datetime) -> Texts:
+    def _texts(self, question: Question, until: datetime) -> ApprovalRequest:
         run, summary = self._plan(question)
-        barred = summary.requested_by if self.entry.settings.two_people else ()
-        return texts(summary, verify(run, summary), run, until, barred)
+        requesters = summary.requested_by if self.entry.settings.two_people else ()
+        return approval_request(summary, verify(run, summary), run, until, requesters)
 
     def _plan(self, question: Question) -> tuple[StoragePath, Summary]:
         run = self.storage.run(question.plan_id)

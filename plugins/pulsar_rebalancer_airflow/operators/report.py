@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from pydantic import JsonValue
 
 from pulsar_rebalancer.carry_out import split_executor as splitting
-from pulsar_rebalancer.carry_out.move_history import drop_forgotten, moves_to_keep
+from pulsar_rebalancer.carry_out.move_history import drop_destinations, moves_to_keep
 from pulsar_rebalancer.config.clusters_file import RunSettings
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
@@ -77,7 +77,7 @@ class ReportOperator(RunOperator):
     def _report(self, context: Context, run: StoragePath) -> Outcome:
         now, store = datetime.now(UTC), self._store(context)
         request, earlier, stored = RunRequest.read(run), Outcome.find(run), store.get(MovesState)
-        history = drop_forgotten(stored, Snapshot(run).owners(stored.kept_destinations), request.collected_at, now)
+        history = drop_destinations(stored, Snapshot(run).owners(stored.kept_destinations), request.collected_at, now)
         gate = Reason.get(str(current_xcom(context, self.gate, "reason") or ""))
         kept = {bundle: record.destination for bundle, record in history.kept_destinations.items()}
         outcome = conclude(run, gate, now, kept)

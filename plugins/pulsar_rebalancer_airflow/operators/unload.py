@@ -125,7 +125,7 @@ class _Progress:
             self.tell(history)
 
     def tell(self, history: WaveHistory) -> None:
-        done = history.ended
+        done = history.ended_moves
         progress = {"done": len(done), "of": self._total, "failed": sum(not outcome.ok for outcome in done)}
         self._context["ti"].xcom_push(key="progress", value=progress)
         _log.info("%(done)d of %(of)d, %(failed)d not on their planned broker", progress)
@@ -180,7 +180,7 @@ class UnloadWaveOperator(PlanPartOperator):
             # What a person chose to move needs no drain.
             served = StateBefore.read(run)
             served = StateBefore(control=served.control) if by_hand and by_hand.request.action else served
-            holds = Holds(context, self.cluster, store, settings, self.present, served, failed=history.failed)
+            holds = Holds(context, self.cluster, store, settings, self.present, served, failed=history.new_failures)
             moves = self._open(context, run, holds, history, planned)
             if moves:
                 self._carry_out(settings, history, moves, holds, _Progress(context, len(planned)))
@@ -189,13 +189,13 @@ class UnloadWaveOperator(PlanPartOperator):
     def _open(
         self, context: Context, run: StoragePath, holds: Holds, history: WaveHistory, planned: list[Move]
     ) -> list[Move]:
-        verdict, now = self._judge(context, run, begun=history.planned(planned)), datetime.now(UTC)
+        verdict, now = self._judge(context, run, begun=history.has_planned(planned)), datetime.now(UTC)
         # Bundles that an earlier attempt unloaded must still be placed, so they are not fresh.
-        unloaded = history.unloaded
+        unloaded = history.maybe_unloaded
         fresh = [move for move in history.remaining(planned) if move.bundle not in unloaded]
         if verdict.reason is not Reason.OPEN:
             if verdict.reason is Reason.PLAN_TOO_OLD or verdict.reason.has(Trait.NOT_BEGUN):
-                history.leave([not_moved(move, verdict.reason) for move in fresh], now)
+                history.add_skipped([not_moved(move, verdict.reason) for move in fresh], now)
             if verdict.reason.has(Trait.ORDERED) and all(move.bundle in history.outcomes for move in planned):
                 return []
             raise PlanError(verdict.reason, f"wave {self.wave} was not begun: {verdict.detail}")
@@ -205,7 +205,7 @@ class UnloadWaveOperator(PlanPartOperator):
             return holds.skip_reason(move) or (Reason.NOT_ATTEMPTED if range_of(move.bundle) in waiting else None)
 
         left = {move.bundle: not_moved(move, reason) for move in fresh if (reason := stop_reason or skip_reason(move))}
-        history.leave(list(left.values()), now)
+        history.add_skipped(list(left.values()), now)
         if stop_reason is not None:
             return []
         moves = [move for move in verdict.moves if move.wave == int(self.wave)]
@@ -238,9 +238,9 @@ class UnloadWaveOperator(PlanPartOperator):
                 stop_reason=holds.reason,
                 skip_reason=holds.skip_reason,
                 begin=history.begin,
-                unloaded=history.unloaded,
+                unloaded=history.maybe_unloaded,
                 affinity=not is_extensible(runtime.get("loadManagerClassName", "")),
-                meter=ClientGapMeter(admin, moves, history.measured),
+                meter=ClientGapMeter(admin, moves, history.record_client_gap),
                 pace=pace,
             )
 
@@ -309,7 +309,7 @@ class SplitOperator(PlanPartOperator):
                 await carry_out_splits(
                     admin.bundles,
                     remaining,
-                    most_bundles=resolved.settings.max_namespace_bundles,
+                    max_bundles=resolved.settings.max_namespace_bundles,
                     timeout_seconds=resolved.settings.move_timeout_seconds,
                     on_outcome=lambda outcome: history.add(outcome, datetime.now(UTC)),
                     stop_reason=holds.reason,

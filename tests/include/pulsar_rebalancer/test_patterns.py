@@ -10,7 +10,7 @@ import pytest
 from pulsar_rebalancer.config.clusters_file import load_clusters, parse_params
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.isolation import parse_isolation, rulings
+from pulsar_rebalancer.isolation import parse_isolation, policies_of
 from pulsar_rebalancer.orders.in_force import parse_control_form, since
 from pulsar_rebalancer.orders.order import Control
 from pulsar_rebalancer.replay.variants import expand
@@ -22,7 +22,7 @@ NAMES = [f"acme/{number:03}{'a' * 60}" for number in range(100)]
 def of_policy(size: int, path: Path) -> None:
     policies = parse_isolation({"p": {"namespaces": ["acme/.*" + "(.|a)" * size + "b"], "primary": []}})
     assert policies[0].problems == {}
-    assert set(rulings(policies, NAMES).values()) == {None}
+    assert set(policies_of(policies, NAMES).values()) == {None}
 
 
 def excludes_none(patterns: Sequence[str]) -> None:

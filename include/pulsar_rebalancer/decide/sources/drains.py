@@ -65,10 +65,8 @@ def drains(snapshot: Snapshot) -> Proposal:
     roll = snapshot.before.roll
     if roll is not None and why_none(roll.listed, snapshot.started, snapshot.unwell, ()):
         held = roll.drains()
-        waiting = [
-            move.put_off(Reason.ROLLING) if move.taken and move.source in held else move for move in wanted.moves
-        ]
-        wanted = replace(wanted, moves=waiting)
+        paused = [move.put_off(Reason.ROLLING) if move.taken and move.source in held else move for move in wanted.moves]
+        wanted = replace(wanted, moves=paused)
 
     def report(moves: Sequence[CandidateMove]) -> SourceReport:
         pairs = {move.source: move.pair for move in moves}

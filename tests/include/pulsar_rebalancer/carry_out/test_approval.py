@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 from tests.airflow_runs import bundle, make_run, move_row
 
-from pulsar_rebalancer.carry_out.gate import code, lacks_second_person, texts
+from pulsar_rebalancer.carry_out.gate import approval_request, lacks_second_person, quoted
 from pulsar_rebalancer.run.plan import Actions, Split, Summary, read_moves
 from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -40,7 +40,7 @@ def test_a_second_person_has_another_name_and_another_id(requested_by, person, e
     ],
 )
 def test_a_name_is_text_and_nothing_else(name, shown):
-    assert code(name) == shown
+    assert quoted(name) == shown
 
 
 def test_a_person_is_shown_what_the_plan_does(tmp_path):
@@ -51,7 +51,7 @@ def test_a_person_is_shown_what_the_plan_does(tmp_path):
     summary, moves = Summary.read(run), list(read_moves(run))
     half = Split(bundle=bundle(4), broker="a:1", algorithm="range_equally_divide", positions=(5, 9), shares=(1, 0, 0))
 
-    shown = texts(summary, Actions(moves * 11, [half]), run, NOW)
+    shown = approval_request(summary, Actions(moves * 11, [half]), run, NOW)
     assert shown.subject == "Move 22 bundles and split 1 in cluster east?"
     assert shown.body.splitlines()[2:] == [
         f"* plan `{summary.hash[:16]}` of run `{run.name}`, can be approved until 2026-11-22 12:00 UTC",
@@ -65,14 +65,14 @@ def test_a_person_is_shown_what_the_plan_does(tmp_path):
     ]
 
     grown = half.model_copy(update={"unload": True, "condition": "topics", "value": 5, "bound": 4})
-    shown = texts(summary, Actions(moves, [grown.model_copy(update={"bundle": bundle(2)})]), run, NOW)
+    shown = approval_request(summary, Actions(moves, [grown.model_copy(update={"bundle": bundle(2)})]), run, NOW)
     assert "* disturbs 12 topics, 24 producers, 0 consumers\n" in shown.body
     assert "% of its traffic; its parts are unloaded (it has 5 topics, more than 4)\n" in shown.body
 
     after = summary.model_copy(update={"predicted_min": 20.0, "predicted_max": 40.0})
-    shown = texts(after, Actions(moves * 10, []), run, NOW)
+    shown = approval_request(after, Actions(moves * 10, []), run, NOW)
     assert shown.subject == "Move 20 bundles in cluster east?"
     assert "* scores 10.0 to 70.0 %, afterwards 20.0 to 40.0 % (predicted)\n" in shown.body
     assert " more " not in shown.body
-    many = texts(summary, Actions(moves, [half] * 23), run, NOW)
+    many = approval_request(summary, Actions(moves, [half] * 23), run, NOW)
     assert many.body.endswith(f"* and 3 more splits: ` {run.uri} `")

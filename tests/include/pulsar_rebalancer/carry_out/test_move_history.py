@@ -8,7 +8,7 @@ import pytest
 from tests.airflow_runs import bundle, make_run, move_row
 
 from pulsar_rebalancer.carry_out import move_history
-from pulsar_rebalancer.carry_out.move_history import WaveHistory, drop_forgotten
+from pulsar_rebalancer.carry_out.move_history import WaveHistory, drop_destinations
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome, conclude, write_outcomes
 from pulsar_rebalancer.run.plan import read_moves
@@ -72,9 +72,9 @@ def attempt(run: StoragePath, wave: int = 0) -> WaveHistory:
     ],
 )
 def test_a_retry_knows_what_was_unloaded_and_what_has_ended(run, earlier, unloaded, ended):
-    attempt(run).leave([earlier], NOW)
+    attempt(run).add_skipped([earlier], NOW)
 
-    assert (bool(attempt(run).unloaded), bool(attempt(run).ended)) == (unloaded, ended)
+    assert (bool(attempt(run).maybe_unloaded), bool(attempt(run).ended_moves)) == (unloaded, ended)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_planned_move_that_is_left_is_stored_as_left(run):
     stored = [MovesState(unloads={bundle(1): planned})]
     history = WaveHistory(stored[0], lambda change: stored.append(change(stored[-1])), run, 0)
 
-    history.leave([outcome(Reason.NOT_ATTEMPTED, 0)], NOW)
+    history.add_skipped([outcome(Reason.NOT_ATTEMPTED, 0)], NOW)
 
     assert stored[-1].unloads[bundle(1)].outcome == "not_attempted"
 
@@ -129,14 +129,14 @@ def test_runs_in_a_row_that_miss_the_same_broker_are_counted(run, before, tries)
 
 def test_failed_moves_of_all_waves_count_until_the_report(run):
     failed = outcome(Reason.UNREACHABLE, 0)
-    attempt(run, 1).leave([failed.model_copy(update={"bundle": bundle(4)})], NOW)
-    attempt(run).leave([failed], NOW)
+    attempt(run, 1).add_skipped([failed.model_copy(update={"bundle": bundle(4)})], NOW)
+    attempt(run).add_skipped([failed], NOW)
     again = attempt(run)
-    assert again.failed(None) == 2
+    assert again.new_failures(None) == 2
     again.add(outcome(Reason.MOVED, 1, "b:1"), NOW)
-    assert again.failed(None) == 1
+    assert again.new_failures(None) == 1
     conclude(run, Reason.OPEN, NOW).write(run)
-    assert attempt(run).failed(None) == 0
+    assert attempt(run).new_failures(None) == 0
 
 
 def test_bundles_that_begin_together_are_written_together(run, monkeypatch):
@@ -173,7 +173,7 @@ def test_a_kept_destination_is_forgotten_once_a_later_report_names_another_owner
     history = MovesState(
         kept_destinations={bundle(1): KeptDestination(at=at, plan_id="p", destination="b:1", owner="a:1")}
     )
-    assert bool(drop_forgotten(history, owners, NOW - timedelta(seconds=60), NOW).kept_destinations) is kept
+    assert bool(drop_destinations(history, owners, NOW - timedelta(seconds=60), NOW).kept_destinations) is kept
 
 
 def test_unloads_far_ahead_of_a_clock_that_was_set_back_are_dropped():

@@ -15,7 +15,7 @@ class Returned:
     def __init__(self, in_time: bool | None) -> None:
         self._in_time = in_time
 
-    async def back_within(self, _: float) -> bool | None:
+    async def reconnected_within(self, _: float) -> bool | None:
         return self._in_time
 
 
@@ -37,7 +37,7 @@ class Rounds:
 
     def begun(self) -> list[Move]:
         begun = []
-        while self.pace.begins(self.waiting[0]):
+        while self.pace.try_begin(self.waiting[0]):
             begun.append(self.waiting.pop(0))
         return begun
 
@@ -71,8 +71,8 @@ def test_moves_whose_clients_are_unknown_leave_the_pace() -> None:
 def test_a_move_waits_while_one_of_its_brokers_is_busy() -> None:
     pace = AdaptivePace(1, LIMIT)
     onto_b, onto_c = moves(1)[0], moves(1, "a:1", "c:1")[0]
-    assert pace.begins(onto_b)
-    assert not pace.begins(onto_c)
+    assert pace.try_begin(onto_b)
+    assert not pace.try_begin(onto_c)
 
 
 def test_a_queue_that_is_cleared_releases_the_workers_that_wait() -> None:
@@ -96,7 +96,7 @@ def test_a_move_between_free_brokers_overtakes_those_that_wait_and_nothing_is_le
         while (number := await queue.next()) is not None:
             begun.append(number)
             await asyncio.sleep(0)
-            await queue.ended(wave[number], cast("MoveClientGap", Returned(in_time=True)))
+            await queue.record_end(wave[number], cast("MoveClientGap", Returned(in_time=True)))
 
     async def carry_out() -> None:
         queue = MoveQueue(wave, AdaptivePace(1, LIMIT))
@@ -119,7 +119,7 @@ def test_an_ended_move_wakes_all_workers_whose_moves_may_begin() -> None:
         assert await queue.next() == 0
         waiting = [asyncio.create_task(queue.next()) for _ in range(3)]
         await asyncio.sleep(0)
-        await queue.ended(wave[0], cast("MoveClientGap", Returned(in_time=True)))
+        await queue.record_end(wave[0], cast("MoveClientGap", Returned(in_time=True)))
         async with asyncio.timeout(5):
             return {await queue.next(), *await asyncio.gather(*waiting)}
 

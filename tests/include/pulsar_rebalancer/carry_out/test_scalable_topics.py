@@ -29,7 +29,7 @@ def scene():
 
 def test_segments_cost_no_more_than_ordinary_topics_even_if_they_vanish(scene, monkeypatch):
     """One unload, one lookup and no pause per move."""
-    monkeypatch.setattr(bundle_move, "pauses", lambda: iter(()))  # a move that pauses breaks off
+    monkeypatch.setattr(bundle_move, "retry_delays", lambda: iter(()))  # a move that pauses breaks off
     gone = scene.bundles[VANISHING]
 
     def prepare(admin):

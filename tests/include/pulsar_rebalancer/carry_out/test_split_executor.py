@@ -66,7 +66,7 @@ def carry(served, *splits, most=128, timeout=LONG, prepare=None, told=None, stop
             outcomes = await carry_out_splits(
                 client,
                 splits,
-                most_bundles=most,
+                max_bundles=most,
                 timeout_seconds=timeout,
                 on_outcome=(told if told is not None else []).append,
                 stop_reason=stop_reason,

@@ -266,7 +266,7 @@ HEARTBEAT = "pulsar/broker-a:8080/0x00000000_0xffffffff"
 def test_topics_of_another_broker_are_not_taken_for_its_own(ask, owned, reason):
     found = ask(Brokers(owned_by={A: owned}))[A]
     assert getattr(found, "reason", None) == reason
-    assert not load_data.are_of_another([next(iter(STATS))], owned), "a single bundle may have been exchanged"
+    assert not load_data.are_from_other_broker([next(iter(STATS))], owned), "a single bundle may have been exchanged"
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_topics_of_another_broker_are_not_taken_for_its_own(ask, owned, reason):
     ],
 )
 def test_heartbeats_tell_a_broker_and_are_no_bundle_that_moves(stats, owned):
-    assert not load_data.are_of_another(stats, owned)
+    assert not load_data.are_from_other_broker(stats, owned)
 
 
 def test_without_metrics_what_was_published_counts_by_its_age(ask):

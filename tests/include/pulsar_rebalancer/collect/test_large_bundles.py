@@ -1,6 +1,6 @@
 import pytest
 
-from pulsar_rebalancer.collect.split_candidates import choose
+from pulsar_rebalancer.collect.split_candidates import large_bundles
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.tables import BUNDLES, MEANS, table
 
@@ -35,7 +35,7 @@ def row(bundle="a/b/1", **values):
 )
 def test_a_bundle_is_looked_at_if_its_figure_or_its_mean_exceeds_a_bound(values, before, chosen):
     means = table([{"cluster": "c", "bundle": "a/b/1"} | before], MEANS)
-    found = choose(table([row(**values)], BUNDLES), means, Settings())
+    found = large_bundles(table([row(**values)], BUNDLES), means, Settings())
     assert [each.bundle for each in found] == ["a/b/1"] * chosen
 
 
@@ -44,7 +44,7 @@ def test_bundles_furthest_above_a_bound_are_read_once(caplog):
     twice = row("a/b/24", topics=2000, broker="b:2")
     excluded = row("a/kept/1", topics=2000, msg_rate_in=99.0)
     settings = Settings(excluded_namespaces="a/kept")
-    found = choose(table([*many, twice, excluded], BUNDLES), None, settings)
+    found = large_bundles(table([*many, twice, excluded], BUNDLES), None, settings)
     assert [each.bundle for each in found] == [f"a/b/{n:02}" for n in range(24, 4, -1)]
     assert found[0].broker == "b:1"
     assert "25 bundles may have to be split; 20 of them are examined" in caplog.text

@@ -252,7 +252,7 @@ def test_brokers_share_the_questions_about_namespaces_and_another_is_asked_for_o
     namespaces = [f"acme/n{number:02}" for number in range(32)]
     calls = Calls(groups={"acme/n01": "spread"})
     calls.silent = {"b1:8080"}
-    found = read(calls, namespaces, answering=[f"b{number}:8080" for number in range(20)])
+    found = read(calls, namespaces, responding=[f"b{number}:8080" for number in range(20)])
     assert found.groups == {"acme/n01": "spread"}
     assert found.unknown == {}
     shares = {f"b{number}:8080": 4 for number in range(8)} | {"": 4}
