@@ -328,7 +328,7 @@ def test_a_rolling_restart_has_its_progress_and_its_buttons(chromium: Browser, u
     # The list of clusters leads straight to the forms that help.
     call = {"phase": Phase.RESTARTING, "may_restart": True, "since": datetime.now(UTC)}
     paged.put(Roll(id="0a1b", by="ada", order=("a:1", "b:1"), done={"a:1": Reason.ROLLED}).model_copy(update=call))
-    assert "rolling: broker 2 of 2. Restart b:1 now." in show(chromium, f"{url}/pulsar_rebalancer/page")
+    assert "Rolling restart, broker 2 of 2: restart b:1 now." in show(chromium, f"{url}/pulsar_rebalancer/page")
     assert_accessible(chromium)
     chromium.run("document.querySelector('.clusters a[href$=\"#act=Skip+broker\"]').click()")
     chromium.until("document.querySelector('dialog[open]')?.ariaLabel === 'Skip the broker whose turn it is'")

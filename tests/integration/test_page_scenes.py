@@ -91,7 +91,7 @@ def test_looking_moving_and_moved(stage: Stage) -> None:
     stage.cluster.faults.add("slow", path="/unload", amount=20, times=1)
     os.mkfifo(stage.pipe)
     stage.begin()
-    stage.says("looking", "no decision yet")
+    stage.says("looking", "has not decided yet")
 
     press(stage.chromium, "Balance now…", "a broker was added")
     told(stage.chromium, "waiting for its turn")
@@ -170,7 +170,7 @@ def test_a_broker_is_drained_until_it_is_released(stage: Stage) -> None:
     stage.opens("Unload…", "Drain…", "Fill…", "Split…")
     stage.plans("Drain…", f"{BOXES}[0].click()")
     assert stage.carries_out() == "success"
-    told(stage.chromium, "done Marked as drained; the next runs move its bundles.")
+    told(stage.chromium, "done The broker is marked as drained; the next runs move its bundles.")
     # Its heartbeat bundle, which never leaves it, does not count.
     stage.says("balanced", "drained by admin: a test", "no bundle is left.")
     # It may keep a bundle without topics, which no load report lists.
@@ -257,7 +257,7 @@ def test_a_search_says_why_a_bundle_stays(stage: Stage) -> None:
     stage.chromium.until("document.querySelector('.search .found')")
     found = stage.chromium.run("document.querySelector('.search').innerText")
     assert f"{hottest} score " in found
-    assert f"No rule keeps it: {hottest} did not fire. The gap is " in found
+    assert f"No rule keeps the bundle in place. {hottest} sheds nothing. The gap is " in found
     assert stage.chromium.run("document.documentElement.scrollWidth") <= 390
     for theme in ("dark", "light"):
         stage.chromium.theme(theme)

@@ -27,7 +27,7 @@ UNTRIED, UNTRIED_INTERVALS = timedelta(days=1), 100
 """If nothing is unloaded, the condition `unload_failed` ends after a day or 100 intervals, whichever is longer."""
 
 LEFT, LEFT_INTERVALS = timedelta(minutes=10), 5
-"""A rolling restart counts as abandoned if its last step is older than this time and this number of intervals."""
+"""A rolling restart counts as abandoned if its last step is older than both this time and this number of intervals."""
 
 
 class Condition(StrEnum):
@@ -49,14 +49,14 @@ class Condition(StrEnum):
     BLOCKED = (
         "validation_failed",
         "validation failed",
-        "The data is not valid: runs fail and nothing is decided.",
-        "Fix what the reasons name; the next run validates again.",
+        "The collected data is invalid, so runs fail and decide nothing.",
+        "Fix the named causes; the next run validates again.",
     )
     UNSAFE = (
         "acting_unsafe",
         "acting is unsafe",
-        "Runs decide but move nothing: the gate is closed.",
-        "Fix what the reasons name; the gate then opens by itself.",
+        "Runs decide but move nothing, because the gate is closed.",
+        "Fix the named causes; the gate then opens by itself.",
     )
     UNLOAD = (
         "unload_failed",
@@ -67,7 +67,7 @@ class Condition(StrEnum):
     UNFINISHED = (
         "run_failed",
         "a run failed",
-        "A task of the run failed before the gate: nothing is moved.",
+        "A task of the run failed before the gate, so nothing is moved.",
         "See the log of the failed task.",
     )
     SLOW = (
@@ -85,20 +85,20 @@ class Condition(StrEnum):
     ROLL_STOPPED = (
         "roll_stopped",
         "a rolling restart stopped",
-        "The rolling restart ended early: some brokers were not restarted.",
-        "Do what the reasons say; release the drained broker once it is up.",
+        "The rolling restart ended early, so some brokers were not restarted.",
+        "Do what the reasons recommend, and release the drained broker once it is up.",
     )
     ROLL_ELSEWHERE = (
         "roll_elsewhere",
         "bundles stay elsewhere",
         "The rolling restart has ended, but some bundles are still on other brokers.",
-        "Move them by hand if they have to be back: the strategy balances the brokers again from now on.",
+        "If these bundles must return, move them with a manual plan; the strategy balances the brokers again.",
     )
     ROLL_LEFT = (
         "roll_left",
         "a rolling restart has stalled",
-        "No run of pulsar_roll__<cluster> continues the rolling restart; until it ends, nothing else is moved.",
-        "Unpause that DAG. If the roll's run has ended or is gone, trigger the DAG with the roll's id as plan.",
+        "No run of pulsar_roll__<cluster> continues the rolling restart; until it ends, no other bundles move.",
+        "Unpause this DAG. If the roll's run has ended or is gone, trigger the DAG with the roll's id as plan.",
     )
     NO_RUN = (
         "no_run",
@@ -190,7 +190,7 @@ def _roll_left(roll: Roll, settings: Settings, now: datetime) -> Observation:
     longest = max(LEFT, LEFT_INTERVALS * timedelta(seconds=settings.interval_seconds))
     if not roll.active or stepped is None or now - stepped <= longest:
         return Observation(False)
-    return Observation(True, {Reason.ROLLING: 1}, f"last step {stepped:%Y-%m-%d %H:%M %Z}, plan {roll.id}")
+    return Observation(True, {Reason.ROLLING: 1}, f"last step at {stepped:%Y-%m-%d %H:%M %Z}, plan {roll.id}")
 
 
 def end_of_roll(roll: Roll) -> Condition | None:

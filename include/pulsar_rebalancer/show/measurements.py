@@ -218,16 +218,16 @@ def _decided(summary: Summary) -> list[str]:
         span = f"{summary.score_min:.1f} to {summary.score_max:.1f} % (range {summary.score_range:.1f})"
         scores = f"{span} over {number_of(summary.brokers, 'broker')}"
     drains = [
-        f"  drain:   {broker}: {drain.moving} of {number_of(drain.bundles, 'bundle')} to be moved, "
-        f"{drain.left} left for later; stay: {counted(drain.stay) or 'none'}; "
-        f"never move: {', '.join(drain.named) or 'none'}"
+        f"  drain:   {broker}: {drain.moving} of {number_of(drain.bundles, 'bundle')} move now, "
+        f"{drain.left} later; kept in place: {counted(drain.stay) or 'none'}; "
+        f"never moved: {', '.join(drain.named) or 'none'}"
         if drain.bundles is not None
         else f"  drain:   {broker}: no load report, so its bundles are unknown"
         for broker, drain in summary.drains.items()
     ]
     pairs = []
     if low := _thresholds(summary).get("low"):
-        pairs.append(f"  pairs:   {summary.pairs}, {summary.pairs_over} at or above {low.gap:g}")
+        pairs.append(f"  pairs:   {summary.pairs}; the gap of {summary.pairs_over} is at least {low.gap:g} points")
         pairs.append(f"  hits:    {hits_of(summary)}. {summary.counting.meaning}")
     return [
         f"  plan:    {summary.sentence}",

@@ -11,22 +11,22 @@ from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.texts import number_of
 
-PLAN_READY = "Plan ready; not carried out."
+PLAN_READY = "The plan is ready, but not carried out."
 REJECTED = "The plan was rejected; nothing moves."
 RELEASED = "Released."
-DRAINED = "Marked as drained; the next runs move its bundles."
-NO_FILES = "The run left no files."
+DRAINED = "The broker is marked as drained; the next runs move its bundles."
+NO_FILES = "The run wrote no files."
 TIMED_OUT = "because it timed out."
 NOT_BEGUN = "before it began."
-NOTHING_RESTARTED = "Nothing is restarted yet."
+NOTHING_RESTARTED = "No broker has been restarted yet."
 
 STOPPED_IN = {
-    Phase.WAITING: "has not begun its turn, and keeps its bundles.",
-    Phase.DRAINING: "is released; the bundles that have left stay where they are.",
-    Phase.RESTARTING: "is released if it is up again, and stays drained if not. Its bundles stay where they are.",
-    Phase.RETURNING: "is up; the bundles that are not back stay where they are.",
+    Phase.WAITING: "{} has not begun its turn, so it keeps its bundles.",
+    Phase.DRAINING: "{} is released. Bundles that have left this broker stay where they are.",
+    Phase.RESTARTING: "{} is released if it is up; it stays drained if it is down. Its bundles stay where they are.",
+    Phase.RETURNING: "{} is up. Bundles that have not returned to this broker stay where they are.",
 }
-"""What happens to the broker whose turn it is when a rolling restart is stopped, by phase."""
+"""What happens to the current broker if the rolling restart is stopped, by phase; {} is the broker."""
 
 
 def no_effect(why: str) -> str:
@@ -57,10 +57,10 @@ def in_words(seconds: float) -> str:
     return number_of(round(seconds / 86400), "day")
 
 
-def pair_waits(ends: tuple[str, str], gap: float, hits: tuple[int, int], starts: str) -> str:
+def pair_waits(brokers: tuple[str, str], gap: float, hits: tuple[int, int], starts: str) -> str:
     """Return a sentence about a pair with hits; `starts` says when its moves start, and is empty if unknown."""
-    apart = f"{ends[0]} and {ends[1]} differ by {gap:.0f} points"
-    return f"{apart} (hit {hits[0]} of {hits[1]}){f'; {starts}' if starts else ''}."
+    hit = f"hit {hits[0]} of {hits[1]}"
+    return f"{brokers[0]} and {brokers[1]} differ by {gap:.0f} points ({hit}){f'; {starts}' if starts else ''}."
 
 
 def not_moved(mode: str) -> str:
@@ -85,7 +85,7 @@ def order_result(result: Mapping[str, object]) -> str:
         words += [f"Still in progress: {', '.join(unfinished)}."] if unfinished else []
         words.append(f"Not started: {number_of(int(stopped.get('not_begun') or 0), 'bundle')}.")
     elif stopped:
-        words.append(f"The moves in progress cannot be read: {stopped}.")
+        words.append(f"It is unknown which moves are in progress: {stopped}.")
     if result.get("undecided"):
         words.append(f"Also, {result['undecided']}.")
     return " ".join(words)

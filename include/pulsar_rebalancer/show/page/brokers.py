@@ -25,16 +25,16 @@ from pulsar_rebalancer.strategies.scoring import SCORED, percent, score
 from pulsar_rebalancer.strategies.shedders.registry import safe_profile_of
 
 OF_LATE = timedelta(minutes=30)
-"""The period before a sample for which each broker's lowest and highest score are shown."""
+"""Period before a sample for which the page shows each broker's lowest and highest score."""
 
 _MOST_PERCENT = 1000.0
-"""Maximum value drawn: no real load exceeds it, and a longer bar would flatten all others."""
+"""Maximum load that the page draws: no real load is higher, and a longer bar would flatten all other bars."""
 
 _SLOT = 15
 """Length of a time slot in seconds. One sample per slot is read: a broker measures its CPU only once a minute."""
 
 _READING_SECONDS = 0.4
-"""Maximum seconds spent reading files for one response; the next one reads the remaining files."""
+"""Maximum seconds spent reading files for one response; the next response reads the remaining files."""
 
 
 def broker_views(
@@ -128,7 +128,7 @@ def short_names(brokers: Collection[str]) -> dict[str, str]:
 _ORDERED = (Reason.DRAIN, Reason.FILL, Reason.GIVE_BACK, Reason.BY_HAND)
 
 SHOWN = 40
-"""Maximum number of pairs listed, or of brokers for a strategy without pairs."""
+"""Maximum number of pairs that the page lists, or of brokers if the strategy has no pairs."""
 
 
 def pair_views(run: Run) -> list[PairView]:

@@ -95,10 +95,10 @@ class _Stays:
         moved = f"{unload.at:%H:%M %Z} from {unload.source} to {unload.destination}" if unload else ""
         rule = self.rules.get(bundle) or self.left_out.get(broker)
         if move is not None:
-            reason, text = move.reason, f"The plan moves it to {move.destination}. {move.reason.meaning}"
+            reason, text = move.reason, f"The plan moves the bundle to {move.destination}. {move.reason.meaning}"
         elif row is not None and row["taken"]:
             reason = verdict = self.run.outcome.verdict if self.run.outcome else Reason.TAKEN
-            text = f"The plan moves it to {row['destination']}. {verdict.meaning}"
+            text = f"The plan moves the bundle to {row['destination']}. {verdict.meaning}"
         elif stays := Reason.get(row["reason"]) if row else rule:
             reason, text = stays, " ".join(filter(None, [stays.meaning, self._numbers(bundle, stays, row)]))
         else:
@@ -109,33 +109,33 @@ class _Stays:
         unload = self.unloads.get(bundle)
         if unload and reason in (Reason.RECENTLY_UNLOADED, Reason.DESTINATION_KEPT):
             again = unload.at + timedelta(minutes=self.settings.grace_period_minutes)
-            return f"It was moved at {unload.at:%H:%M} and may move again at {again:%H:%M %Z}."
+            return f"The bundle was moved at {unload.at:%H:%M} and may move again at {again:%H:%M %Z}."
         pair = self.decisions.get(row["pair"]) if row else None
         if row is None or pair is None or not row["measure"] or pair["target"] is None:
             return ""
         own, taken, target = (
             amount(Measure(row["measure"]), value) for value in (row["traffic"], pair["traffic_taken"], pair["target"])
         )
-        return f"It carries {own}; the bundles that move carry {taken} of the {target} to move."
+        return f"The bundle carries {own}. The bundles that move carry {taken} of the {target} that should move."
 
     def _not_needed(self, broker: str) -> str:
         pair = self.pairs.get(broker)
         if pair is None:
-            return "No rule keeps it; the strategy did not need to move it."
+            return "No rule keeps the bundle in place; the strategy did not need to move it."
         if pair.source != broker:
-            return f"No rule keeps it: {broker} is the colder broker of its pair with {pair.source}, and sheds nothing."
+            return f"No rule keeps the bundle in place. {broker} sheds nothing: its partner {pair.source} is hotter."
         if pair.fired:
-            return f"No rule keeps it: {broker} sheds other bundles, and does not need to shed this one."
+            return f"No rule keeps the bundle in place. {broker} sheds other bundles, and need not shed this one."
         gap = "" if pair.gap is None else f" The gap is {pair.gap:.1f} points."
-        hits = " or ".join(f"hit {hit.have} of {hit.need} ({kind})" for kind, hit in pair.hits.items())
-        return f"No rule keeps it: {broker} did not fire.{gap} {f'{hits.capitalize()}.' if hits else pair.meaning}"
+        hits = " or ".join(f"hit {hit.have} of {hit.need} ({kind})" for kind, hit in pair.hits.items()).capitalize()
+        return f"No rule keeps the bundle in place. {broker} sheds nothing.{gap} {f'{hits}.' if hits else pair.meaning}"
 
 
 NAMES_LISTED = 1000
 """Maximum number of bundles named for each drained broker or plan."""
 
 _NEVER_MOVE = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
-"""Why bundles always stay on a drained broker."""
+"""Reasons why a bundle never leaves a drained broker."""
 
 
 def stay_views(folder: StoragePath) -> tuple[StayView, ...]:

@@ -99,9 +99,9 @@ class AirflowContext(View):
         sentences = [sentence(settings, closed, self.orders, now)] if said else []
         stop = self.orders.get(Control).last("stop")
         if stop is not None and run is not None and run.request.collected_at <= stop.at and run.was_stopped:
-            sentences.append(f"Run stopped at {stop.at:%Y-%m-%d %H:%M %Z} {stop.because}")
+            sentences.append(f"The run was stopped at {stop.at:%Y-%m-%d %H:%M %Z} {stop.because}")
         sentences += [
-            f"Plan by {handed.by or 'unknown'} ({handed.plan.action or 'moves'}) waits until its run starts"
+            f"A plan by {handed.by or 'unknown'} ({handed.plan.action or 'moves'}) waits for its run to start"
             for handed in self.handed_over.plans.values()
             if handed.run_id in self.queued
         ]
@@ -114,19 +114,19 @@ class AirflowContext(View):
         until, roll = self.waits_until(settings, now), self.roll
         if until is not None and self.question.at is not None:
             text = (
-                f"A plan of {self.question.at:%H:%M} to {self.question.what} waits for approval until {until:%H:%M %Z}."
+                f"The {self.question.at:%H:%M} plan to {self.question.what} waits for approval until {until:%H:%M %Z}."
             )
             yield Attention(text=text, since=self.question.at, acts=("Approve", "Reject"))
         if roll.active and roll.phase is Phase.RESTARTING and roll.may_restart and not settings.roll_restart_dag:
-            text = f"rolling: broker {len(roll.done) + 1} of {len(roll.order)}. Restart {roll.broker} now."
+            text = f"Rolling restart, broker {len(roll.done) + 1} of {len(roll.order)}: restart {roll.broker} now."
             yield Attention(text=text, since=roll.since, acts=("Skip broker", "Stop roll"))
         for drain in drained:
             if drain.broker == roll.stranded and roll.ended is not None:
-                text = f"The rolling restart has ended, and {drain.broker} is still drained: release it."
+                text = f"The rolling restart has ended, but {drain.broker} is still drained: release it."
                 yield Attention(text=text, since=roll.ended_at, acts=("Release",))
             elif drain.empty and not (roll.active and drain.broker in roll.order):
                 order = self.drains[drain.broker]
-                text = f"Drained: {drain.broker} ({order.by or 'unknown'}, {order.reason}), empty, safe to stop."
+                text = f"{drain.broker} is empty and safe to stop; drained by {order.by or 'unknown'}: {order.reason}."
                 yield Attention(text=text, since=order.at, acts=("Release",))
 
     def closed(self, settings: Settings, now: datetime) -> list[Closed]:

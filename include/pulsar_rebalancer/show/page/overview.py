@@ -41,7 +41,7 @@ from pulsar_rebalancer.strategies.shedders.registry import safe_profile_of
 from pulsar_rebalancer.texts import capitalized, number_of
 
 _ENDED_ROLL = timedelta(days=1)
-"""Time for which the page shows a rolling restart that has ended."""
+"""How long the page shows a rolling restart that has ended."""
 
 
 def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime) -> Status:
@@ -181,7 +181,7 @@ def _overview_of(storage: ClusterStorage, run: Run, strip: Status, facts: Airflo
 def _roll(roll: Roll, now: datetime) -> RollView | None:
     if not roll.active and (roll.ended_at is None or now - roll.ended_at >= _ENDED_ROLL):
         return None
-    stop = f"{roll.broker} {words.STOPPED_IN[roll.phase]}" if roll.active else ""
+    stop = words.STOPPED_IN[roll.phase].format(roll.broker) if roll.active else ""
     return RollView(text=f"{capitalized(roll.progress)}.", turns=tuple(_turns(roll)), stop=stop)
 
 

@@ -17,7 +17,7 @@ from pulsar_rebalancer.run.plan import Move, Split
 from pulsar_rebalancer.strategies.sample import Line
 
 VERSION = 1
-"""Version of the document. A browser with an older version of the page reloads it."""
+"""Version of the document. A browser that shows an older version reloads the page."""
 
 
 class View(BaseModel):

@@ -30,7 +30,7 @@ from pulsar_rebalancer.texts import capitalized
 LISTED = 100
 
 ENDS = 40
-"""Maximum number of brokers with predicted scores, those with the largest predicted change first."""
+"""Maximum number of brokers whose predicted scores are shown; the largest predicted change comes first."""
 
 
 def predicted_scores(run: Run) -> dict[str, float]:

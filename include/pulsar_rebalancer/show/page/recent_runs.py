@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 _LOOKED_AT = 20
-"""How many of the latest runs to search for one that has ended."""
+"""Number of latest runs to search for a run that has ended."""
 
 _OF_LATE = timedelta(hours=1)
 _OVERDUE = 2.5
-"""Steps between runs: data is replaced after one, and the time that a run takes."""
+"""Age at which data is overdue, in intervals between runs: new data takes one interval and the duration of a run."""
 _SHORTEST = 60.0
 _STEPS = 6
 
@@ -195,7 +195,7 @@ def latest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Ru
 
 
 _scores: Cache[Scores] = Cache(200_000)
-"""Scores by run folder; the weight is the number of scores, each of about 100 bytes."""
+"""Cache of scores by run folder, weighted by the number of scores; each score takes about 100 bytes."""
 
 
 def scores_are_known(folder: StoragePath) -> bool:

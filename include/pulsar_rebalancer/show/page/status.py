@@ -25,10 +25,10 @@ FIRES, WOULD_FIRE = "moves start", "moves would start"
 """What a pair does once it has enough hits; `WOULD_FIRE` is used while moves are forbidden."""
 
 _LOOKS_WELL = (State.BALANCED, State.WAITING, State.MOVED, State.STUCK)
-"""States that suggest all is well. They are not shown while moves are forbidden or a plan is awaiting approval."""
+"""States that suggest all is well. The page does not show them while moves are forbidden or a plan awaits approval."""
 
 _ORDERED = {reason: words.then for reason, words in WORDS.items() if words.then}
-"""Verdicts that say nothing about the present, because their causes may have ended since the run."""
+"""Texts for verdicts whose causes may have ended since the run, so that they say nothing about the present."""
 
 
 class Headline(NamedTuple):
@@ -79,7 +79,7 @@ def now_of(entry: ClusterEntry, facts: AirflowContext, begun: Run | None, ended:
     if ordered:
         return Headline(State.WOULD_MOVE, said.sentence, firing)
     if until is not None and said.state in _LOOKS_WELL:
-        waits = f"A plan of {facts.question.at:%H:%M} waits for a person's approval until {until:%H:%M %Z}."
+        waits = f"The {facts.question.at:%H:%M} plan waits for a person's approval until {until:%H:%M %Z}."
         return Headline(State.AWAITING, f"{waits} {said.sentence}", firing)
     return said._replace(firing=firing)
 
@@ -97,10 +97,10 @@ def state_after_answer(run: Run, facts: AirflowContext, *, waits: bool) -> Headl
         return None if waits and facts.asks_about(run) else Headline(State.CLOSED, f"{plan} was not answered.")
     if not answer.carried_out_by:
         return Headline(State.CLOSED, f"{plan} was rejected {answer.because}.")
-    approved, refused = f"{plan} was approved {answer.because}", facts.not_handed_over.get(answer.question.plan_id)
+    plan, refused = f"{plan} was approved {answer.because}", facts.not_handed_over.get(answer.question.plan_id)
     if refused is None:
-        return Headline(State.WOULD_MOVE, f"{approved}; no bundle has moved yet.")
-    return Headline(State.CLOSED, f"{approved}, and was not carried out: {_ORDERED.get(refused, refused.meaning)}")
+        return Headline(State.WOULD_MOVE, f"{plan}; no bundle has moved yet.")
+    return Headline(State.CLOSED, f"{plan}, but was not carried out: {_ORDERED.get(refused, refused.meaning)}")
 
 
 def _without_data(facts: AirflowContext) -> Headline:
@@ -164,12 +164,12 @@ def of_run(run: Run, firing: str, age: float) -> Headline:
     if run.under_way and young:
         return _moving(run)
     if run.outcome is None and run.summary is None and young:
-        looked = "validated" if run.validation else "collected"
-        return Headline(State.LOOKING, f"A run is in progress: data {looked}, no decision yet.")
+        step = "validated" if run.validation else "collected"
+        return Headline(State.LOOKING, f"A run is in progress: its data is {step}, but it has not decided yet.")
     if run.summary is None or _broke_off(run):
         return Headline(State.FAILED, f"{(verdict or Reason.UNFINISHED).meaning} {Reason.UNFINISHED.action}".strip())
     if run.outcome is None and not (young or run.request.dry_run):
-        return Headline(State.FAILED, f"The run left no outcome. {Reason.UNFINISHED.action}")
+        return Headline(State.FAILED, f"The run wrote no outcome. {Reason.UNFINISHED.action}")
     if run.summary.bundles_taken or run.summary.bundles_split:
         return _with_plan(run, run.summary, verdict, mode)
     if run.request.dry_run:

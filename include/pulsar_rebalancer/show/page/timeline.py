@@ -71,7 +71,7 @@ class _RunEvents(NamedTuple):
 
 
 _ended: Cache[_RunEvents] = Cache(20_000)
-"""Ended runs by folder; their files no longer change."""
+"""Cache of ended runs by folder; the files of these runs no longer change."""
 
 
 def timeline(

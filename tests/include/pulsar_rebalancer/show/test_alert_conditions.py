@@ -79,7 +79,7 @@ HOLD = validation("builtin_shedding_on", "policy_unreadable")
         # One run that was told to observe says nothing about the others.
         (ended("observe", validation=HOLD, request=request(Mode.OBSERVE, Origin.PARAMS)), CANNOT_TELL),
         (NOTHING, CANNOT_TELL),
-        (ended(closed={Reason.BREAKER_OPEN: "until 12:00: brokers left out at once: 2"}), {"breaker_open": 1}),
+        (ended(closed={Reason.BREAKER_OPEN: "until 12:00: faulty brokers left out: 2"}), {"breaker_open": 1}),
         (ended("nothing_to_do", closed={Reason.BREAKER_OPEN: "until 12:00"}), {"breaker_open": 1}),
         (ended(request=request(Mode.APPROVE), validation=HOLD), {"builtin_shedding_on": 1, "policy_unreadable": 1}),
         # What waits for a person is no failure.

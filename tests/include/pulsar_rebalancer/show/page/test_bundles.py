@@ -25,12 +25,12 @@ def test_a_broker_shows_its_bundles_and_a_pair_that_has_not_fired_says_its_hits(
     answer = found(scene, broker(0))
     assert answer.all == 10
     assert {each.broker for each in answer.bundles} == {broker(0)}
-    assert answer.bundles[0].why.startswith(f"No rule keeps it: {broker(0)} did not fire. The gap is ")
+    assert answer.bundles[0].why.startswith(f"No rule keeps the bundle in place. {broker(0)} sheds nothing. The gap ")
     assert "hit 1 of " in answer.bundles[0].why.lower()
     assert answer.bundles[0].reason == ""
     (colder, *_) = found(scene, broker(3)).bundles
     assert colder.why == (
-        f"No rule keeps it: {broker(3)} is the colder broker of its pair with {broker(0)}, and sheds nothing."
+        f"No rule keeps the bundle in place. {broker(3)} sheds nothing: its partner {broker(0)} is hotter."
     )
 
 
@@ -41,8 +41,8 @@ def test_a_bundle_that_did_not_fit_says_with_which_numbers(tmp_path: Path) -> No
     moved = {move.bundle for move in read_moves(folder)}
     bundles = {each.bundle: each for each in found(scene, broker(0)).bundles}
     (large,) = [each for each in bundles.values() if each.reason == Reason.OVER_REMAINING][:1]
-    assert large.why.startswith(f"{Reason.OVER_REMAINING.meaning} It carries ")
-    assert " to move." in large.why
+    assert large.why.startswith(f"{Reason.OVER_REMAINING.meaning} The bundle carries ")
+    assert " that should move." in large.why
     assert moved & bundles.keys()
     assert all(bundles[name].reason == Reason.MOVED for name in moved & bundles.keys())
 
@@ -52,7 +52,7 @@ def test_a_move_that_failed_is_not_said_to_have_moved(tmp_path: Path) -> None:
     (move, *_) = read_moves(scene.run(JUST_NOW, astray=1))
     (bundle,) = found(scene, move.bundle).bundles
     assert bundle.reason == Reason.UNKNOWN_OWNER
-    assert bundle.why == f"The plan moves it to {move.destination}. {Reason.UNKNOWN_OWNER.meaning}"
+    assert bundle.why == f"The plan moves the bundle to {move.destination}. {Reason.UNKNOWN_OWNER.meaning}"
 
 
 @pytest.mark.parametrize("grace", [10, 30])
@@ -66,7 +66,7 @@ def test_a_bundle_that_has_just_moved_says_when_it_may_move_again(tmp_path: Path
     (bundle,) = found(scene, name).bundles
     again = at + timedelta(minutes=grace)
     assert bundle.reason == Reason.RECENTLY_UNLOADED
-    assert f"It was moved at {at:%H:%M} and may move again at {again:%H:%M} UTC." in bundle.why
+    assert f"The bundle was moved at {at:%H:%M} and may move again at {again:%H:%M} UTC." in bundle.why
     assert bundle.moved == f"{at:%H:%M} UTC from {broker(1)} to {broker(0)}"
 
 

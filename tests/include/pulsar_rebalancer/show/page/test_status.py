@@ -109,19 +109,19 @@ def test_attention_stands_beside_the_balance(tmp_path):
 
     assert (waits.state, waits.tone) == ("balanced", "good")
     ended = Attention(
-        text=f"The rolling restart has ended, and {own} is still drained: release it.", since=NOW, acts=("Release",)
+        text=f"The rolling restart has ended, but {own} is still drained: release it.", since=NOW, acts=("Release",)
     )
     assert waits.attention == (ended,)
 
     plan = folder / "plan" / "summary.json"
     progress = DrainProgress(since=JUST_NOW, by="bob", reason="disks", bundles=0, moving=0).model_dump(mode="json")
     plan.write_json(plan.read_json() | {"drains": {other: progress}})
-    text = f"Drained: {other} (bob, disks), empty, safe to stop."
+    text = f"{other} is empty and safe to stop; drained by bob: disks."
     empty = Attention(text=text, since=JUST_NOW, acts=("Release",))
     assert strip(made, roll=stopped, drains=Drains(brokers=drains)).attention == (ended, empty)
 
     rolls = Roll(id="0a1b", order=(other,), phase=Phase.RESTARTING, may_restart=True, since=NOW)
-    text = f"rolling: broker 1 of 1. Restart {other} now."
+    text = f"Rolling restart, broker 1 of 1: restart {other} now."
     restart = Attention(text=text, since=NOW, acts=("Skip broker", "Stop roll"))
     assert strip(made, roll=rolls, drains=Drains(brokers={other: drains[other]})).attention == (restart,)
     assert strip(made, roll=rolls.model_copy(update={"may_restart": False})).attention == ()
@@ -130,7 +130,7 @@ def test_attention_stands_beside_the_balance(tmp_path):
     assert (lost.since, lost.acts) == (None, ("Restore", "Reset"))
     made.settings = made.settings.model_copy(update={"mode": Mode.APPROVE})
     (asks,) = strip(made, question=Question(plan_id="p", at=JUST_NOW)).attention
-    assert (asks.text, asks.since) == ("A plan of 11:59 to move bundles waits for approval until 12:59 UTC.", JUST_NOW)
+    assert (asks.text, asks.since) == ("The 11:59 plan to move bundles waits for approval until 12:59 UTC.", JUST_NOW)
 
 
 NOT_CARRIED_OUT = "A plan to move 4 bundles was not carried out: "
@@ -160,8 +160,8 @@ def test_a_plan_says_what_became_of_it(tmp_path, mode, verdict, state, said):
         (Reason.PAUSED, "the cluster was paused.", "paused"),
         (Reason.BREAKER_OPEN, "the circuit breaker was open.", "held back"),
         (Reason.BLACKOUT, "a blackout was in force.", "held back"),
-        (Reason.OUTSIDE_WINDOW, "it was outside the maintenance windows.", "held back"),
-        (Reason.SKIPPED, "a person had skipped it.", "held back"),
+        (Reason.OUTSIDE_WINDOW, "no maintenance window was open.", "held back"),
+        (Reason.SKIPPED, "a person skipped the run.", "held back"),
         (Reason.STATE_LOST, "the state was lost.", "held back"),
     ],
 )
@@ -208,7 +208,7 @@ def test_an_approval_that_was_refused_is_not_about_to_move_anything(tmp_path, re
 
     found = strip(made, question=question, answers=answers, not_handed_over={run.name: refused})
 
-    said = f"A plan to move 4 bundles was approved by ada: now, and was not carried out: {why}"
+    said = f"A plan to move 4 bundles was approved by ada: now, but was not carried out: {why}"
     assert (found.state, found.sentence) == ("held back", said)
 
 
