@@ -107,11 +107,11 @@ def advance(
 def _why(rules: BreakerRules, results: Round, worse: int, known_bad: int) -> str:
     bad, most = results.bad_brokers, rules.bad_brokers
     if bad is not None and most is not None and bad >= max(most, known_bad + 1):
-        return f"brokers left out at once: {bad}"
+        return f"faulty brokers left out at the same time: {bad}"
     if rules.failed_moves is not None and results.failed >= rules.failed_moves:
-        return f"moves of a run that failed or went astray: {results.failed}"
+        return f"moves of one run that failed or went astray: {results.failed}"
     if rules.worse_rounds is not None and worse >= rules.worse_rounds:
-        return f"rounds in a row after which the range of scores had grown: {worse}"
+        return f"consecutive rounds of moves after which the score range was larger: {worse}"
     return ""
 
 
@@ -137,7 +137,7 @@ def _texts_in_force(at: Situation) -> Iterator[str]:
     if order is not None and otherwise is not None and at.now < otherwise and not _open(at):
         yield f"circuit breaker closed {order.because}"
     if rules is not None:
-        yield "watched by the circuit breaker of the clusters file"
+        yield "the circuit breaker of the clusters file is active"
 
 
 BREAKER = OrderKind(

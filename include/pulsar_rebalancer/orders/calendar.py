@@ -23,10 +23,10 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import number_of
 
 _LONGEST_SHIFT = timedelta(hours=3)
-"""Upper limit of any clock change."""
+"""Longest possible clock change, such as the start of daylight saving time."""
 
 _MOST_STEPS = 100
-"""Maximum number of blackouts and gaps to check when searching for when moves are allowed again."""
+"""Maximum number of closed periods to check in the search for the time when moves are allowed again."""
 
 
 class Closure(NamedTuple):
@@ -123,9 +123,9 @@ def _closed(at: Situation) -> Closed | None:
 def _texts_in_force(at: Situation) -> Iterator[str]:
     windows, blackouts = len(at.settings.maintenance_windows), len(at.settings.blackouts)
     if windows:
-        yield f"moved only within {number_of(windows, 'maintenance window')} of the clusters file"
+        yield f"moves only within {number_of(windows, 'maintenance window')} of the clusters file"
     if blackouts:
-        yield f"not moved within {number_of(blackouts, 'blackout')} of the clusters file"
+        yield f"no moves during {number_of(blackouts, 'blackout')} of the clusters file"
 
 
 TIMES = OrderKind(
@@ -133,7 +133,7 @@ TIMES = OrderKind(
     closes=_closed,
     words={
         Reason.BLACKOUT: Wording("blackout", "a blackout was in force."),
-        Reason.OUTSIDE_WINDOW: Wording("outside the maintenance windows", "it was outside the maintenance windows."),
+        Reason.OUTSIDE_WINDOW: Wording("outside the maintenance windows", "no maintenance window was open."),
     },
     says=_texts_in_force,
 )

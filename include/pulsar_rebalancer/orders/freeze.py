@@ -22,7 +22,7 @@ FREEZE = OrderKind(
         FormAction(
             "freeze",
             "Freeze a namespace",
-            "Its bundles are neither moved nor split, even if their broker is drained or in a rolling restart.",
+            "No bundle of the namespace is moved or split, even if its broker is drained or in a rolling restart.",
             until=True,
             subject=_SUBJECT,
             pattern=_PATTERN,

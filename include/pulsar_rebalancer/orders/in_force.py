@@ -40,12 +40,12 @@ SHOW, EXPORT, RESET, RESTORE = "show", "export", "reset", "restore"
 
 _STATE = OrderKind(
     actions=(
-        FormAction(SHOW, "Show what is in force, and the state", needs_reason=False, gives=None),
+        FormAction(SHOW, "Show the state and the orders in force", needs_reason=False, gives=None),
         FormAction(EXPORT, "Export the state", needs_reason=False, gives=None),
         FormAction(
             RESET,
             "Start with an empty state",
-            "Hits start again. Repeat the orders that were lost.",
+            "Hits restart at zero. Repeat lost orders.",
             gives=None,
             button="Reset",
             group="",
@@ -54,8 +54,8 @@ _STATE = OrderKind(
         FormAction(
             RESTORE,
             "Restore the state",
-            "Repeat the orders that were lost.",
-            subject="the name of an export; empty: the last committed plan",
+            "Repeat lost orders.",
+            subject="the name of an export; if empty, the last committed plan",
             pattern=r"(export-[0-9]{8}T[0-9]{6}Z\.json)?",  # it matches no paths
             gives=None,
             button="Restore",
@@ -64,17 +64,17 @@ _STATE = OrderKind(
         ),
     ),
     closes=lambda at: Closed(Reason.STATE_LOST, at.orders.lost) if at.orders.lost else None,
-    words={Reason.STATE_LOST: Wording("the state is lost, and maybe orders:", "the state was lost.", lasting=True)},
+    words={Reason.STATE_LOST: Wording("the state, and perhaps orders, are lost:", "the state was lost.", lasting=True)},
 )
 
 ORDERS = (STOP, MODE, _STATE, BREAKER, PAUSE, TIMES, SKIP, DRAIN, ROLL, QUESTION, LIMITS, FREEZE)
-"""All kinds of orders. Of several reasons why nothing is moved, the first counts."""
+"""All kinds of orders. If several of them close the gate, the first in this list gives the reason."""
 
 ACTIONS: Mapping[str, FormAction] = {action.name: action for kind in ORDERS for action in kind.actions}
 WORDS: Mapping[Reason, Wording] = {reason: words for kind in ORDERS for reason, words in kind.words.items()}
 LASTING = {reason for reason, words in WORDS.items() if words.lasting}
 OF_FILE = tuple(name for kind in ORDERS for name in kind.settings)
-"""Settings that a run cannot change."""
+"""Settings that only the clusters file can change, not the parameters of a run."""
 
 
 class ControlRequest(BaseModel):
@@ -83,10 +83,10 @@ class ControlRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     action: str = Field(SHOW, pattern=f"^({'|'.join(ACTIONS)})$", description="what to do; show changes nothing")
-    reason: str = Field("", max_length=500, description="why; needed for all but show and export")
+    reason: str = Field("", max_length=500, description="reason; required for all actions except show and export")
     until: AwareDatetime | None = Field(
         None,
-        description=f"{', '.join(each.name for each in ACTIONS.values() if each.until)}: the end, with a time zone",
+        description=f"{', '.join(each.name for each in ACTIONS.values() if each.until)}: end time, with a time zone",
     )
     subject: str = Field(
         "",
@@ -104,9 +104,9 @@ class ControlRequest(BaseModel):
         if chosen.needs_reason and not self.reason:
             wrong["reason"] = "Say why; the reason is recorded."
         if (self.until is not None) != chosen.until:
-            wrong["until"] = "Say when it ends." if chosen.until else f"Leave it empty: {self.action} has no end."
+            wrong["until"] = "Give the end." if chosen.until else f"Leave this field empty: {self.action} has no end."
         if re.fullmatch(chosen.pattern, self.subject) is None:
-            wrong["subject"] = f"Give {chosen.subject}." if chosen.subject else f"Leave it empty for {self.action}."
+            wrong["subject"] = f"Give {chosen.subject}." if chosen.subject else f"Give no value for {self.action}."
         if wrong:
             raise WrongFields(wrong)
         return self

@@ -39,7 +39,7 @@ def _texts_in_force(at: Situation) -> Iterator[str]:
 
     for origin, by in _BY.items():
         if capped := [f"{value:.12g} {_CAPPED[name]}" for name, value in given_by(origin, *CAPS)]:
-            yield f"capped by {by} at {', '.join(capped)}"
+            yield f"caps from {by}: {', '.join(capped)}"
         for name, names in given_by(origin, "excluded_namespaces", "excluded_brokers", "excluded_bundles"):
             more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
             yield f"{name.replace('_', ' ')} by {by}: {', '.join(names[:NAMED])}{more}"

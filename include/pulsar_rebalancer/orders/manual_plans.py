@@ -100,7 +100,7 @@ class Drains(StateDocument):
 
 
 _RELEASE_KEPT = timedelta(days=366)
-"""How long a release is remembered: a rolling restart that began before it does not drain the broker again."""
+"""How long a release is remembered, so that a rolling restart that began earlier does not drain the broker again."""
 
 
 class GateOpening(NamedTuple):
@@ -202,12 +202,12 @@ def _asked(at: Situation) -> Iterator[str]:
     for answer in sorted(rejected, key=lambda answer: answer.at)[-NAMED:]:
         again = f"{answer.at + timedelta(minutes=minutes):%H:%M %Z}"
         moves = f"the moves of plan {answer.question.plan_id}"
-        yield f"nobody is asked about {moves} again before {again}, because they were rejected {answer.because}"
+        yield f"nobody is asked about {moves} again before {again}, because these moves were rejected {answer.because}"
 
 
 def _drained(at: Situation) -> Iterator[str]:
     for broker, drain in at.orders.get(Drains).brokers.items():
-        yield f"{broker} drained by {drain.by or 'unknown'}: {drain.reason}"
+        yield f"{broker} is drained by {drain.by or 'unknown'}: {drain.reason}"
 
 
 DRAIN = OrderKind(says=_drained)

@@ -166,11 +166,11 @@ def given_until(orders: OrdersInForce, order: GivenOrder) -> Control:
     Raises SettingsError: `wrong_setting` if the end is past, `contradiction` if it is before the present one's.
     """
     if order.until is not None and order.until <= order.at:
-        raise wrong_field(Reason.WRONG_SETTING, "until", "It is past: say when it ends.")
+        raise wrong_field(Reason.WRONG_SETTING, "until", "This time is past: give a future end.")
     for other in orders.get(Control).orders:
         same = (other.action, other.subject) == (order.action, order.subject)
         if same and other.until and order.until and other.until > order.until:
-            text = f"The {other.action} {ends(other.until, other.who, order.at)} ends later: end it first."
+            text = f"The {other.action} {ends(other.until, other.who, order.at)} ends later: end that one first."
             raise wrong_field(Reason.CONTRADICTION, "until", text)
     return given(orders, order)
 

@@ -65,7 +65,7 @@ STOP = OrderKind(
         FormAction(
             "stop",
             "Stop the current run",
-            "It moves nothing more. Later runs do; use Pause to stop those.",
+            "The run moves no more bundles. To stop later runs too, use Pause.",
             stops=True,
             button="Stop",
         ),
@@ -80,7 +80,7 @@ PAUSE = OrderKind(
         FormAction(
             "pause",
             "Pause all moves",
-            "Runs still decide and explain; the current one is stopped. A pause in force is extended.",
+            "Runs still decide and explain; the current run is stopped. A pause in force is extended.",
             until=True,
             gives=given_until,
             stops=True,
@@ -110,5 +110,5 @@ SKIP = OrderKind(
         ),
     ),
     closes=_skipped,
-    words={Reason.SKIPPED: Wording("one run is skipped", "a person had skipped it.", "The next run moves nothing.")},
+    words={Reason.SKIPPED: Wording("one run is skipped", "a person skipped the run.", "The next run moves nothing.")},
 )

@@ -247,16 +247,16 @@ class RollRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    brokers: Brokers = Field((), description="the brokers (host:port), in the order in which they restart; empty: all")
-    reason: str = Field("", max_length=500, description="why; recorded with the roll")
-    plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="id of the shown roll to carry out")
+    brokers: Brokers = Field((), description="brokers (host:port) in the order of their restart; if empty, all brokers")
+    reason: str = Field("", max_length=500, description="reason for the rolling restart; it is recorded")
+    plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="id of the roll to carry out, from its dry run")
 
     @model_validator(mode="after")
     def _fields_of_the_step(self) -> Self:
         if self.plan and (self.brokers or self.reason):
-            raise WrongFields({"plan": "Give only the id: the roll that was shown has its brokers and its reason."})
+            raise WrongFields({"plan": "Give only the id, which already includes the brokers and the reason."})
         if not self.plan and not self.reason:
-            raise WrongFields({"reason": "Say why, or give the id of a roll that was shown."})
+            raise WrongFields({"reason": "Give a reason, or the id of a rolling restart that was shown."})
         if len(set(self.brokers)) < len(self.brokers):
             raise WrongFields({"brokers": "Name each broker once."})
         return self
@@ -277,7 +277,7 @@ def _skipped(orders: OrdersInForce, order: GivenOrder) -> Control:
     # The order names the broker, lest the next one be skipped.
     turn = orders.get(Roll).broker
     if order.subject != turn:
-        text = f"It is not the turn of {order.subject}, but of {turn or 'no broker'}."
+        text = f"It is the turn of {turn or 'no broker'}, not of {order.subject}."
         raise wrong_field(Reason.CONTRADICTION, "subject", text)
     return given(orders, order)
 
@@ -287,7 +287,7 @@ ROLL = OrderKind(
         FormAction(
             "skip_broker",
             "Skip the broker whose turn it is",
-            "The rolling restart continues with the next one.",
+            "The rolling restart continues with the next broker.",
             subject="the broker whose turn it is (host:port)",
             pattern=".+",
             gives=_skipped,
@@ -299,7 +299,7 @@ ROLL = OrderKind(
         FormAction(
             "stop_roll",
             "Stop the rolling restart",
-            "A broker that is up is released; one that is not stays drained.",
+            "If the drained broker is up, it is released; otherwise it stays drained.",
             button="Stop roll",
             group="Brokers",
             offered=lambda at: at.orders.get(Roll).active,

@@ -24,7 +24,7 @@ def ordered(action: str, **given: Any) -> Control:
 
 
 BREAKER = {"breaker": {"failed_moves": 2}}
-OPENED = Breaker(opened_at=NOW - 1.5 * HOUR / 2, why="moves of a run that failed or went astray: 3")
+OPENED = Breaker(opened_at=NOW - 1.5 * HOUR / 2, why="moves of one run that failed or went astray: 3")
 AT = NOW - HOUR / 2
 WAITS = Question(plan_id="p", what="move 4 bundles", at=AT, run_id="ask__p")
 REJECTED = Answers(plans={"p": Answer(question=WAITS, at=AT, by="bob", reason="too many")})
@@ -68,43 +68,42 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         ({}, {"documents": (ordered("stop"),)}, CARRIED),  # nothing is under way
         ({}, {"documents": (ordered("stop"),), "started": NOW - HOUR / 2}, CARRIED),  # it began later
         ({}, {"documents": (ordered("stop"),), "started": NOW - 2 * HOUR}, f"{CARRIED}; stopped by ada: new disks"),
-        ({}, {"lost": "drains: missing"}, f"{CLOSED}; the state is lost, and maybe orders: drains: missing"),
+        ({}, {"lost": "drains: missing"}, f"{CLOSED}; the state, and perhaps orders, are lost: drains: missing"),
         (
             {"blackouts": [BLACKOUT]},
             {},
-            f"{CLOSED}; blackout until 2026-11-22 13:00 UTC: a report; "
-            "not moved within 1 blackout of the clusters file",
+            f"{CLOSED}; blackout until 2026-11-22 13:00 UTC: a report; no moves during 1 blackout of the clusters file",
         ),
         (
             {"maintenance_windows": [WINDOW]},
             {},
             f"{CLOSED}; outside the maintenance windows until 2026-11-22 13:00 UTC; "
-            "moved only within 1 maintenance window of the clusters file",
+            "moves only within 1 maintenance window of the clusters file",
         ),
         (
             {"maintenance_windows": [WINDOW | {"cron": "0 12 * * *"}]},
             {},
-            f"{CARRIED}; moved only within 1 maintenance window of the clusters file",
+            f"{CARRIED}; moves only within 1 maintenance window of the clusters file",
         ),
         ({}, {"documents": (ROLL,)}, f"Only moves of the rolling restart are carried out: mode auto; {ROLL.progress}"),
         (APPROVE, {"documents": (ROLL,)}, f"{WAIT}: mode approve; {ROLL.progress}"),
-        ({}, {"documents": (STRANDED, DRAINED)}, f"{CARRIED}; b:1 drained by bob: new disks; {STRANDED.progress}"),
-        (BREAKER, {}, f"{CARRIED}; watched by the circuit breaker of the clusters file"),
+        ({}, {"documents": (STRANDED, DRAINED)}, f"{CARRIED}; b:1 is drained by bob: new disks; {STRANDED.progress}"),
+        (BREAKER, {}, f"{CARRIED}; the circuit breaker of the clusters file is active"),
         (
             BREAKER,
             {"documents": (OPENED,)},
             f"{CLOSED}; circuit breaker open until 2026-11-22 12:15 UTC: {OPENED.why}; "
-            "watched by the circuit breaker of the clusters file",
+            "the circuit breaker of the clusters file is active",
         ),
         (
             BREAKER,
             {"documents": (OPENED, ordered("close_breaker", at=NOW, by="bob", reason="mended"))},
-            f"{CARRIED}; circuit breaker closed by bob: mended; watched by the circuit breaker of the clusters file",
+            f"{CARRIED}; circuit breaker closed by bob: mended; the circuit breaker of the clusters file is active",
         ),
         (
             {},
             {"documents": (Drains(brokers={"b:1": Drain(at=NOW, by="bob", reason="old disks")}),)},
-            f"{CARRIED}; b:1 drained by bob: old disks",
+            f"{CARRIED}; b:1 is drained by bob: old disks",
         ),
         (
             APPROVE,
@@ -117,13 +116,13 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         (
             APPROVE,
             {"documents": (WAITS, REJECTED)},
-            f"{WAIT}: mode approve; nobody is asked about the moves of plan p again before 12:30 UTC, because they "
-            "were rejected by bob: too many",
+            f"{WAIT}: mode approve; nobody is asked about the moves of plan p again before 12:30 UTC, because "
+            "these moves were rejected by bob: too many",
         ),
         (
             {"max_bundles_per_run": 50, "max_bundles_per_broker": 5, "max_bytes_per_run": 1e8},
             {},
-            f"{CARRIED}; capped by the clusters file at 50 bundles per run, 5 bundles per broker, "
+            f"{CARRIED}; caps from the clusters file: 50 bundles per run, 5 bundles per broker, "
             "100000000 bytes/s per run",
         ),
         (
@@ -135,8 +134,8 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         (
             {"max_bundles_per_run": 50, "max_bundles_per_broker": 5, "excluded_namespaces": ["t/a"]},
             {"origins": {"max_bundles_per_run": Origin.PARAMS, "excluded_namespaces": Origin.BROKERS}},
-            f"{CARRIED}; capped by the clusters file at 5 bundles per broker; "
-            "capped by this run's parameters at 50 bundles per run; excluded namespaces by the brokers: t/a",
+            f"{CARRIED}; caps from the clusters file: 5 bundles per broker; "
+            "caps from this run's parameters: 50 bundles per run; excluded namespaces by the brokers: t/a",
         ),
         (
             {"pause": {"until": NOW + HOUR, "reason": "one\n\u202etwo"}},

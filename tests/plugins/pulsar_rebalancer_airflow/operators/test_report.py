@@ -55,7 +55,7 @@ def report(
     return operator.execute(given), given["outlet_events"].get(moves_alias(CLUSTER).name, [])
 
 
-@pytest.mark.parametrize(("reason", "why"), [("", ""), ("astray", "moves of a run that failed or went astray: 1")])
+@pytest.mark.parametrize(("reason", "why"), [("", ""), ("astray", "moves of one run that failed or went astray: 1")])
 def test_the_breaker_counts_moves_that_failed_and_none_of_a_killed_worker(storage, state, reason, why):
     run = make_run(storage, [move_row(1, "a:1", "b:1")])
     carried_out(run, state, 0, {1: reason})
@@ -112,7 +112,7 @@ def test_report_names_orders_in_force_and_who_gave_them(storage, state):
     outcome = Outcome.read(run)
     assert outcome.in_force.startswith("Nothing is moved: mode auto; blackout ")
     assert "; stopped by bob: wait; " in outcome.in_force
-    assert outcome.in_force.endswith("; capped by the clusters file at 3 bundles per run")
+    assert outcome.in_force.endswith("; caps from the clusters file: 3 bundles per run")
     assert f"  state:   {outcome.in_force}" in describe(outcome, run)
     assert values_of(EndedRun({}, outcome=outcome))[-1] == f"in force: {outcome.in_force}"
 
