@@ -142,7 +142,7 @@ def test_three_brokers_one_after_the_other(east: World, monkeypatch: pytest.Monk
     awaited(lambda: loaded(east, first))
     pause_in_airflow("pulsar_restart__roll", paused=False)
     roll = east.go_on(roll, last="roll")
-    assert (state(east).waits, east.queued("restart")) == ("1 bundle to leave it", [])
+    assert (state(east).waits, east.queued("restart")) == (f"1 bundle to leave {first}", [])
     place(cluster, astray, owner)
     awaited(lambda: not loaded(east, first))
     east.run("control", action="pause", until="2999-01-01T00:00:00Z", reason="wait")

@@ -88,7 +88,7 @@ class BundleMove:
             end = self._interrupted(Reason.TASK_FAILED, f"{type(error).__name__}, see the task's log")
         kept = self._kept and end.owner != self.move.destination
         if kept:
-            _log.warning("%s: the leader may send its next unload to %s", self.move.bundle, self.move.destination)
+            _log.warning("%s: the leader may later move the bundle to %s", self.move.bundle, self.move.destination)
         return MoveOutcome(
             bundle=self.move.bundle,
             source=self.move.source,
@@ -116,7 +116,7 @@ class BundleMove:
             end = await self._attempt(topics)
             if not end.again or self._attempts > RETRIES:
                 return end
-            _log.warning("%s: %s (owner %s), trying again", self.move.bundle, end.reason, end.owner or "none")
+            _log.warning("%s: unload %s (owner %s), trying again", self.move.bundle, end.reason, end.owner or "none")
             early = await self._check_destination(Reason.MOVED)
             if early is not None:
                 return early
@@ -243,7 +243,7 @@ class BundleMove:
             except AdminError as error:
                 if error.reason in _REFUSALS or error.status in _REFUSING:
                     self._refusal = error.message
-                    _log.info("%s: %s cannot be looked up: %s", self.move.bundle, left.pop(0), error)
+                    _log.info("%s: topic %s cannot be looked up: %s", self.move.bundle, left.pop(0), error)
                     continue
                 if error.broker == destination and error.reason in (Reason.UNREACHABLE, Reason.TIMEOUT):
                     destination = ""  # the destination may be dead: the leader chooses another broker

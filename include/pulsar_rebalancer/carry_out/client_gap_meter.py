@@ -28,10 +28,10 @@ from pulsar_rebalancer.texts import one_line
 _log = logging.getLogger(__name__)
 
 MOST_TOPICS = 10
-"""Maximum number of a bundle's topics whose clients are counted: each costs several requests."""
+"""Maximum number of a bundle's topics whose clients are counted: each topic costs several requests."""
 
 AT_ONCE = 4
-"""Maximum number of concurrent counts per broker, so that an unresponsive broker does not hold up moves."""
+"""Maximum number of topics counted concurrently per broker, so that a slow broker does not delay moves."""
 
 BEFORE_S = 2.0
 """Maximum seconds by which counting may delay an unload. A broker that is slower is not queried again in this wave."""
@@ -109,7 +109,7 @@ class ClientGapMeter:
                     raise
                 if error.reason is Reason.NOT_FOUND and topic.startswith("non-persistent:"):
                     return Clients(0, 0)  # such a topic exists only while it has clients
-                _log.info("%s returns an error: %s", topic, error)
+                _log.info("clients of %s cannot be counted: %s", topic, error)
                 return None
 
     def watch(self, counting: Coroutine[Any, Any, ClientGap]) -> asyncio.Task[ClientGap]:
@@ -124,7 +124,7 @@ class ClientGapMeter:
             while self._watched and stop_reason() is None and time.monotonic() - self._started < _LONG_WAVE_S:
                 await asyncio.wait(self._watched, timeout=1.0)
         except Exception:
-            _log.exception("clients are no longer counted")
+            _log.exception("counting failed: clients are no longer counted")
 
     async def close(self) -> None:
         tasks = [*self._watched, *self._connected.values()]
@@ -201,7 +201,7 @@ class MoveClientGap:
             self.unknown = self.unknown or "the bundle has no known owner"
         if self._before and not self.unknown:
             self._counting = self.meter.watch(self._watch(outcome.owner))
-            so_far = self._client_gap("the task ended before its clients were counted")
+            so_far = self._client_gap("the task ended before the bundle's clients were counted")
         else:
             so_far = self._client_gap(self.unknown)
         return outcome.model_copy(update={"client_gap": so_far})

@@ -110,8 +110,8 @@ def _split_forbidden(splits: Sequence[Split], present: Settings) -> Verdict | No
     if automatic and present.split_mode is not Mode.AUTO:
         return Verdict(Reason.SPLIT_OBSERVED, f"split_mode {present.split_mode}")
     if len(automatic) > present.max_splits_per_run:
-        found = number_of(len(automatic), "split")
-        return Verdict(Reason.SETTINGS_CHANGED, f"{found} planned, now at most {present.max_splits_per_run} per run")
+        planned_splits = number_of(len(automatic), "planned split")
+        return Verdict(Reason.SETTINGS_CHANGED, f"{planned_splits}; now at most {present.max_splits_per_run} per run")
     return None
 
 
@@ -125,8 +125,8 @@ def _unapproved(
     rejection = approval.answers.rejected(now, minutes).get(actions.identity)
     # A person who requests rejected moves overrules the rejection.
     if rejection is not None and summary.by_hand is None:
-        until = f"until {rejection.at + timedelta(minutes=minutes):%Y-%m-%d %H:%M %Z}"
-        return Verdict(Reason.REJECTED, f"{until}, because these moves were rejected {rejection.because}")
+        again = f"{rejection.at + timedelta(minutes=minutes):%Y-%m-%d %H:%M %Z}"
+        return Verdict(Reason.REJECTED, f"until {again}, because these moves were rejected {rejection.because}")
     if present.two_people and "" in summary.requested_by:
         return Verdict(Reason.NO_USER)
     bundles = number_of(summary.bundles_taken, "bundle")
@@ -173,7 +173,7 @@ def lacks_second_person(requested_by: Collection[str], person: Collection[str]) 
     on either counts.
     """
     if "" in requested_by or not any(person):
-        return PlanError(Reason.NO_USER, "it is unknown who requested the plan, or who wants it carried out")
+        return PlanError(Reason.NO_USER, "it is unknown who requested the plan, or who wants to carry it out")
     same = set(requested_by).intersection(person)
     return PlanError(Reason.SAME_PERSON, f"{', '.join(same)} requested it") if same else None
 
@@ -217,7 +217,7 @@ def approval_request(
         quoted(summary.sentence),
         "",
         f"* plan `{summary.hash[:16]}` of run `{summary.plan_id}`, can be approved until {until:%Y-%m-%d %H:%M} UTC",
-        *(f"* requested by {quoted(user)}, so another person has to approve it" for user in sorted(requesters)),
+        *(f"* requested by {quoted(user)}, so another person has to approve the plan" for user in sorted(requesters)),
         f"* scores {scores}",
         f"* disturbs {disturbed}",
         *(f"* splits {quoted(split.bundle)} permanently {split.cut}{_excess(split)}" for split in splits[:LISTED]),

@@ -151,7 +151,7 @@ class _BundleSplit:
 
 
 SHORTEST_MEMORY = timedelta(hours=1)
-"""Minimum time for which records are kept: brokers may still report the bundle for a moment after its split."""
+"""Minimum time for which split records are kept: brokers may still report a bundle for a moment after its split."""
 
 
 class SplitHistory:

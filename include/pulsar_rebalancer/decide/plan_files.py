@@ -234,7 +234,7 @@ def document(summary: Summary, run: StoragePath, last: Mapping[str, ClientGap]) 
 def text(summary: Summary, run: StoragePath, dag_id: str, last: Mapping[str, ClientGap]) -> str:
     """Return the plan as a few lines of text, with the command that carries it out."""
     hand, moves = summary.by_hand, read_moves(run)
-    lines = [f"{summary.sentence} (plan only: nothing was moved)"]
+    lines = [f"{summary.sentence} (only a plan: nothing was moved)"]
     lines += [f"No effect: {why_no_effect(summary, run)}"] if not summary.has_effect else []
     for move in moves[:LISTED]:
         client_gap = f"; last time, {last[move.bundle].text}" if move.bundle in last else ""
@@ -245,14 +245,14 @@ def text(summary: Summary, run: StoragePath, dag_id: str, last: Mapping[str, Cli
         f"  {number_of(count, 'bundle')} {'stays' if count == 1 else 'stay'} ({reason}): {reason.meaning}"
         for reason, count in summary.bundle_skip_reasons.items()
     ]
-    lines += [f"  no broker reports {one_line(name, 512)}" for name in (hand.unknown if hand else ())]
+    lines += [f"  no broker reports a bundle {one_line(name, 512)}" for name in (hand.unknown if hand else ())]
     if hand is not None and summary.has_effect:
         lines += [f"  score of {name}: {before:.1f} -> {after:.1f}" for name, (before, after) in _hottest(summary)]
         disturbed = {"topic": hand.topics, "producer": hand.producers, "consumer": hand.consumers}
         lines.append(f"  disturbed: {', '.join(number_of(count, noun) for noun, count in disturbed.items())}")
         lines += [f"  last time: {last_time(last.values(), len(moves))}"] if moves else []
         until, conf = document(summary, run, last)["until"], json.dumps({"plan": summary.hash})
-        lines.append(f"To carry it out before {until}: airflow dags trigger {dag_id} --conf '{conf}'")
+        lines.append(f"To carry out this plan before {until}: airflow dags trigger {dag_id} --conf '{conf}'")
     return "\n".join(lines)
 
 

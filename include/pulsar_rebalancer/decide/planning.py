@@ -206,7 +206,7 @@ def explain(decision: Decision) -> str:
 
 
 Arriving = Mapping[str, Mapping[Measure, float]]
-"""Traffic that drains move to each broker, by broker and measure (msg/s or bytes/s)."""
+"""Traffic that bundles of drained brokers bring to each broker, by broker and measure (msg/s or bytes/s)."""
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ def restarts(snapshot: Snapshot, order: Sequence[str]) -> list[BrokerRestart]:
             traffic=broker.traffic(Measure.THROUGHPUT),
             bundles=bundles,
             minutes=minutes,
-            why_not=why_not or ("" if broker.started_at else "it does not report its start time"),
+            why_not=why_not or ("" if broker.started_at else "the broker does not report its start time"),
         )
         result.append(turn)
     return result
@@ -145,11 +145,11 @@ def text(shown: ShownRestarts, reason: str, dag_id: str) -> str:
         + (f"; not possible now: {turn.why_not}" if turn.why_not else "")
         for number, turn in enumerate(shown.restarts, 1)
     ]
-    lines += [f"It would be refused now: {shown.refused}."] if shown.refused else []
-    lines += [f"Before the first turn, it would wait for {shown.waits}."] if shown.waits else []
+    lines += [f"The rolling restart would be refused now: {shown.refused}."] if shown.refused else []
+    lines += [f"Before the first broker, the rolling restart would wait for {shown.waits}."] if shown.waits else []
     twice = f"{number_of(shown.moves_twice, 'bundle')} move twice, away and back"
-    total = f"About {shown.minutes:.0f} minutes plus the restarts themselves; {twice}."
-    how = f"Nothing was done. To carry it out, trigger {dag_id} with plan {shown.plan}"
+    total = f"About {shown.minutes:.0f} minutes in total plus the restarts themselves; {twice}."
+    how = f"Nothing was done. To start the rolling restart, trigger {dag_id} with plan {shown.plan}"
     return "\n".join([f"Rolling restart of {number_of(len(shown.restarts), 'broker')}: {reason}", *lines, total, how])
 
 
@@ -209,7 +209,7 @@ def _why_no_room(snapshot: Snapshot, broker: str) -> str:
 
 def _lacks(fit: Removal) -> str:
     bundles = f"{fit.stay.total()} of {number_of(fit.bundles, 'bundle')}"
-    return f"room for {bundles} on the others, below a score of {fit.limit:g}: {counted(fit.stay)}"
+    return f"room for {bundles} on brokers with scores below {fit.limit:g} %: {counted(fit.stay)}"
 
 
 def _progress(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reason, int]]:

@@ -15,10 +15,10 @@ _LOOKS = timedelta(minutes=1)
 """Interval at which the time of the latest step is stored."""
 
 _LONGEST_GAP = timedelta(minutes=3)
-"""Maximum time between two steps; any longer gap is not counted as time without progress."""
+"""Maximum time between two steps; the rest of a longer gap does not count as time without progress."""
 
 REPORTS = 2
-"""Number of samples in which a drained broker must be empty, and a restarted one must have reported."""
+"""Number of samples that must show that a drained broker is empty, or that a restarted broker reports."""
 
 
 class RollSample(NamedTuple):
@@ -109,7 +109,7 @@ def _advanced(roll: Roll, facts: RollFacts) -> Roll:
     reason = Reason.BROKER_NOT_BACK if after.phase is Phase.RESTARTING else Reason.ROLL_STUCK
     why = f"no progress for {facts.minutes:g} minutes while waiting for {after.waits}"
     if reason is Reason.BROKER_NOT_BACK and facts.seen and (renamed := _new_name(after, facts.seen)):
-        why = f"{after.broker} may have come back as {renamed}"
+        why = f"{after.broker} may now have the name {renamed}"
     return _stopped(after, facts, reason, why)
 
 
@@ -129,7 +129,7 @@ def _wait_for_turn(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
         # `roll_plan.sample_of_roll` does not look for room in the same sample again.
         return roll.model_copy(update={"waits": why, "seen": (sample.at,) if why == sample.no_room else ()})
     begun = roll.model_copy(update={"started": sample.started[roll.broker], "home": sample.home})
-    return begun.entered(Phase.DRAINING, facts.now, "a run that drains it")
+    return begun.entered(Phase.DRAINING, facts.now, f"a run that drains {roll.broker}")
 
 
 def _why_not(roll: Roll, sample: RollSample) -> str:
@@ -137,7 +137,7 @@ def _why_not(roll: Roll, sample: RollSample) -> str:
         return "the next run's sample"
     why = unsafe(roll, sample)
     if not why and sample.started[roll.broker] is None:
-        return f"the start time of {roll.broker}, which it does not report"
+        return f"{roll.broker} to report its start time"
     return why or sample.no_room
 
 
@@ -152,7 +152,7 @@ def unsafe(roll: Roll, sample: RollSample, *, may_be_down: bool = False) -> str:
     left = roll.left if sample.left is None else sample.left
     if (why := why_none(rest, sample.started, sick, sample.drained)) or roll.phase is not Phase.RESTARTING or left == 0:
         return why
-    return f"{number_of(left, 'bundle')} to leave it" if left else "a run that finds it empty"
+    return f"{number_of(left, 'bundle')} to leave {roll.broker}" if left else f"a run that finds {roll.broker} empty"
 
 
 def why_none(
@@ -165,21 +165,21 @@ def why_none(
     """
     missing = [name for name in listed if name not in started]
     if missing:
-        return f"{', '.join(missing[:3])} to come back: the cluster does not list it"
+        return f"{', '.join(missing[:3])} to return to the list of active brokers"
     if unwell:
         return "; ".join(f"{name} to recover: {reason}" for name, reason in sorted(unwell.items())[:3])
-    return f"the release of {', '.join(sorted(drained)[:3])}, which is drained" if drained else ""
+    return f"the release of {', '.join(sorted(drained)[:3])} (drained)" if drained else ""
 
 
 def _drain(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
-    why, roll = unsafe(roll, sample), _counted(roll, facts, sample, "to leave it")
+    why, roll = unsafe(roll, sample), _counted(roll, facts, sample, f"to leave {roll.broker}")
     if why or sample.left:
         return roll.model_copy(update={"seen": (), "waits": why or roll.waits})
     if sample.left is None:
         return roll
     roll = _observed(roll, facts, sample)
     if len(roll.seen) < REPORTS:
-        return _waiting(roll, "a second run that finds it empty")
+        return _waiting(roll, f"a second run that finds {roll.broker} empty")
     # If the broker crashed while it was drained, it has yet to restart.
     home = tuple(name for name in roll.home if name not in sample.never)
     empty = roll.model_copy(update={"started": sample.started[roll.broker] or roll.started, "home": home})
@@ -212,10 +212,10 @@ def _restart(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
         return _waiting(roll, f"{broker} to be ready: {sample.unwell[broker]}")
     roll = _observed(roll, facts, sample)
     if len(roll.seen) < REPORTS:
-        return _waiting(roll, f"{broker}, which has restarted, to report in another run")
+        return _waiting(roll, f"the second report of {broker} since its restart")
     if facts.restart not in (None, "success"):
         return _waiting(roll, f"the end of {_dag_of(roll, facts)}")
-    return roll.entered(Phase.RETURNING, facts.now, "a run that moves its bundles back")
+    return roll.entered(Phase.RETURNING, facts.now, f"a run that moves bundles back to {roll.broker}")
 
 
 def _return(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
@@ -287,14 +287,14 @@ def _skipped(roll: Roll, facts: RollFacts) -> Roll:
     up = roll.phase is Phase.RESTARTING and facts.seen is not None and _is_up(roll, facts.seen)
     if up or roll.phase is Phase.DRAINING:
         skipped = roll.model_copy(update={"outcome": Reason.ROLL_STOPPED})
-        return skipped.entered(Phase.RETURNING, facts.now, "a run that moves its bundles back")
+        return skipped.entered(Phase.RETURNING, facts.now, f"a run that moves bundles back to {roll.broker}")
     if roll.phase is Phase.RETURNING:
         return roll.turned(roll.outcome, facts.now, _bundles_not_back(roll))
-    return roll.turned(Reason.ROLL_STOPPED, facts.now, "it is down" if roll.phase is Phase.RESTARTING else "")
+    return roll.turned(Reason.ROLL_STOPPED, facts.now, "the broker is down" if roll.phase is Phase.RESTARTING else "")
 
 
 def _bundles_not_back(roll: Roll) -> str:
-    return "no run has tried" if roll.left is None else number_of(roll.left, "bundle")
+    return "no run has tried to return bundles" if roll.left is None else number_of(roll.left, "bundle")
 
 
 def _is_up(roll: Roll, sample: RollSample) -> bool:
@@ -305,7 +305,7 @@ def _stopped(roll: Roll, facts: RollFacts, reason: Reason, why: str) -> Roll:
     """Return the stopped roll. A broker that is to restart stays drained until it has restarted."""
     restarts = roll.phase is Phase.RESTARTING and facts.restart == "running"
     if restarts:
-        why = f"{why}; {_dag_of(roll, facts)} has not ended: end it before {roll.broker} is released"
+        why = f"{why}; {_dag_of(roll, facts)} is still running: end it before you release {roll.broker}"
     ready = _is_new(roll, facts.seen) and facts.seen is not None and roll.broker not in facts.seen.unwell
     stranded = restarts or (roll.phase is Phase.RESTARTING and not ready)
     stopped = roll.stopped(reason, why, facts.now, stranded=stranded)
@@ -317,10 +317,10 @@ def _why_elsewhere(roll: Roll, reason: Reason) -> str:
     if roll.phase is Phase.RETURNING:
         return _bundles_not_back(roll)
     if roll.phase is Phase.RESTARTING:
-        return "it was drained" if roll.home else ""
+        return "the broker was drained" if roll.home else ""
     # An order may stop the roll while a run carries out the first moves, which `left` does not know yet.
     gone = reason is Reason.ROLL_STOPPED or roll.left is None or roll.left < len(roll.home)
-    return "it was being drained" if roll.phase is Phase.DRAINING and roll.home and gone else ""
+    return "the broker was being drained" if roll.phase is Phase.DRAINING and roll.home and gone else ""
 
 
 def _new_name(roll: Roll, sample: RollSample) -> str:

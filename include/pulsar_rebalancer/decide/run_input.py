@@ -101,7 +101,7 @@ class RunInput(Snapshot):
         learned = self.strategy_state.shedder.learned
         if learned.samples and self.known_costs_file is None:
             # What brokers' scores leave unexplained was learned together with these costs.
-            _log.warning("%s: bundles' costs are missing: learning starts again with this sample", self.cluster)
+            _log.warning("%s: bundle costs are missing, so learning starts again with this sample", self.cluster)
             learned = Learned(bottleneck=learned.bottleneck)
         return continued(learned, self.brokers, self.settings, counts=self.counting.counts)
 

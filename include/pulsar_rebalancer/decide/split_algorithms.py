@@ -23,7 +23,7 @@ from pulsar_rebalancer.run.snapshot import TopicLoad
 from pulsar_rebalancer.run.tables import one_by_one
 
 _ROUNDING = 1e-9
-"""Relative tolerance: the order of 100,000 addends changes their sum by less than this ratio."""
+"""Relative rounding error: adding 100,000 numbers in another order changes their sum by less than this ratio."""
 
 
 def positions_of(

@@ -57,7 +57,7 @@ NO_SPLITS = SplitPlan([], {})
 
 
 LEAST_SHARE = 0.1
-"""Smallest share of the bundle's traffic that a part may have, unless half of an even share is smaller."""
+"""Minimum share of a bundle's traffic for each of its parts, or half of an even share if that is less."""
 
 
 class Cut(NamedTuple):
@@ -82,7 +82,7 @@ class Cut(NamedTuple):
 
 
 NARROWEST = 65536
-"""Minimum width of each part of a split, in hashes."""
+"""Minimum width of each part's hash range."""
 
 
 @dataclass(frozen=True)
@@ -327,6 +327,6 @@ def _sentence(move: CandidateMove, decision: Decision, source_traffic: float) ->
     half_of_gap = whole * (decision.gap or 0.0) / 2 / (decision.source_score or math.inf)
     fitting = decision.target or half_of_gap
     parts = math.ceil(move.traffic / fitting) if fitting else 2
-    could = "a split in two would let it move" if parts == 2 else f"a split in {parts} would let a part of it move"
-    carries = f"{move.bundle} carries {100 * move.traffic / whole:.0f} % of {move.source}'s traffic"
-    return f"{carries}, too much to move at once; {could}." if parts > 1 else ""
+    share = 100 * move.traffic / whole
+    carries = f"{move.bundle} carries {share:.0f} % of {move.source}'s traffic, too much for one move"
+    return f"{carries}; if it is split into {parts}, a part can move." if parts > 1 else ""

@@ -28,7 +28,7 @@ from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer.strategies.shedders.swap import NEVER_MOVED
 
 Column: TypeAlias = Any
-"""An Arrow column; the stubs distinguish arrays from chunked arrays."""
+"""An Arrow array or chunked array, for which the type stubs have no common type."""
 
 MAY_GIVE = (Reason.DRAINING, Reason.NO_PERSISTENT_TOPICS)
 """Reasons why a broker must not receive bundles, although operators and drains may move bundles off it."""
@@ -121,7 +121,7 @@ RULES = (
     Rule(Reason.CAP_RUN, Overrule.CAPS),
     Rule(Reason.CAP_WAVES),
 )
-"""Rules that keep a bundle in place, no matter who wants to move it; the first that applies gives the reason."""
+"""Rules that keep a bundle in place, no matter who wants to move it; the first rule that applies gives the reason."""
 
 
 def of_bundles(names: Column, facts: BundleFacts) -> Column:

@@ -33,15 +33,15 @@ from pulsar_rebalancer.run.tables import AVERAGES, BROKERS, LARGEST, RESOURCES, 
 from pulsar_rebalancer.strategies.shedders.registry import not_recommended, profile_of
 
 KEYS = {"cluster": "cluster", "brokers": "broker", "bundles": "bundle"}
-"""The column that names a finding's subject, by table."""
+"""The column with the subject of a finding, by table."""
 
 SLACK_SECONDS = 60.0
-"""Grace period after the brokers' longest report interval."""
+"""Seconds by which a report may be older than the brokers' longest report interval."""
 
 _DETAIL_CHARS = 300
 
 _SEVERITY = {Effect.BLOCK: "critical", Effect.HOLD: "critical", Effect.QUARANTINE: "warning", Effect.WARN: "info"}
-"""Great Expectations' severity by effect."""
+"""Severity in Great Expectations, by effect."""
 
 
 def validate(run: Snapshot, moved: Collection[str] = ()) -> Validation:
@@ -281,7 +281,7 @@ _MISSES: Mapping[str, Callable[[Any, Arguments], Any]] = {
     "not_be_in_set": _in_set,
     "match_regex": _not_matching,
 }
-"""Values of a column that miss an expectation, by the expectation's type; null passes, as in Great Expectations."""
+"""Functions that mark unexpected values, by the expectation's type; null passes, as in Great Expectations."""
 
 
 def _results_of(table: pa.Table, key: str, suite: Mapping[str, Any], values: Mapping[str, float]) -> Iterator[Result]:
@@ -334,7 +334,7 @@ def _failed_rows(table: str, results: Iterable[Result]) -> Iterator[_FailedRow]:
         if problem:
             yield _FailedRow(suite_failed(table, f"{config['type']}({column}): {problem}"))
         elif not rows and reason.effect is Effect.QUARANTINE:
-            yield _FailedRow(suite_failed(table, f"{config['type']}({column}) missed without naming a row"))
+            yield _FailedRow(suite_failed(table, f"{config['type']}({column}) failed, but named no row"))
         elif not rows:
             yield _FailedRow(Finding(reason=reason, detail=_value_text(column, result["result"].get("observed_value"))))
         for row in rows if rows and not problem else ():

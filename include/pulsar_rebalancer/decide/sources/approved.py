@@ -47,7 +47,7 @@ def read(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPlan:
     """
     handed = snapshot.before.handed_over
     if handed is None:
-        raise SnapshotError(Reason.FILE_DAMAGED, f"{snapshot.folder.uri} does not say which plan it carries out")
+        raise SnapshotError(Reason.FILE_DAMAGED, f"run {snapshot.folder.uri} names no plan to carry out")
     folder, summary = _shown_plan(storage, snapshot.request, handed)
     # A plan that a strategy made is requested only by its hash.
     wanted = summary.by_hand.request if summary.by_hand else HandRequest(plan=summary.hash, reason=handed.reason)
@@ -94,7 +94,7 @@ def _shown_plan(storage: ClusterStorage, request: RunRequest, handed: HandedOver
     entry, oldest = handed.plan, timedelta(minutes=request.resolved.settings.max_awaiting_minutes)
     folder = storage.run(entry.plan_id)
     if folder is None or (summary := Summary.read(folder)).hash != request.params.plan:
-        raise PlanError(Reason.OTHER_PLAN, f"{entry.plan_id} is not the plan {request.params.plan[:16]}")
+        raise PlanError(Reason.OTHER_PLAN, f"run {entry.plan_id} did not make the plan {request.params.plan[:16]}")
     age = request.collected_at - entry.at
     if age > oldest:
         raise PlanError(Reason.PLAN_EXPIRED, f"plan {entry.plan_id} is {age.total_seconds():.0f} s old")

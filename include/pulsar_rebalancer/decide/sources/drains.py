@@ -20,7 +20,7 @@ from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.texts import number_of
 
 NAMED = 20
-"""Maximum number of immovable bundles to name, per broker."""
+"""Maximum number of immovable bundles to name for each broker."""
 
 NEVER = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
 

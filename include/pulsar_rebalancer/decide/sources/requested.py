@@ -41,7 +41,7 @@ def moves_of(sample: PlanningSample, storage: ClusterStorage, request: HandReque
     if request.action is Action.UNDO:
         folder = storage.run(request.run)
         if folder is None:
-            raise PlanError(Reason.FILE_MISSING, f"run: {request.run!r} is not a plan_id, the name of a run's folder")
+            raise PlanError(Reason.FILE_MISSING, f"run: {request.run!r} is not the name of a run's folder (plan_id)")
         return undo(sample, Outcome.read(folder))
     return unload(sample, request.bundles, request.destination)
 
@@ -115,7 +115,7 @@ def _bundles_named(owners: Mapping[str, str], names: Any, name: str) -> list[str
 
 
 _COMPARED = (SplitAlgorithm.TOPIC_COUNT, SplitAlgorithm.RANGE, SplitAlgorithm.FLOW)
-"""Algorithms from which the one with the most even parts is chosen; if several are equally even, the first."""
+"""Algorithms to compare: the first of those with the most even parts is chosen."""
 
 LARGEST, HOT = "LARGEST", "HOT"
 """Placeholders for the bundle with the most topics or the most traffic in a namespace (BundleType in pulsar-admin)."""
@@ -150,12 +150,10 @@ def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) 
     bundle = target_of_split(sample, request.bundles[0])
     candidate = next((c for c in candidates.bundles if c.bundle == bundle.bundle), None)
     if candidate is None:
-        raise PlanError(Reason.TOPICS_UNKNOWN, f"{bundle.bundle}: its topics were not read")
+        raise PlanError(Reason.TOPICS_UNKNOWN, f"the topics of {bundle.bundle} were not read")
     single, given = sample.snapshot.extensible, len(request.positions)
     if single and given > 1:
-        raise PlanError(
-            Reason.CONTRADICTION, f"{given} positions: the extensible load manager cuts a bundle in two, so give one"
-        )
+        raise PlanError(Reason.CONTRADICTION, f"{given} positions: the extensible load manager takes only one position")
     tried = {
         each: where_to_cut(candidate, each, sample.settings, specified=request.positions, single=single)
         for each in filter(None, dict.fromkeys([request.algorithm, *_COMPARED]))
@@ -168,7 +166,7 @@ def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) 
         raise PlanError(cut, f"{bundle.bundle} cannot be split by {algorithm}: {cut.meaning}")
     compared = "; ".join(f"{each}: {in_percent(cuts[each].shares)}" for each in cuts)
     if cut.uneven and Overrule.EVEN_SPLIT not in request.overrule:
-        raise PlanError(Reason.UNEVEN_SPLIT, f"{bundle.bundle} would be split into parts with these shares: {compared}")
+        raise PlanError(Reason.UNEVEN_SPLIT, f"{bundle.bundle} would be split into these shares of traffic: {compared}")
     return {
         "cluster": sample.snapshot.request.cluster,
         "broker": bundle.broker,
@@ -181,7 +179,7 @@ def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) 
         "taken": True,
         "reason": Reason.TO_BE_SPLIT,
         "explanation": f"{bundle.bundle} is split permanently {in_parts(cut.positions, cut.shares)}",
-        "compared": f"Shares of the parts by algorithm: {compared}.",
+        "compared": f"Each part's share of the traffic, by algorithm: {compared}.",
     }
 
 

@@ -105,7 +105,7 @@ def _placed(
     repeated = not given.forced and counting.is_repeated({broker: samples[broker] for broker in shed.outermost})
     if repeated or counting.reason is Reason.TOO_SOON:
         decisions = [_too_soon(decision) for decision in shed.decisions]
-        return Proposal([], lambda _: SourceReport(decisions, "too soon after the last sample to shed bundles"), before)
+        return Proposal([], lambda _: SourceReport(decisions, "nothing is shed so soon after the last sample"), before)
     moves, placement = place(sample, shed.moves, policies, before.placement, given.seed)
     counted = any(move.taken for move in shed.moves) or shed.state.cluster_hits > before.shedder.cluster_hits
 
@@ -136,11 +136,11 @@ def _too_soon(decision: Decision) -> Decision:
     return replace(decision, reason=reason, fired=False, measure=None, target=None)
 
 
-def _with_moves(found: str, moves: Sequence[CandidateMove]) -> str:
+def _with_moves(sentence: str, moves: Sequence[CandidateMove]) -> str:
     if not moves:
-        return found
+        return sentence
     held_back = Counter(move.reason for move in moves if move.reason in HELD_BACK)
-    return f"{found}. {taken_and_passed_over([move for move in moves if move.taken], held_back)}"
+    return f"{sentence}. {taken_and_passed_over([move for move in moves if move.taken], held_back)}"
 
 
 def _unloaded_before_the_report(given: StrategyInput) -> dict[str, float]:

@@ -162,7 +162,7 @@ def test_a_slow_source_is_not_waited_for_again_until_it_has_answered(monkeypatch
         return [client_gap.unknown for client_gap in found if client_gap]
 
     slow = "a:1 did not say within {} s which clients are connected"
-    awaited = "the task ended before its clients were counted"
+    awaited = "the task ended before the bundle's clients were counted"
     assert asyncio.run(unknown()) == [slow.format("0.05"), slow.format(60), awaited]
 
 

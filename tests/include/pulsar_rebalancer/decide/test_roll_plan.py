@@ -68,7 +68,7 @@ def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path):
     assert turn.minutes == 1 + 1 + 2 + 2
     empty.ageless = ["a:1"]
     (turn,) = roll_plan.restarts(Snapshot(empty.take(after=timedelta(seconds=1))), ["a:1"])
-    assert turn.why_not == "it does not report its start time"
+    assert turn.why_not == "the broker does not report its start time"
 
 
 def test_a_waiting_roll_looks_once_in_a_sample_for_room(tmp_path):
@@ -77,7 +77,7 @@ def test_a_waiting_roll_looks_once_in_a_sample_for_room(tmp_path):
     roll = Roll(id="f", order=("a:1",), listed=("a:1", "b:1"), at=NOW, turn_at=NOW)
 
     found = roll_plan.sample_of_roll(sample, roll, ())
-    assert found.no_room.startswith("room for 2 of 4 bundles on the others")
+    assert found.no_room.startswith("room for 2 of 4 bundles on brokers with")
     known = roll.model_copy(update={"seen": (found.at,), "waits": "as said before"})
     assert roll_plan.sample_of_roll(sample, known, ()).no_room == "as said before"
     assert roll_plan.sample_of_roll(sample, roll.model_copy(update={"phase": Phase.DRAINING}), ()).no_room == ""
@@ -98,7 +98,7 @@ def test_only_what_ever_moves_needs_room_where_policies_allow_it(tmp_path):
     only_b = IsolationPolicy(name="p", namespaces=("t/n",), primary=("[ab]",))
     snapshots.policies = Policies(isolation=(only_b,))
     (turn,) = roll_plan.restarts(Snapshot(snapshots.take(after=timedelta(seconds=1))), ["a:1"])
-    assert turn.why_not == "no room for 1 of 2 bundles on the others, below a score of 32: 1 would overload a broker"
+    assert turn.why_not == "no room for 1 of 2 bundles on brokers with scores below 32 %: 1 would overload a broker"
 
     snapshots.policies = Policies(isolation=(only_b.model_copy(update={"primary": ("a",)}),))
     (turn,) = roll_plan.restarts(Snapshot(snapshots.take(after=timedelta(seconds=2))), ["a:1"])
@@ -111,8 +111,8 @@ def test_roll_plan_shows_what_brokers_would_wait_for(tmp_path):
     roll = roll_plan.shown_roll(sample, ("a:1",), "ada", "patch")
     shown = ShownRestarts(plan=roll.id, refused="draining: c:1", waits="b:1 to recover", restarts=())
     told = roll_plan.text(shown, roll.reason, "pulsar_roll__east").splitlines()
-    assert "It would be refused now: draining: c:1." in told
-    assert "Before the first turn, it would wait for b:1 to recover." in told
+    assert "The rolling restart would be refused now: draining: c:1." in told
+    assert "Before the first broker, the rolling restart would wait for b:1 to recover." in told
 
     snapshots = Snapshots(tmp_path / "unwell", OWNED)
     snapshots.quarantined = ["b:1", "gone:1"]

@@ -56,9 +56,9 @@ def test_a_broker_is_drained_restarts_and_gets_its_bundles_back_before_the_next_
     assert roll.home == ("t/n/1", "t/n/2")
 
     roll = step(roll, 2, seen(2, left=1))
-    assert (roll.phase, roll.left, roll.waits) == (Phase.DRAINING, 1, "1 bundle to leave it")
+    assert (roll.phase, roll.left, roll.waits) == (Phase.DRAINING, 1, "1 bundle to leave a:1")
     roll = step(roll, 3, seen(3, home=("t/n/2", "t/n/3"), left=0))
-    assert (roll.phase, roll.waits) == (Phase.DRAINING, "a second run that finds it empty")
+    assert (roll.phase, roll.waits) == (Phase.DRAINING, "a second run that finds a:1 empty")
     assert step(roll, 3.2, seen(3, left=0)).phase is Phase.DRAINING, "the same sample, read twice"
     roll = step(roll, 3.5, seen(3.5, left=0))
     assert (roll.phase, roll.waits) == (Phase.RESTARTING, "a person: restart a:1 now")
@@ -82,11 +82,11 @@ def test_a_broker_is_drained_restarts_and_gets_its_bundles_back_before_the_next_
 @pytest.mark.parametrize(
     ("what", "why"),
     [
-        (seen(1, started={A: LONG_AGO, B: LONG_AGO}), "c:1 to come back: the cluster does not list it"),
+        (seen(1, started={A: LONG_AGO, B: LONG_AGO}), "c:1 to return to the list of active brokers"),
         (seen(1, unwell={C: "bad_report_time"}), "c:1 to recover: bad_report_time"),
-        (seen(1, drained=(C,)), "the release of c:1, which is drained"),
+        (seen(1, drained=(C,)), "the release of c:1 (drained)"),
         (seen(1, no_room="room for 3 of 9 bundles"), "room for 3 of 9 bundles"),
-        (seen(1, started={A: None, B: LONG_AGO, C: LONG_AGO}), "the start time of a:1, which it does not report"),
+        (seen(1, started={A: None, B: LONG_AGO, C: LONG_AGO}), "a:1 to report its start time"),
         (seen(0), "the next run's sample"),
     ],
     ids=["missing", "unwell", "drained", "no room", "no start time", "old sample"],
@@ -175,7 +175,7 @@ def test_another_name_or_port_stops_the_roll() -> None:
     roll = step(drained(), 4, seen(4, started=started))
     assert step(roll, 5, restarted(5)).active, "another broker was added on its host"
     roll = step(roll, 33, seen(33, started=started))
-    assert (roll.ended, roll.waits, roll.stranded) == ("broker_not_back", "a:1 may have come back as a:2", A)
+    assert (roll.ended, roll.waits, roll.stranded) == ("broker_not_back", "a:1 may now have the name a:2", A)
 
     grown = seen(33, started={"d:1": at(3), B: LONG_AGO, C: LONG_AGO})
     assert step(drained(), 33, grown).ended == "broker_not_back", "a new broker elsewhere is none that was renamed"
@@ -201,7 +201,7 @@ def test_a_broker_stays_drained_while_the_users_own_dag_may_still_restart_it() -
     assert step(drained(), 33, **given).stranded == A
     stopped = step(drained(), 4, restarted(4), stop=stop, **given)
     assert (stopped.ended, stopped.stranded) == ("roll_stopped", A)
-    told = "the DAG that restarts a:1 (restart_broker, run x) has not ended: end it before a:1 is released"
+    told = "the DAG that restarts a:1 (restart_broker, run x) is still running: end it before you release a:1"
     assert told in stopped.progress
     assert step(drained(), 4, restarted(4), stop=stop, restart="success").stranded == ""
 
@@ -213,7 +213,7 @@ def test_a_drain_that_stands_still_stops_the_roll_and_releases_the_broker() -> N
 
     stuck = step(roll, 33, seen(33, left=2))
     assert (stuck.ended, stuck.drains(), stuck.elsewhere) == ("roll_stuck", {}, {})
-    assert step(fewer, 62, seen(62, left=1)).elsewhere == {A: "it was being drained"}
+    assert step(fewer, 62, seen(62, left=1)).elsewhere == {A: "the broker was being drained"}
     more = step(step(fewer, 40, seen(40, left=2)), 60, seen(60, left=1))
     assert step(more, 62, seen(62, left=1)).ended == "roll_stuck", "as few as before are no progress"
 
@@ -222,7 +222,7 @@ def test_a_drain_says_why_bundles_stay() -> None:
     roll = step(new_roll(), 1, seen(1, home=("t/n/1", "t/n/2")))
     stays = seen(33, left=2, stay={"anti_affinity": 1}, outcome="awaiting_approval")
     roll = step(roll, 2, stays)
-    assert roll.waits == "2 bundles to leave it (anti_affinity x1; the last run: awaiting_approval)"
+    assert roll.waits == "2 bundles to leave a:1 (anti_affinity x1; the last run: awaiting_approval)"
     assert "awaiting_approval" in step(roll, 33, stays).progress
 
 
@@ -245,15 +245,15 @@ def test_a_broker_is_empty_only_if_it_says_so_in_two_samples_in_a_row() -> None:
     assert step(planless, 4, seen(4, left=0), **short).phase is Phase.RESTARTING
 
     cut_off = emptied(draining, started={B: LONG_AGO, C: LONG_AGO})
-    assert (cut_off.phase, cut_off.waits) == (Phase.DRAINING, "a:1 to come back: the cluster does not list it")
+    assert (cut_off.phase, cut_off.waits) == (Phase.DRAINING, "a:1 to return to the list of active brokers")
 
 
 @pytest.mark.parametrize(
     ("what", "why"),
     [
-        ({"started": {A: LONG_AGO, B: LONG_AGO}}, "c:1 to come back: the cluster does not list it"),
+        ({"started": {A: LONG_AGO, B: LONG_AGO}}, "c:1 to return to the list of active brokers"),
         ({"unwell": {C: "bad_report_time"}}, "c:1 to recover: bad_report_time"),
-        ({"drained": (C,)}, "the release of c:1, which is drained"),
+        ({"drained": (C,)}, "the release of c:1 (drained)"),
     ],
 )
 def test_no_broker_restarts_while_another_is_not_known_to_be_well(what: dict[str, Any], why: str) -> None:
@@ -271,7 +271,7 @@ def test_no_broker_restarts_while_another_is_not_known_to_be_well(what: dict[str
 
 def test_a_broker_that_got_bundles_again_does_not_restart() -> None:
     roll = step(drained(), 3, seen(3, left=2))
-    assert (roll.phase, roll.may_restart, roll.waits) == (Phase.RESTARTING, False, "2 bundles to leave it")
+    assert (roll.phase, roll.may_restart, roll.waits) == (Phase.RESTARTING, False, "2 bundles to leave a:1")
     assert not step(roll, 3.5).may_restart, "no run has seen it empty since"
     assert step(roll, 4, seen(4, left=0)).may_restart
 
@@ -280,7 +280,7 @@ def test_the_users_own_dag_starts_only_while_the_broker_itself_is_seen() -> None
     roll = drained()
     assert unsafe(roll, seen(3)) == ""
     gone = seen(3, started={B: LONG_AGO, C: LONG_AGO})
-    assert unsafe(roll, gone) == "a:1 to come back: the cluster does not list it"
+    assert unsafe(roll, gone) == "a:1 to return to the list of active brokers"
     assert step(roll, 3, gone, restart="").waits == unsafe(roll, gone)
     assert step(roll, 3, gone).may_restart, "people may have begun to restart it"
 
@@ -316,10 +316,10 @@ def test_a_person_stops_it_in_any_phase(phase: Phase) -> None:
     ("phase", "left", "apart"),
     [
         (Phase.WAITING, None, {}),
-        (Phase.DRAINING, None, {A: "it was being drained"}),
-        (Phase.DRAINING, 2, {A: "it was being drained"}),
-        (Phase.RESTARTING, None, {A: "it was drained"}),
-        (Phase.RETURNING, None, {A: "no run has tried"}),
+        (Phase.DRAINING, None, {A: "the broker was being drained"}),
+        (Phase.DRAINING, 2, {A: "the broker was being drained"}),
+        (Phase.RESTARTING, None, {A: "the broker was drained"}),
+        (Phase.RETURNING, None, {A: "no run has tried to return bundles"}),
         (Phase.RETURNING, 2, {A: "2 bundles"}),
     ],
 )
@@ -347,14 +347,14 @@ def test_a_broker_is_skipped() -> None:
     assert (new.done, new.elsewhere) == ({A: "roll_stopped"}, {})
     gone = seen(4, started={B: LONG_AGO, C: LONG_AGO})
     down = step(drained(), 4, gone, skip=skip)
-    assert (down.done, down.elsewhere) == ({A: "roll_stopped"}, {A: "it is down"})
+    assert (down.done, down.elsewhere) == ({A: "roll_stopped"}, {A: "the broker is down"})
     hidden = step(step(new_roll(), 1, seen(1)), 4, seen(4, home=("t/n/9",), left=2), skip=skip)
     assert (hidden.phase, hidden.home) == (Phase.RETURNING, ("t/n/9",)), "what has already left it comes back"
     back = step(drained(), 4, skip=skip)
     assert (back.broker, back.phase, back.drains()) == (A, Phase.RETURNING, {})
     assert step(back, 5, seen(5, left=0)).done == {A: "roll_stopped"}
     twice = step(step(back, 5, seen(5, left=2)), 6, skip=skip)
-    assert step(back, 5, seen(5), skip=skip).elsewhere == {A: "no run has tried"}
+    assert step(back, 5, seen(5), skip=skip).elsewhere == {A: "no run has tried to return bundles"}
     assert (twice.done, twice.elsewhere) == ({A: "roll_stopped"}, {A: "2 bundles"})
 
 

@@ -19,8 +19,8 @@ def move(bundle: str, rank: int, traffic: float, reason: str = "over_remaining",
 @pytest.mark.parametrize(
     ("reason", "topics", "target", "told"),
     [
-        (Reason.NO_FITTING_BUNDLE, 2, 400.0, "a split in two would let it move."),
-        (Reason.NO_FITTING_BUNDLE, 2, 200.0, "a split in 4 would let a part of it move."),
+        (Reason.NO_FITTING_BUNDLE, 2, 400.0, "if it is split into 2, a part can move."),
+        (Reason.NO_FITTING_BUNDLE, 2, 200.0, "if it is split into 4, a part can move."),
         (Reason.NO_FITTING_BUNDLE, 1, 400.0, None),  # nothing to part
         (Reason.FIRED, 2, 400.0, None),
     ],
@@ -37,5 +37,5 @@ def test_a_bundle_that_is_too_large_to_move_is_named(tmp_path, reason, topics, t
 
     found = advice(Snapshot(folder), [stuck, taken], moves, {"b:0": 1000.0, "b:1": 1000.0})
 
-    sentence = f"{LARGE} carries 61 % of b:0's traffic, too much to move at once; {told}"
+    sentence = f"{LARGE} carries 61 % of b:0's traffic, too much for one move; {told}"
     assert found == (() if told is None else (sentence,))

@@ -208,7 +208,7 @@ def test_two_people_are_needed_if_the_clusters_file_says_so(storage, state, requ
     summary = Summary.read(run).model_copy(update=requested)
     summary.write(run)
     assert gate(storage, state, run, **two) == "awaiting_approval"
-    assert "* requested by ` ada `, so another person has to approve it" in asked(storage, state, **two)
+    assert "* requested by ` ada `, so another person has to approve the plan" in asked(storage, state, **two)
 
     for own in ("ada", {"id": "ada", "name": "Ada Lovelace"}, {"id": "7", "name": "ada"}):
         assert answer(storage, state, "Approve", by=own, **two) == "asked again"

@@ -195,7 +195,7 @@ def test_an_order_to_skip_a_broker_skips_no_other(tmp_path):
     desk.act("run")
     assert (desk.roll.done, desk.roll.broker) == ({"a:1": "roll_stopped"}, "b:1")
     given = {"action": "skip_broker", "reason": "later", "subject": "a:1"}
-    with pytest.raises(AirflowFailException, match="It is not the turn of a:1, but of b:1"):
+    with pytest.raises(AirflowFailException, match="It is the turn of b:1, not of a:1"):
         control(desk.snapshots.storage, desk.state, desk.settings, given)
 
 
@@ -210,7 +210,7 @@ def test_the_users_own_dag_restarts_no_broker_while_one_is_not_listed(tmp_path, 
     desk.empties("run")
     desk.act("run")
     assert triggered == []
-    assert desk.roll.waits == f"{lost} to come back: the cluster does not list it"
+    assert desk.roll.waits == f"{lost} to return to the list of active brokers"
 
     desk.snapshots.owned = owned
     desk.snapshots.take(after=datetime.now(UTC) - NOW)
@@ -225,7 +225,7 @@ UNREACHABLE = AdminError(Reason.UNREACHABLE, "no connection")
 @pytest.mark.parametrize(
     ("owns", "waits"),
     [
-        ({OF_B}, "1 bundle to leave it"),
+        ({OF_B}, "1 bundle to leave a:1"),
         (UNREACHABLE, "a:1 to recover: unreachable"),
         (SettingsError(Reason.WRONG_SETTING, "host"), "a:1 to recover: wrong_setting"),
     ],

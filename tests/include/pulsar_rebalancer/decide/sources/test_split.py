@@ -91,7 +91,7 @@ def test_a_split_that_leaves_a_part_without_traffic_is_refused_unless_overruled(
         shown(snapshots, **form)
     assert refused.value.reason == "uneven_split"
     shares = "range_equally_divide: 100 %, 0 %; topic_count_equally_divide: 33 %, 67 %"
-    assert f"{LOW} would be split into parts with these shares: {shares}" in str(refused.value)
+    assert f"{LOW} would be split into these shares of traffic: {shares}" in str(refused.value)
 
     summary = shown(snapshots, **form, overrule=["even_split"], reason="the other half fills up tomorrow")
     (split,) = read_splits(run_of(snapshots, summary))
@@ -114,7 +114,7 @@ def test_the_most_even_algorithm_is_chosen_and_the_shares_of_each_are_shown(snap
     (split,) = read_splits(run_of(snapshots, summary))
     assert (split.positions, split.shares) == ((0x40000000,), (0.5, 0.5))
     shares = "topic_count_equally_divide: 33 %, 67 %; range_equally_divide: 50 %, 50 %"
-    assert summary.splits_told[1] == f"Shares of the parts by algorithm: {shares}."
+    assert summary.splits_told[1] == f"Each part's share of the traffic, by algorithm: {shares}."
 
 
 def run_of(snapshots: Snapshots, summary: Summary) -> StoragePath:

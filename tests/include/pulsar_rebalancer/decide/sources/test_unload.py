@@ -156,19 +156,19 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
         name(20): ClientGap(clients_before=4, clients_back=3, watched_seconds=15.2, topics=9, topics_measured=2),
     }
     assert text(summary, run, "the_dag", last).splitlines() == [
-        "unload by hand: 21 bundles to move (plan only: nothing was moved)",
+        "unload by hand: 21 bundles to move (only a plan: nothing was moved)",
         *(f"  {name(n)}: a:1 -> b:1" for n in range(2)),
         f"  {name(2)}: a:1 -> b:1; last time, clients were away for 3.1 s",
         *(f"  {name(n)}: a:1 -> b:1" for n in range(3, 20)),
         f"  and 1 more: {run.uri}/plan/moves.parquet",
         *stay.values(),
-        f"  no broker reports {name(77)}",
+        f"  no broker reports a bundle {name(77)}",
         "  score of b:1: 1.0 -> 22.1",
         "  score of a:1: 21.1 -> 0.0",
         "  disturbed: 42 topics, 63 producers, 84 consumers",
         "  last time: clients were back after 3.1 s in the median, 3.1 s at most; after 1 of 2 moves some clients were "
         "not back (known of 2 of 21 bundles)",
-        "To carry it out before 2026-11-22T13:00:00+00:00: "
+        "To carry out this plan before 2026-11-22T13:00:00+00:00: "
         f'airflow dags trigger the_dag --conf \'{{"plan": "{summary.hash}"}}\'',
     ]
     assert document(summary, run, last) == {
@@ -214,11 +214,11 @@ def test_a_run_carries_out_what_was_shown_as_far_as_it_still_holds(snapshots: Sn
 
 
 def test_a_run_that_does_not_know_its_plan_is_refused(snapshots: Snapshots) -> None:
-    with pytest.raises(SnapshotError, match=r"does not say which plan.*file_damaged"):
+    with pytest.raises(SnapshotError, match=r"names no plan to carry out.*file_damaged"):
         plan_again(snapshots.storage, snapshots.take())
     handed = snapshots.handed_over(snapshots.show(action="unload", bundles=[name(1)])[0])
     elsewhere = handed.model_copy(update={"plan": handed.plan.model_copy(update={"plan_id": "../etc"})})
-    with pytest.raises(PlanError, match=r"is not the plan.*other_plan"):
+    with pytest.raises(PlanError, match=r"did not make the plan.*other_plan"):
         plan_again(snapshots.storage, snapshots.take(handed_over=elsewhere.model_dump(mode="json")))
 
 
