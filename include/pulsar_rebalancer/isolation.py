@@ -117,20 +117,20 @@ def _policy(name: str, policy: object) -> IsolationPolicy:
     )
 
 
-def _patterns(given: object) -> _Part:
-    if not isinstance(given, list) or not all(isinstance(pattern, str) for pattern in given):
+def _patterns(value: object) -> _Part:
+    if not isinstance(value, list) or not all(isinstance(pattern, str) for pattern in value):
         return _Part((), "not a list of strings")
-    unreadable = [pattern for pattern in given if not means_same_in_java(pattern)]
+    unreadable = [pattern for pattern in value if not means_same_in_java(pattern)]
     problem = f"{_quoted(unreadable[0])} is not a supported pattern" if unreadable else ""
-    return _Part(tuple(pattern for pattern in given if pattern not in unreadable), problem)
+    return _Part(tuple(pattern for pattern in value if pattern not in unreadable), problem)
 
 
-def _min_limit(given: object) -> _Part:
-    if given is None:
+def _min_limit(value: object) -> _Part:
+    if value is None:
         return _Part(0, "")
-    if not isinstance(given, dict) or given.get("policy_type") != "min_available":
+    if not isinstance(value, dict) or value.get("policy_type") != "min_available":
         return _Part(0, "not a policy of type min_available")
-    parameters = given.get("parameters")
+    parameters = value.get("parameters")
     limit = parameters.get("min_limit") if isinstance(parameters, dict) else None
     shown = str(limit) if isinstance(limit, str | int) else type(limit).__name__
     if _WHOLE.fullmatch(shown):

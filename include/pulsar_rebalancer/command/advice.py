@@ -69,7 +69,7 @@ class Topics(NamedTuple):
     unread: Sequence[str]
 
 
-def configured(runtimes: Runtimes) -> dict[str, str]:
+def configured_classes(runtimes: Runtimes) -> dict[str, str]:
     runtime = runtimes.leader_config
     names = {
         "manager": "loadManagerClassName",
@@ -109,8 +109,8 @@ def _topics(broker: str, stats: Mapping[str, object]) -> Iterator[Topic]:
 def findings(runtimes: Runtimes, topics: Topics, runs: Sequence[StoragePath]) -> list[Advice]:
     """Return what is wrong, the gravest first; `runs` decided the same sample as if all hits were reached."""
     brokers = Snapshot(runs[0]).table("brokers").num_rows
-    found = [*_of_validation(runs), *of_classes(runtimes)]
-    found += [each for run in runs for each in _stuck(run, topics.loaded)]
+    found = [*_validation_advice(runs), *class_advice(runtimes)]
+    found += [each for run in runs for each in _size_advice(run, topics.loaded)]
     found += islice(crowded_partitions(topics.loaded, brokers), _MOST)
     if topics.unread:
         named = ", ".join(topics.unread[:_NAMED])
@@ -118,11 +118,11 @@ def findings(runtimes: Runtimes, topics: Topics, runs: Sequence[StoragePath]) ->
     return list(dict.fromkeys(found))
 
 
-def _of_validation(runs: Iterable[StoragePath]) -> Iterator[Advice]:
+def _validation_advice(runs: Iterable[StoragePath]) -> Iterator[Advice]:
     evidence: dict[Reason, dict[str, str]] = {}
     for finding in (each for run in runs for each in Snapshot(run).validation.findings):
         detail = finding.detail if finding.subject in finding.detail else f"{finding.subject}: {finding.detail}"
-        evidence.setdefault(finding.reason, {})[one_line(detail, 200)] = _command(finding)
+        evidence.setdefault(finding.reason, {})[one_line(detail, 200)] = _fix_command(finding)
     for reason in sorted(evidence.keys() - _OF_THE_REBALANCER, key=list(Reason).index):
         named = list(evidence[reason])[:_NAMED]
         more = f"; and {len(evidence[reason]) - _NAMED} more" if len(evidence[reason]) > _NAMED else ""
@@ -131,17 +131,17 @@ def _of_validation(runs: Iterable[StoragePath]) -> Iterator[Advice]:
         yield Advice(reason.meaning, "; ".join(named) + more, fix, reason)
 
 
-def _command(finding: Finding) -> str:
+def _fix_command(finding: Finding) -> str:
     bundle = _BUNDLE.search(finding.detail)
     if finding.reason is Reason.FEW_BUNDLES and bundle:
-        return _split(bundle[0])
+        return _split_command(bundle[0])
     if finding.reason is not Reason.NOT_RECOMMENDED:
         return ""
-    return _unload(bundle[0]) if bundle else next((_FIXES[name] for name in _FIXES if name in finding.detail), "")
+    return _unload_command(bundle[0]) if bundle else next((_FIXES[key] for key in _FIXES if key in finding.detail), "")
 
 
-def of_classes(runtimes: Runtimes) -> Iterator[Advice]:
-    named = configured(runtimes)
+def class_advice(runtimes: Runtimes) -> Iterator[Advice]:
+    named = configured_classes(runtimes)
     if named["manager"] == "ModularLoadManagerImpl" and (named["shedder"] == Placement.AVG) != (
         named["placement"] == Placement.AVG
     ):
@@ -153,14 +153,14 @@ def of_classes(runtimes: Runtimes) -> Iterator[Advice]:
         )
 
 
-def _stuck(folder: StoragePath, topics: Iterable[Topic]) -> Iterator[Advice]:
+def _size_advice(folder: StoragePath, topics: Iterable[Topic]) -> Iterator[Advice]:
     summary = Summary.known(folder)
     if summary is None:
         return
     settings = summary.resolved.settings
     for sentence in summary.splits_told:
         named = _BUNDLE.search(sentence)
-        command = _split(named[0]) if named else ""
+        command = _split_command(named[0]) if named else ""
         yield Advice("A bundle is too large.", sentence, command)
     targets = {
         row["source"]: (Measure(row["measure"]), row["target"])
@@ -177,33 +177,33 @@ def _stuck(folder: StoragePath, topics: Iterable[Topic]) -> Iterator[Advice]:
         yield Advice(
             "One topic fills a bundle, so no split makes it small enough.",
             f"{topic.name}: {topic.msg_rate:,.0f} msg/s, {topic.msg_throughput:,.0f} bytes/s, on {topic.broker}",
-            _more_partitions(topic.name),
+            _partition_advice(topic.name),
             Reason.NO_POSITION,
         )
 
 
-def _more_partitions(topic: str) -> str:
+def _partition_advice(topic: str) -> str:
     base, _, number = topic.rpartition("-partition-")
     if number.isdecimal() and base:
         return f"pulsar-admin topics update-partitioned-topic {base} --partitions N"
     return "Spread its traffic over the partitions of a new topic: pulsar-admin topics create-partitioned-topic"
 
 
-def _split(bundle: str) -> str:
+def _split_command(bundle: str) -> str:
     return f"pulsar-admin namespaces split-bundle {namespace_of(bundle)} --bundle {range_of(bundle)}"
 
 
-async def place_of(admin: PulsarAdmin, topic: str, topics: Sequence[Topic], run: StoragePath) -> dict[str, str]:
+async def find_topic(admin: PulsarAdmin, topic: str, topics: Sequence[Topic], run: StoragePath) -> dict[str, str]:
     _, tenant, local, _ = split_topic(topic)
     bounds = await admin.bundles.bounds(f"{tenant}/{local}")
     ranges = (f"{tenant}/{local}/0x{low:08x}_0x{high:08x}" for low, high in pairwise(bounds))
     bundle = next(name for name in ranges if is_in_bundle(topic, name))
     broker = next(iter(Snapshot(run).owners([bundle]).get(bundle, ())), "")
     load = next((f"{t.msg_rate:,.0f} msg/s, {t.msg_throughput:,.0f} bytes/s" for t in topics if t.name == topic), "")
-    return {"topic": topic, "bundle": bundle, "broker": broker, "load": load, "why": _why(run, bundle, broker)}
+    return {"topic": topic, "bundle": bundle, "broker": broker, "load": load, "why": _explanation(run, bundle, broker)}
 
 
-def _why(run: StoragePath, bundle: str, broker: str) -> str:
+def _explanation(run: StoragePath, bundle: str, broker: str) -> str:
     if not broker:
         return f"stays: {Reason.UNKNOWN_NAME.meaning}"
     if Summary.known(run) is None:
@@ -229,9 +229,9 @@ def crowded_partitions(topics: Iterable[Topic], brokers: int) -> Iterator[Advice
         if is_crowded(held, len(parts), brokers):
             largest = max((part for part in parts if part.broker == broker), key=lambda part: part.msg_throughput)
             evidence = f"{base}: {held} of {number_of(len(parts), 'partition')} on {broker}"
-            yield Advice("Partitions of a topic are crowded on a broker.", evidence, _unload(largest.bundle))
+            yield Advice("Partitions of a topic are crowded on a broker.", evidence, _unload_command(largest.bundle))
 
 
-def _unload(bundle: str) -> str:
+def _unload_command(bundle: str) -> str:
     command = f"pulsar-admin namespaces unload {namespace_of(bundle)} --bundle {range_of(bundle)}"
     return f"{command} --destinationBroker HOST:PORT"

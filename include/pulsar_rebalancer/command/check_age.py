@@ -55,19 +55,17 @@ def _last_decision(storage: ClusterStorage, now: datetime) -> datetime | None:
     return CommitMark.read(run).at if run else None
 
 
-def judge_ages(measured: Ages, limit: float) -> int:
-    if measured.outcome is None or measured.outcome > limit:
+def judge_ages(ages: Ages, limit: float) -> int:
+    if ages.outcome is None or ages.outcome > limit:
         return CRITICAL
-    return WARNING if measured.decision is None or measured.decision > limit else OK
+    return WARNING if ages.decision is None or ages.decision > limit else OK
 
 
-def line(cluster: str, measured: Ages, limit: float) -> str:
-    text = (
-        f"last outcome {_age(measured.outcome)}, last committed decision {_age(measured.decision)}, limit {limit:g} s"
-    )
-    values = {"outcome_age": measured.outcome, "decision_age": measured.decision}
+def status_line(cluster: str, ages: Ages, limit: float) -> str:
+    text = f"last outcome {_age(ages.outcome)}, last committed decision {_age(ages.decision)}, limit {limit:g} s"
+    values = {"outcome_age": ages.outcome, "decision_age": ages.decision}
     data = " ".join(f"{name}={age:.0f}s;;{limit:g}" for name, age in values.items() if age is not None)
-    return f"{_NAMES[judge_ages(measured, limit)]} - cluster {cluster}: {text} | {data}".removesuffix(" | ")
+    return f"{_NAMES[judge_ages(ages, limit)]} - cluster {cluster}: {text} | {data}".removesuffix(" | ")
 
 
 def _age(age: float | None) -> str:
@@ -76,17 +74,17 @@ def _age(age: float | None) -> str:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root", required=True, help="the storage root, a path or an object-store URI")
-    parser.add_argument("--cluster", required=True, type=_cluster, help="name in the clusters file")
-    parser.add_argument("--max-age-seconds", required=True, type=_limit, help="maximum age, such as five intervals")
+    parser.add_argument("--cluster", required=True, type=_cluster_name, help="name in the clusters file")
+    parser.add_argument("--max-age-seconds", required=True, type=_max_age, help="maximum age, such as five intervals")
 
 
-def _cluster(text: str) -> str:
+def _cluster_name(text: str) -> str:
     if CLUSTER_NAME.fullmatch(text) is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a cluster name: use letters, digits, . _ - only")
     return text
 
 
-def _limit(text: str) -> float:
+def _max_age(text: str) -> float:
     try:
         number = float(text)
     except ValueError:
@@ -103,5 +101,5 @@ def run(args: argparse.Namespace) -> int:
         text = error.message if isinstance(error, SnapshotError) else f"the root cannot be read: {type(error).__name__}"
         print(f"{_NAMES[CRITICAL]} - cluster {args.cluster}: {text}")
         return CRITICAL
-    print(line(args.cluster, measured, args.max_age_seconds))
+    print(status_line(args.cluster, measured, args.max_age_seconds))
     return judge_ages(measured, args.max_age_seconds)

@@ -37,11 +37,11 @@ class RefusedError(Exception):
     """Airflow refused the request, or its answer is invalid; the message contains no secrets."""
 
 
-class OutdatedError(RefusedError):
+class OutdatedPlanError(RefusedError):
     """Airflow refused an order that came too late for its plan; the order of a new plan may succeed."""
 
 
-class NotYetError(Exception):
+class TimeLimitError(Exception):
     """The time limit has passed. The message describes the last known state."""
 
 
@@ -72,7 +72,7 @@ class Airflow:
             try:
                 self._run(plan=plan)
                 return
-            except OutdatedError as error:
+            except OutdatedPlanError as error:
                 self._pause(str(error))
 
     def _run(self, **form: Any) -> str:
@@ -85,7 +85,7 @@ class Airflow:
                 return str(answer["plan"])
             if answer["state"] not in ("waiting", "running"):
                 outdated = any(f"({code})" in answer["text"] for code in _PLAN_AGAIN)
-                raise (OutdatedError if outdated else RefusedError)(f"{answer['state']}: {answer['text']}")
+                raise (OutdatedPlanError if outdated else RefusedError)(f"{answer['state']}: {answer['text']}")
             self._pause(f"Airflow has not planned or ordered the drain: its run is {answer['state']}")
 
     def wait(self, broker: str) -> None:
@@ -104,9 +104,9 @@ class Airflow:
             held = "its bundles are not known yet" if left is None else f"{left} bundles are left"
             self._pause(f"{broker} is drained, {held}")
 
-    def _pause(self, awaited: str) -> None:
+    def _pause(self, status: str) -> None:
         if time.monotonic() >= self._until:
-            raise NotYetError(awaited)
+            raise TimeLimitError(status)
         time.sleep(min(PAUSE_SECONDS, max(0.0, self._until - time.monotonic())))
 
     def _ask(self, path: str, document: Any = None) -> Any:
@@ -146,7 +146,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         airflow.drain(args.broker, args.reason)
         airflow.wait(args.broker)
-    except NotYetError as error:
+    except TimeLimitError as error:
         return _report(NOT_YET, f"{error}; the time limit was reached")
     except RefusedError as error:
         return _report(REFUSED, str(error))

@@ -25,7 +25,7 @@ from typing import Any
 
 import yaml
 
-from pulsar_rebalancer.command.inspection import look
+from pulsar_rebalancer.command.inspection import inspect_cluster
 from pulsar_rebalancer.errors import RebalancerError, SettingsError
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.pulsar.connection import EXTRAS, connection_of, known_only
@@ -59,20 +59,20 @@ def run(args: argparse.Namespace) -> int:
     try:
         connection = connection_to(args.url, args.connection)
         with tempfile.TemporaryDirectory(prefix="pulsar-inspect-") as folder:
-            document = asyncio.run(_look(connection, args, folder))
+            document = asyncio.run(_inspect(connection, args, folder))
     except OSError as error:
         print(f"{error.filename}: {error.strerror}", file=sys.stderr)
         return UNREADABLE
     except RebalancerError as error:
         print(" ".join(filter(None, [f"{error.message} [{error.reason}].", error.reason.action])), file=sys.stderr)
         return UNREADABLE
-    print(json.dumps(document, indent=2) if args.json else "\n".join(lines(document)))
+    print(json.dumps(document, indent=2) if args.json else "\n".join(text_lines(document)))
     return FOUND if document["findings"] else FINE
 
 
-async def _look(connection: AdminConnection, args: argparse.Namespace, folder: str) -> dict[str, Any]:
+async def _inspect(connection: AdminConnection, args: argparse.Namespace, folder: str) -> dict[str, Any]:
     async with PulsarAdmin(connection) as admin:
-        seen = await look(admin, folder, args.seconds, max(5.0, args.every), args.topic)
+        seen = await inspect_cluster(admin, folder, args.seconds, max(5.0, args.every), args.topic)
     if args.html:
         args.html.write_text(seen.page(), encoding="utf-8")
     return seen.document()
@@ -91,36 +91,36 @@ def connection_to(url: str, file: Path | None) -> AdminConnection:
     return replace(connection_of((url,), token, extra), read_only=True)
 
 
-def lines(seen: dict[str, Any]) -> Iterator[str]:
-    limits = ", ".join(f"{kind} {each['gap']:g} with {each['hits']} hits" for kind, each in seen["thresholds"].items())
-    last = seen["samples"][-1]
-    yield f"{seen['cluster']} at {seen['sampled_at']}: {number_of(len(seen['brokers']), 'broker')}"
-    width = max((len(each["broker"]) for each in seen["brokers"]), default=0)
-    for each in seen["brokers"]:
+def text_lines(doc: dict[str, Any]) -> Iterator[str]:
+    limits = ", ".join(f"{kind} {each['gap']:g} with {each['hits']} hits" for kind, each in doc["thresholds"].items())
+    last = doc["samples"][-1]
+    yield f"{doc['cluster']} at {doc['sampled_at']}: {number_of(len(doc['brokers']), 'broker')}"
+    width = max((len(each["broker"]) for each in doc["brokers"]), default=0)
+    for each in doc["brokers"]:
         score = "   none" if each["score"] is None else f"{each['score']:7.2f}"
         yield f"  {each['broker']:{width}} {score}  {each['resource']}  {each['why']}".rstrip()
-    yield f"pairs of {seen['shedder']} ({limits})"
+    yield f"pairs of {doc['shedder']} ({limits})"
     for pair in last["pairs"][:_LISTED]:
         hits = ", ".join(f"{kind} {each['have']}/{each['need']}" for kind, each in pair["hits"].items())
         yield f"  {pair['source']} -> {pair['destination']}: gap {pair['gap']:.2f}, hits {hits}, {pair['reason']}"
-    if len(seen["samples"]) > 1:
+    if len(doc["samples"]) > 1:
         yield "samples"
-        for sample in seen["samples"]:
+        for sample in doc["samples"]:
             plan, most = sample["plan"], {"low": 0, "high": 0}
             for pair in sample["pairs"]:
                 most = {kind: max(most[kind], pair["hits"].get(kind, {}).get("have", 0)) for kind in most}
             yield f"  {sample['at']}: hits low {most['low']}, high {most['high']}; {_moves_text(plan)}"
-    yield f"if this lasts, {seen['shedder']} would: {_moves_text(seen['if_it_lasts'])}"
-    for move in (seen["if_it_lasts"] or {}).get("moves", ())[:_LISTED]:
+    yield f"if this lasts, {doc['shedder']} would: {_moves_text(doc['if_it_lasts'])}"
+    for move in (doc["if_it_lasts"] or {}).get("moves", ())[:_LISTED]:
         yield f"  {move['bundle']}: {move['from']} -> {move['to']}"
-    own = seen["configured"]
+    own = doc["configured"]
     would = f"would: {_moves_text(own['if_it_lasts'])}" if own["if_it_lasts"] else "is not known here"
     yield f"Pulsar's own {own['shedder']} with placement {own['placement']} (shedding {own['shedding']}) {would}"
-    for place in seen.get("topic", ()):
+    for place in doc.get("topic", ()):
         yield f"{place['topic']} in {place['bundle']} on {place['broker'] or 'no broker'} ({place['load'] or 'idle'})"
         yield f"  {place['why']}"
-    yield "findings" if seen["findings"] else "no findings"
-    for found in seen["findings"]:
+    yield "findings" if doc["findings"] else "no findings"
+    for found in doc["findings"]:
         code = f" [{found['reason']}]" if found["reason"] else ""
         yield f"  {found['what']}{code}"
         yield f"    seen: {found['evidence']}"

@@ -42,7 +42,7 @@ from pulsar_rebalancer.show.page.timeline import timeline
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies.shedders.registry import checked_settings, of_classes, profile_of
+from pulsar_rebalancer.strategies.shedders.registry import checked_settings, profile_of, settings_of_classes
 
 _MOVES_LISTED = 20
 
@@ -58,18 +58,18 @@ class Judge:
     changes: Mapping[str, object] = field(default_factory=dict)
     state: DecisionState = field(default_factory=DecisionState)
 
-    def judge(self, sample: Sample, *, lasting: bool = False) -> StoragePath:
-        """Return the folder of a run that validates and decides a sample; `lasting`: as if all hits were reached."""
+    def judge(self, sample: Sample, *, all_hits: bool = False) -> StoragePath:
+        """Return the folder of a run that validates and decides a sample; `all_hits`: as if all hits were reached."""
         resolved = sample.request.resolved
         settings = checked_settings(resolved.settings.model_copy(update=dict(self.changes)), "the brokers' settings")
-        params = RunParams(force="if it lasts" if lasting else "")
+        params = RunParams(force="if it lasts" if all_hits else "")
         changes = {"resolved": resolved.model_copy(update={"settings": settings}), "params": params}
         folder = self.storage.new_run(sample.request.collected_at)
         before = StateBefore(decision=self.state)
         save(replace(sample, request=sample.request.model_copy(update=changes), before=before), folder)
         if not validate(RunInput(folder)).reasons(Effect.BLOCK):
             decide(RunInput.read(folder.uri))
-            self.state = self.state if lasting else read_state(folder)
+            self.state = self.state if all_hits else read_state(folder)
         blocked = Summary.known(folder) is None
         conclude(folder, None if blocked else Reason.OBSERVE, sample.request.collected_at).write(folder)
         return folder
@@ -121,7 +121,7 @@ class Inspection:
             "samples": [self._sample(folder) for folder in self.counted],
             "if_it_lasts": plan_of(self.lasting),
             "configured": {
-                **advice.configured(self.runtimes),
+                **advice.configured_classes(self.runtimes),
                 "if_it_lasts": plan_of(self.theirs) if self.theirs else None,
             },
             "findings": [found._asdict() for found in self.findings],
@@ -174,12 +174,12 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-async def look(admin: PulsarAdmin, folder: str, seconds: float, every: float, topic: str = "") -> Inspection:
+async def inspect_cluster(admin: PulsarAdmin, folder: str, seconds: float, every: float, topic: str = "") -> Inspection:
     given: dict[str, object] = {"interval_seconds": every, "split_mode": "observe"}
     entry = ClusterEntry(name="cluster", given=given, settings=settings_of(given, where="inspect"))
     own = Judge(ClusterStorage(folder, "cluster"))
     name, runtimes = await admin.cluster_name(), await read_runtimes(admin, sorted(set(await admin.brokers())))
-    theirs = _configured(folder, runtimes)
+    theirs = _configured_judge(folder, runtimes)
     counted: list[StoragePath] = []
     begun = time.monotonic()
     for number in range(1 + int(seconds // every)):
@@ -188,21 +188,21 @@ async def look(admin: PulsarAdmin, folder: str, seconds: float, every: float, to
         counted.append(own.judge(sample))
         if theirs:
             theirs.judge(sample)
-    lasting = own.judge(sample, lasting=True)
+    lasting = own.judge(sample, all_hits=True)
     seen = Inspection(
-        name, runtimes, sample, own, theirs, counted, lasting, theirs.judge(sample, lasting=True) if theirs else None
+        name, runtimes, sample, own, theirs, counted, lasting, theirs.judge(sample, all_hits=True) if theirs else None
     )
     topics = await advice.read_topics(admin, sample)
     seen.findings = advice.findings(runtimes, topics, [lasting, *filter(None, [seen.theirs])])
     if topic:
         parts = [each.name for each in topics.loaded if each.name.startswith(f"{topic}-partition-")]
-        seen.topic = [await advice.place_of(admin, each, topics.loaded, lasting) for each in sorted(parts) or [topic]]
+        seen.topic = [await advice.find_topic(admin, each, topics.loaded, lasting) for each in sorted(parts) or [topic]]
     return seen
 
 
-def _configured(folder: str, runtimes: Runtimes) -> Judge | None:
-    named = advice.configured(runtimes)
-    given = of_classes(named["manager"], named["shedder"], named["placement"])
+def _configured_judge(folder: str, runtimes: Runtimes) -> Judge | None:
+    named = advice.configured_classes(runtimes)
+    given = settings_of_classes(named["manager"], named["shedder"], named["placement"])
     return Judge(ClusterStorage(folder, "configured"), given) if given else None
 
 
@@ -227,7 +227,7 @@ def page_file(overview: JsonValue, timeline: JsonValue) -> str:
     modules = {file.name: file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.js"))}
     modules["server.js"] = _FROM_SERVER
     # A module in a data: address has no folder, so others are found by their bare names.
-    imports = {name: _data(re.sub(r'from "\./([\w.]+)"', r'from "\1"', text)) for name, text in modules.items()}
+    imports = {name: _data_url(re.sub(r'from "\./([\w.]+)"', r'from "\1"', text)) for name, text in modules.items()}
     documents = json.dumps({"overview": overview, "timeline": timeline}).replace("<", "\\u003c")
     head = [
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
@@ -243,5 +243,5 @@ def page_file(overview: JsonValue, timeline: JsonValue) -> str:
     return re.sub(r'<script type="module".*</script>', lambda _: "\n".join(head), shell, count=1)
 
 
-def _data(script: str) -> str:
+def _data_url(script: str) -> str:
     return f"data:text/javascript;base64,{base64.b64encode(script.encode()).decode()}"

@@ -19,7 +19,7 @@ from pulsar_rebalancer.names import CLUSTER_NAME, Brokers, Namespaces, Patterns
 from pulsar_rebalancer.reasons import Reason
 
 
-class _Entries(dict[Any, Any]):
+class _YamlMap(dict[Any, Any]):
     """A mapping that records repeated keys. YAML itself silently keeps only the last value of a repeated key."""
 
     repeated: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class _Loader(yaml.SafeLoader):
             node: yaml.Node | None = super().get_single_node()
         except RecursionError:
             raise yaml.YAMLError(_TOO_DEEP) from None
-        if node is not None and _values_in(node, (), {}) > _MOST_VALUES:
+        if node is not None and _value_count(node, (), {}) > _MOST_VALUES:
             raise yaml.YAMLError(f"its aliases expand to more than {_MOST_VALUES:,} values")
         return node
 
@@ -53,8 +53,8 @@ class _Loader(yaml.SafeLoader):
         except ValueError:
             return node.value
 
-    def construct_entries(self, node: yaml.MappingNode) -> Iterator[_Entries]:
-        entries = _Entries()
+    def construct_entries(self, node: yaml.MappingNode) -> Iterator[_YamlMap]:
+        entries = _YamlMap()
         yield entries
         counts = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<")
         entries.repeated = tuple(key for key, count in counts.items() if count > 1)
@@ -64,15 +64,15 @@ class _Loader(yaml.SafeLoader):
 _TOO_DEEP = f"it is nested more than {_DEEPEST} levels deep"
 
 
-def _values_in(node: yaml.Node, ancestors: tuple[int, ...], known: dict[int, int]) -> int:
+def _value_count(node: yaml.Node, ancestors: tuple[int, ...], counted: dict[int, int]) -> int:
     if id(node) in ancestors:
         raise yaml.YAMLError(f"an alias in line {node.start_mark.line + 1} contains itself")
     if len(ancestors) >= _DEEPEST:
         raise yaml.YAMLError(_TOO_DEEP)
-    if id(node) not in known and not isinstance(node, yaml.ScalarNode):
+    if id(node) not in counted and not isinstance(node, yaml.ScalarNode):
         parts = node.value if isinstance(node, yaml.SequenceNode) else [part for pair in node.value for part in pair]
-        known[id(node)] = 1 + sum(_values_in(part, (*ancestors, id(node)), known) for part in parts)
-    return known.get(id(node), 1)
+        counted[id(node)] = 1 + sum(_value_count(part, (*ancestors, id(node)), counted) for part in parts)
+    return counted.get(id(node), 1)
 
 
 _Loader.add_constructor("tag:yaml.org,2002:map", _Loader.construct_entries)
@@ -105,14 +105,14 @@ def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
     an invalid entry raises no error.
     """
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader) or _Entries()
+        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader) or _YamlMap()
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise SettingsError(Reason.WRONG_SETTING, f"{path.name}: cannot be read: {_problem(error)}") from None
-    if not isinstance(document, _Entries) or set(document) - {"defaults", "clusters"}:
+        raise SettingsError(Reason.WRONG_SETTING, f"{path.name}: cannot be read: {_error_text(error)}") from None
+    if not isinstance(document, _YamlMap) or set(document) - {"defaults", "clusters"}:
         raise SettingsError(Reason.WRONG_SETTING, f"{path.name}: expected only the keys `defaults` and `clusters`")
     _refuse_repeated(document, path.name)
-    defaults, clusters = document.get("defaults") or _Entries(), document.get("clusters") or _Entries()
-    if not isinstance(defaults, _Entries) or not isinstance(clusters, _Entries):
+    defaults, clusters = document.get("defaults") or _YamlMap(), document.get("clusters") or _YamlMap()
+    if not isinstance(defaults, _YamlMap) or not isinstance(clusters, _YamlMap):
         raise SettingsError(Reason.WRONG_SETTING, f"{path.name}: `defaults` and `clusters` must be mappings")
     repeated = clusters.repeated
     return [
@@ -121,7 +121,7 @@ def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
     ]
 
 
-def _problem(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return " ".join(str(error).split())[:_LONGEST_PROBLEM]
     context = f"{error.context}, " if error.context else ""
@@ -129,13 +129,13 @@ def _problem(error: Exception) -> str:
     return f"{place}: {f'{context}{error.problem}'[:_LONGEST_PROBLEM]}"
 
 
-def _refuse_repeated(entries: _Entries, where: str) -> None:
+def _refuse_repeated(entries: _YamlMap, where: str) -> None:
     if entries.repeated:
         raise SettingsError(Reason.CONTRADICTION, f"{where}: written more than once: {', '.join(entries.repeated)}")
 
 
 def _entry(
-    name: str, defaults: _Entries, given: object, file: str, check: Check | None, *, repeated: bool
+    name: str, defaults: _YamlMap, given: object, file: str, check: Check | None, *, repeated: bool
 ) -> ClusterEntry:
     safe = name if CLUSTER_NAME.fullmatch(name) else "".join(c if c.isalnum() else "_" for c in name)[:60] or "unnamed"
     try:
@@ -145,22 +145,22 @@ def _entry(
             )
         if repeated:
             raise SettingsError(Reason.CONTRADICTION, f"{file}: two clusters are named {name}: give each its own name")
-        if given is not None and not isinstance(given, _Entries):
+        if given is not None and not isinstance(given, _YamlMap):
             raise SettingsError(Reason.WRONG_SETTING, f"{file}: {name}: expected a mapping of settings")
-        merged = _by_field(defaults, f"{file}: defaults") | _by_field(given or _Entries(), f"{file}: {name}")
+        merged = _by_field(defaults, f"{file}: defaults") | _by_field(given or _YamlMap(), f"{file}: {name}")
         return ClusterEntry(name=name, given=merged, settings=validate(merged, where=f"{file}: {name}", check=check))
     except SettingsError as error:
         return ClusterEntry(name=safe, given={}, settings=Settings(), error=str(error))
 
 
-def _by_field(entries: _Entries, where: str) -> dict[str, object]:
+def _by_field(entries: _YamlMap, where: str) -> dict[str, object]:
     _refuse_repeated(entries, where)
     given: dict[str, object] = {}
     for key, value in entries.items():
         field = FIELD_OF_PULSAR_NAME.get(str(key), str(key))
         if field in given:
             raise SettingsError(Reason.CONTRADICTION, f"{where}: {field} is written under both its names")
-        if isinstance(value, _Entries):
+        if isinstance(value, _YamlMap):
             _refuse_repeated(value, f"{where}: {field}")
         given[field] = value
     return typed_values(given, where)
@@ -204,7 +204,7 @@ class RunParams(BaseModel):
     plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="hash of the manual plan to carry out")
 
     @model_validator(mode="after")
-    def _two_fields(self) -> Self:
+    def _check_pairs(self) -> Self:
         if self.force_threshold is not None and not self.force.strip():
             raise WrongFields({"force": "Say why you force the balance; the reason is recorded."})
         if None not in (self.low_threshold, self.high_threshold) and self.low_threshold > self.high_threshold:  # type: ignore[operator]
@@ -239,18 +239,18 @@ def from_brokers(runtime: Mapping[str, str]) -> dict[str, str]:
     """
     settings = {}
     for pulsar_name, field in FIELD_OF_PULSAR_NAME.items():
-        value = _plain(runtime.get(pulsar_name))
+        value = _unwrapped(runtime.get(pulsar_name))
         if value is not None:
             settings[field] = value
     # The misspelt old keys win only while the new keys still have their default (ServiceConfiguration).
     for field, old in (("bandwidth_in_weight", "In"), ("bandwidth_out_weight", "Out")):
-        value = _plain(runtime.get(f"loadBalancerBandwith{old}ResourceWeight"))
-        if value is not None and _is_one(settings.get(field, "1.0")) and not _is_one(value):
+        value = _unwrapped(runtime.get(f"loadBalancerBandwith{old}ResourceWeight"))
+        if value is not None and _equals_one(settings.get(field, "1.0")) and not _equals_one(value):
             settings[field] = value
     return settings
 
 
-def _is_one(value: str) -> bool:
+def _equals_one(value: str) -> bool:
     try:
         return float(value) == 1.0
     except ValueError:
@@ -258,7 +258,7 @@ def _is_one(value: str) -> bool:
         return False
 
 
-def _plain(value: str | None) -> str | None:
+def _unwrapped(value: str | None) -> str | None:
     if value is None or value in ("null", "Optional.empty"):
         return None
     return value.removeprefix("Optional[").removesuffix("]") if value.startswith("Optional[") else value
@@ -293,14 +293,14 @@ def resolve(
     settings = validate(merged, where=over, origins=origins, check=check)
     if params is None:
         return RunSettings(settings=settings, origins=origins)
-    changed = _from_params(settings, params)
+    changed = _param_changes(settings, params)
     merged.update(changed)
     origins.update(dict.fromkeys(changed, Origin.PARAMS))
     settings = validate(merged, where="settings with the run's parameters", origins=origins, check=check)
     return RunSettings(settings=settings, origins=origins)
 
 
-def _from_params(settings: Settings, params: RunParams) -> dict[str, object]:
+def _param_changes(settings: Settings, params: RunParams) -> dict[str, object]:
     given = params.model_dump(exclude_none=True, exclude={"force", "force_threshold", "plan"})
     changed = {name: value for name, value in given.items() if value not in ((), settings.mode)}
     if params.mode is not None and params.mode.rank > settings.mode.rank:

@@ -108,7 +108,7 @@ class Window(BaseModel):
 
     @field_validator("timezone")
     @classmethod
-    def _known(cls, name: str) -> str:
+    def _check_timezone(cls, name: str) -> str:
         try:
             pendulum.timezone(name)
         except (ValueError, OSError):
@@ -117,7 +117,7 @@ class Window(BaseModel):
 
     @field_validator("cron")
     @classmethod
-    def _fires(cls, expression: str) -> str:
+    def _check_cron(cls, expression: str) -> str:
         try:
             if len(expression.split()) == 5:
                 next(croniter(expression, _JUDGED_FROM).all_next(datetime))
@@ -129,7 +129,7 @@ class Window(BaseModel):
         return ""
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
+    def _check_times(self) -> Self:
         again, once = (bool(self.cron), self.minutes is not None), (self.start is not None, self.end is not None)
         if (all(again), any(again), all(once), any(once)) not in (
             (True, True, False, False),

@@ -267,7 +267,7 @@ class PulsarSettings(BaseModel):
 
     @field_validator("*")
     @classmethod
-    def _bounded(cls, value: object) -> object:
+    def _check_bound(cls, value: object) -> object:
         if isinstance(value, int | float) and abs(value) > _LARGEST:
             raise ValueError(f"a number beyond {_LARGEST:g}")
         return value

@@ -173,20 +173,20 @@ class Settings(PulsarSettings):
 
     @field_validator("mode", "split_mode", mode="before")
     @classmethod
-    def _off_for_false(cls, value: object) -> object:
+    def _false_as_off(cls, value: object) -> object:
         # YAML reads a bare `off` as false.
         return Mode.OFF if value is False else value
 
     @field_validator("strategy")
     @classmethod
-    def _known_strategy(cls, value: str) -> str:
+    def _check_strategy(cls, value: str) -> str:
         if value not in list(Strategy) and not _IMPORT_PATH.fullmatch(value):
             raise ValueError(f"Input should be {', '.join(Strategy)} or an import path, package.module:function")
         return value
 
     @field_validator("split_mode")
     @classmethod
-    def _splits_by_itself(cls, value: Mode) -> Mode:
+    def _check_split_mode(cls, value: Mode) -> Mode:
         if value is Mode.APPROVE:
             raise ValueError("off, observe or auto; in mode approve, splits wait for approval with the plan's moves")
         return value
@@ -229,7 +229,7 @@ def settings_error(error: ValidationError, where: str, origins: Mapping[str, str
     """
     problems = []
     for item in error.errors(include_url=False, include_input=True, include_context=False):
-        key = ".".join(_both_names(str(part)) for part in item["loc"])
+        key = ".".join(_with_alias(str(part)) for part in item["loc"])
         field = FIELD_OF_PULSAR_NAME.get(str(item["loc"][0]), item["loc"][0]) if item["loc"] else ""
         origin = f", from: {origins[str(field)]}" if origins and field in origins else ""
         shown = f" (got {_value_text(item['input'])}{origin})" if key else ""
@@ -245,7 +245,7 @@ def _value_text(value: object) -> str:
         return f"a {type(value).__name__} too large to be shown"
 
 
-def _both_names(name: str) -> str:
+def _with_alias(name: str) -> str:
     field = FIELD_OF_PULSAR_NAME.get(name, name)
     info = Settings.model_fields.get(field)
     return f"{field} ({info.alias})" if info is not None and info.alias else field

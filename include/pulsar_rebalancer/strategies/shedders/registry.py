@@ -112,7 +112,7 @@ def _or_default(strategy: str, name: str, profile: Profile) -> Callable[..., obj
     return answer
 
 
-def of_classes(manager: str, shedder: str, placement: str) -> dict[str, Any] | None:
+def settings_of_classes(manager: str, shedder: str, placement: str) -> dict[str, Any] | None:
     """Return the settings that correspond to brokers' classes; None if the shedder is not one of Pulsar's."""
     if is_extensible(manager):
         return {"strategy": Strategy.TRANSFER}

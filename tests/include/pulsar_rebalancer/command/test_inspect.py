@@ -215,9 +215,9 @@ def test_avgshedder_that_does_not_place_is_found():
         "loadBalancerEnabled": "true",
         "loadBalancerSheddingEnabled": "true",
     }
-    pair = advice.of_classes(Runtimes("b:1", {"b:1": runtime}, {}))
+    pair = advice.class_advice(Runtimes("b:1", {"b:1": runtime}, {}))
     assert [each.evidence for each in pair] == ["shedder AvgShedder, placement LeastLongTermMessageRate"]
-    assert not list(advice.of_classes(Runtimes("b:1", {"b:1": runtime | {PLACEMENT: "a.AvgShedder"}}, {})))
+    assert not list(advice.class_advice(Runtimes("b:1", {"b:1": runtime | {PLACEMENT: "a.AvgShedder"}}, {})))
 
 
 PLACEMENT = "loadBalancerLoadPlacementStrategy"
