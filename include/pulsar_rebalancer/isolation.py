@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from pulsar_rebalancer.names import is_name, matches, matching, means_same_in_java
+from pulsar_rebalancer.names import is_name, match_mask, matches, means_same_in_java
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.documents import VersionedDocument
 
@@ -75,7 +75,7 @@ def policies_of(policies: Iterable[IsolationPolicy], namespaces: Iterable[str]) 
     left = pa.array(filter(is_name, ruling), pa.string())
     for policy in policies:
         for pattern in policy.namespaces:
-            covered = matching(pattern, left)
+            covered = match_mask(pattern, left)
             ruling |= dict.fromkeys(map(str, left.filter(covered).to_pylist()), policy)
             left = left.filter(pc.invert(covered))
     return ruling

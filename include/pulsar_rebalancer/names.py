@@ -63,7 +63,7 @@ def is_heartbeat(bundle: str) -> bool:
     return bundle.startswith(_OF_BROKERS) and _HEARTBEAT.fullmatch(namespace_of(bundle)) is not None
 
 
-def is_of_brokers(bundle: str) -> bool:
+def is_system_bundle(bundle: str) -> bool:
     """Return whether a bundle contains the brokers' own topics; it is never moved or split."""
     return is_heartbeat(bundle) or namespace_of(bundle) == SYSTEM_NAMESPACE
 
@@ -90,19 +90,19 @@ def split_list(text: str) -> tuple[str, ...]:
     return tuple(item.strip() for item in text.split(",") if item.strip())
 
 
-def _namespace(name: str) -> str:
+def _check_namespace(name: str) -> str:
     if _NAMESPACE.fullmatch(name) is None:
         raise ValueError(f"{name!r} is not of the form tenant/namespace")
     return name
 
 
-def _broker(name: str) -> str:
+def _check_broker(name: str) -> str:
     if not is_broker_id(name):
         raise ValueError(f"{name!r} is not of the form host:port, as /admin/v2/brokers lists brokers")
     return name
 
 
-def _pattern(text: str) -> str:
+def _check_pattern(text: str) -> str:
     if len(text) > _LONGEST_PATTERN or len(text.split()) != 1:
         raise ValueError(
             f"{text[:80]!r} is not a pattern of bundle names: one word of at most {_LONGEST_PATTERN} characters"
@@ -110,7 +110,7 @@ def _pattern(text: str) -> str:
     return text
 
 
-def _items(value: object) -> object:
+def _split_items(value: object) -> object:
     if isinstance(value, str):
         return split_list(value)
     if isinstance(value, (list, tuple)):
@@ -118,11 +118,11 @@ def _items(value: object) -> object:
     return value
 
 
-Namespaces = Annotated[tuple[Annotated[str, AfterValidator(_namespace)], ...], BeforeValidator(_items)]
+Namespaces = Annotated[tuple[Annotated[str, AfterValidator(_check_namespace)], ...], BeforeValidator(_split_items)]
 Patterns = Annotated[
-    tuple[Annotated[str, AfterValidator(_pattern)], ...], BeforeValidator(_items), Field(max_length=100)
+    tuple[Annotated[str, AfterValidator(_check_pattern)], ...], BeforeValidator(_split_items), Field(max_length=100)
 ]
-Brokers = Annotated[tuple[Annotated[str, AfterValidator(_broker)], ...], BeforeValidator(_items)]
+Brokers = Annotated[tuple[Annotated[str, AfterValidator(_check_broker)], ...], BeforeValidator(_split_items)]
 
 
 class HashRange(NamedTuple):
@@ -188,10 +188,10 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def matching(pattern: str, names: Any) -> Any:
+def match_mask(pattern: str, names: Any) -> Any:
     return pc.match_substring_regex(names, rf"\A(?:{pattern})\z")
 
 
 @lru_cache(maxsize=1 << 16)
 def matches(pattern: str, name: str) -> bool:
-    return bool(matching(pattern, pa.scalar(name)).as_py())
+    return bool(match_mask(pattern, pa.scalar(name)).as_py())

@@ -121,7 +121,7 @@ class StoredState:
         once = StoredState(cache(self.raw), self.storage)  # each read is a request to Airflow
         roll = once.readable(Roll)
         others = (once.readable(model) for model in (Control, Breaker, Question, Answers))
-        drains = roll.with_its_drain(once.readable(Drains))
+        drains = roll.with_roll_drain(once.readable(Drains))
         return OrdersInForce.of(*others, roll, drains, lost=_named(once.lost(among)), started=started)
 
     def in_force(

@@ -19,7 +19,7 @@ from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.pulsar_settings import MIB
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.names import is_of_brokers, namespace_of
+from pulsar_rebalancer.names import is_system_bundle, namespace_of
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.pulsar.bundle_calls import topics_in
 from pulsar_rebalancer.run.snapshot import FEWEST_TOPICS, Candidate, Candidates, TopicLoad
@@ -102,7 +102,7 @@ def large_bundles(
     chosen = [
         LargeBundle(name, row["broker"], max(bounds.excess(row), of_means.get(name, 0.0)))
         for row in rows
-        if not is_of_brokers(name := row["bundle"]) and namespace_of(name) not in settings.excluded_namespaces
+        if not is_system_bundle(name := row["bundle"]) and namespace_of(name) not in settings.excluded_namespaces
     ]
     chosen.sort(key=lambda candidate: (was_split(candidate.bundle), -candidate.excess, candidate.bundle))
     once: dict[str, LargeBundle] = {}

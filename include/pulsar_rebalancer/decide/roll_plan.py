@@ -23,7 +23,7 @@ from pulsar_rebalancer.decide.sources.drains import NEVER
 from pulsar_rebalancer.decide.sources.filling import recently_arrived, recently_moved
 from pulsar_rebalancer.decide.sources.returns import wholes_of
 from pulsar_rebalancer.errors import PlanError, wrong_field
-from pulsar_rebalancer.names import is_of_brokers
+from pulsar_rebalancer.names import is_system_bundle
 from pulsar_rebalancer.orders.roll_document import BrokerRestart, Phase, Roll, ShownRestarts, ShownRoll
 from pulsar_rebalancer.reasons import Reason, Trait, counted
 from pulsar_rebalancer.run.outcome import Outcome
@@ -217,7 +217,7 @@ def _progress(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reaso
     if summary is None or summary.by_hand is not None:
         return None, {}
     if roll.phase is Phase.RETURNING:
-        return _returning(snapshot, roll) if roll.in_phase_of(snapshot.before.roll) else (None, {})
+        return _returning(snapshot, roll) if roll.same_phase(snapshot.before.roll) else (None, {})
     drain = summary.drains.get(roll.broker)
     if drain is None or drain.bundles is None or drain.since != roll.turn_at:
         return None, {}
@@ -254,7 +254,7 @@ def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int
     if hidden or any(map(may_arrive, rows)):
         return len(rows) + len(hidden), {}
     stay = Counter(Reason(row["reason"]) for row in rows if row["reason"] not in NEVER)
-    gone = sum(not is_of_brokers(name) for name in unreported)
+    gone = sum(not is_system_bundle(name) for name in unreported)
     return 0, stay + Counter({Reason.UNKNOWN_NAME: gone})
 
 

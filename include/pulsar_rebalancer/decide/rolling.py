@@ -86,7 +86,7 @@ def advance(roll: Roll, facts: RollFacts) -> Roll:
     the roll does not count.
     """
     after = _advanced(_with_look_time(roll, facts.now), facts)
-    return after.model_copy(update={"sample": facts.seen.run}) if facts.seen and not after.in_phase_of(roll) else after
+    return after.model_copy(update={"sample": facts.seen.run}) if facts.seen and not after.same_phase(roll) else after
 
 
 def _advanced(roll: Roll, facts: RollFacts) -> Roll:
@@ -105,7 +105,7 @@ def _advanced(roll: Roll, facts: RollFacts) -> Roll:
     if not after.active or facts.now - (after.progress_at or facts.now) <= timedelta(minutes=facts.minutes):
         return after
     if after.phase is Phase.RETURNING:
-        return after.turned(after.outcome, facts.now, _bundles_not_back(after))
+        return after.with_turn_ended(after.outcome, facts.now, _bundles_not_back(after))
     reason = Reason.BROKER_NOT_BACK if after.phase is Phase.RESTARTING else Reason.ROLL_STUCK
     why = f"no progress for {facts.minutes:g} minutes while waiting for {after.waits}"
     if reason is Reason.BROKER_NOT_BACK and facts.seen and (renamed := _new_name(after, facts.seen)):
@@ -129,7 +129,7 @@ def _wait_for_turn(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
         # `roll_plan.sample_of_roll` does not look for room in the same sample again.
         return roll.model_copy(update={"waits": why, "seen": (sample.at,) if why == sample.no_room else ()})
     begun = roll.model_copy(update={"started": sample.started[roll.broker], "home": sample.home})
-    return begun.entered(Phase.DRAINING, facts.now, f"a run that drains {roll.broker}")
+    return begun.with_phase(Phase.DRAINING, facts.now, f"a run that drains {roll.broker}")
 
 
 def _why_not(roll: Roll, sample: RollSample) -> str:
@@ -183,7 +183,7 @@ def _drain(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     # If the broker crashed while it was drained, it has yet to restart.
     home = tuple(name for name in roll.home if name not in sample.never)
     empty = roll.model_copy(update={"started": sample.started[roll.broker] or roll.started, "home": home})
-    restarting = empty.entered(Phase.RESTARTING, facts.now, _restart_of(roll, facts))
+    restarting = empty.with_phase(Phase.RESTARTING, facts.now, _restart_of(roll, facts))
     return restarting.model_copy(update={"left": 0, "may_restart": True})
 
 
@@ -215,12 +215,12 @@ def _restart(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
         return _waiting(roll, f"the second report of {broker} since its restart")
     if facts.restart not in (None, "success"):
         return _waiting(roll, f"the end of {_dag_of(roll, facts)}")
-    return roll.entered(Phase.RETURNING, facts.now, f"a run that moves bundles back to {roll.broker}")
+    return roll.with_phase(Phase.RETURNING, facts.now, f"a run that moves bundles back to {roll.broker}")
 
 
 def _return(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     if sample.left == 0:
-        return roll.turned(roll.outcome, facts.now, _counts(sample.stay))
+        return roll.with_turn_ended(roll.outcome, facts.now, _counts(sample.stay))
     return _counted(roll, facts, sample, "to return")
 
 
@@ -287,10 +287,10 @@ def _skipped(roll: Roll, facts: RollFacts) -> Roll:
     up = roll.phase is Phase.RESTARTING and facts.seen is not None and _is_up(roll, facts.seen)
     if up or roll.phase is Phase.DRAINING:
         skipped = roll.model_copy(update={"outcome": Reason.ROLL_STOPPED})
-        return skipped.entered(Phase.RETURNING, facts.now, f"a run that moves bundles back to {roll.broker}")
+        return skipped.with_phase(Phase.RETURNING, facts.now, f"a run that moves bundles back to {roll.broker}")
     if roll.phase is Phase.RETURNING:
-        return roll.turned(roll.outcome, facts.now, _bundles_not_back(roll))
-    return roll.turned(Reason.ROLL_STOPPED, facts.now, "the broker is down" if roll.phase is Phase.RESTARTING else "")
+        return roll.with_turn_ended(roll.outcome, facts.now, _bundles_not_back(roll))
+    return roll.with_turn_ended(Reason.ROLL_STOPPED, facts.now, "the broker is down" if roll.phase is Phase.RESTARTING else "")
 
 
 def _bundles_not_back(roll: Roll) -> str:

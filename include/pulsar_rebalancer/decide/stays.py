@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.names import is_heartbeat, is_of_brokers, matching, namespace_of, regex_of_glob
+from pulsar_rebalancer.names import is_heartbeat, is_system_bundle, match_mask, namespace_of, regex_of_glob
 from pulsar_rebalancer.orders.in_force import kept_namespaces
 from pulsar_rebalancer.orders.order import Control
 from pulsar_rebalancer.reasons import Reason
@@ -60,7 +60,7 @@ class BundleFacts:
 
 def _of_brokers(names: Column, facts: BundleFacts) -> Column:
     may_be = pc.or_(pc.starts_with(names, "pulsar/"), pc.starts_with(names, "sla-monitor/"))
-    stays = is_heartbeat if facts.settings.move_system_bundles else is_of_brokers
+    stays = is_heartbeat if facts.settings.move_system_bundles else is_system_bundle
     return _among(names, [name for name in names.filter(may_be).to_pylist() if stays(name)])
 
 
@@ -71,7 +71,7 @@ def _kept(names: Column, facts: BundleFacts) -> Column:
 
 def _excluded(names: Column, facts: BundleFacts) -> Column:
     patterns = facts.settings.excluded_bundles
-    return reduce(pc.or_, (matching(regex_of_glob(pattern), names) for pattern in patterns)) if patterns else None
+    return reduce(pc.or_, (match_mask(regex_of_glob(pattern), names) for pattern in patterns)) if patterns else None
 
 
 def _moved(reason: Reason) -> Callable[[Column, BundleFacts], Column]:

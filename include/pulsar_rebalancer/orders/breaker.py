@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 from pydantic import AwareDatetime
 
 from pulsar_rebalancer.config.settings import BreakerRules
-from pulsar_rebalancer.orders.order import Closed, Control, FormAction, OrderKind, OrdersInForce, Situation, Wording
+from pulsar_rebalancer.orders.order import Closing, Control, FormAction, OrderKind, OrdersInForce, Situation, Wording
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state import StateDocument
 
@@ -89,7 +89,7 @@ def advance(
     if before is None and results.moved:
         before, moved_at, compared = results.score_range, now, results.brokers
     closed = closed_at is not None and state.opened_at is not None and closed_at >= state.opened_at
-    why = _why(rules, results, worse, known_bad=state.bad if closed else 0)
+    why = _opening_reason(rules, results, worse, known_bad=state.bad if closed else 0)
     after = Breaker(
         opened_at=now if why else state.opened_at,
         why=why or state.why,
@@ -104,7 +104,7 @@ def advance(
     return after if after == state else after.model_copy(update={"run": run})
 
 
-def _why(rules: BreakerRules, results: Round, worse: int, known_bad: int) -> str:
+def _opening_reason(rules: BreakerRules, results: Round, worse: int, known_bad: int) -> str:
     bad, most = results.bad_brokers, rules.bad_brokers
     if bad is not None and most is not None and bad >= max(most, known_bad + 1):
         return f"faulty brokers left out at the same time: {bad}"
@@ -124,17 +124,17 @@ def open_until(rules: BreakerRules | None, orders: OrdersInForce) -> datetime | 
     return orders.get(Breaker).open_until(rules, closed_at(orders.get(Control)))
 
 
-def _open(at: Situation) -> Closed | None:
-    until = open_until(at.settings.breaker, at.orders)
-    if until is None or at.now >= until:
+def _breaker_closing(situation: Situation) -> Closing | None:
+    until = open_until(situation.settings.breaker, situation.orders)
+    if until is None or situation.now >= until:
         return None
-    return Closed(Reason.BREAKER_OPEN, f"until {until:%Y-%m-%d %H:%M %Z}: {at.orders.get(Breaker).why}")
+    return Closing(Reason.BREAKER_OPEN, f"until {until:%Y-%m-%d %H:%M %Z}: {situation.orders.get(Breaker).why}")
 
 
-def _texts_in_force(at: Situation) -> Iterator[str]:
-    rules, order = at.settings.breaker, at.control.last("close_breaker")
-    otherwise = at.orders.get(Breaker).open_until(rules, None)
-    if order is not None and otherwise is not None and at.now < otherwise and not _open(at):
+def _texts_in_force(situation: Situation) -> Iterator[str]:
+    rules, order = situation.settings.breaker, situation.control.last("close_breaker")
+    otherwise = situation.orders.get(Breaker).open_until(rules, None)
+    if order is not None and otherwise is not None and situation.now < otherwise and not _breaker_closing(situation):
         yield f"circuit breaker closed {order.because}"
     if rules is not None:
         yield "the circuit breaker of the clusters file is active"
@@ -146,11 +146,11 @@ BREAKER = OrderKind(
             "close_breaker",
             "Close the circuit breaker early",
             button="Close breaker",
-            offered=_open,
+            offered=_breaker_closing,
         ),
     ),
     settings=("breaker",),
-    closes=_open,
+    closes=_breaker_closing,
     words={Reason.BREAKER_OPEN: Wording("circuit breaker open", "the circuit breaker was open.")},
     says=_texts_in_force,
 )

@@ -17,7 +17,7 @@ from croniter import croniter
 
 from pulsar_rebalancer.config.field_types import Window
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.order import Closed, OrderKind, Situation, Wording
+from pulsar_rebalancer.orders.order import Closing, OrderKind, Situation, Wording
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import number_of
@@ -29,7 +29,7 @@ _MOST_STEPS = 100
 """Maximum number of closed periods to check in the search for the time when moves are allowed again."""
 
 
-class Closure(NamedTuple):
+class CalendarClosure(NamedTuple):
     """The reason, `blackout` or `outside_window`, and when moves are allowed again; None if unknown."""
 
     reason: Reason
@@ -42,26 +42,26 @@ class _Span(NamedTuple):
     end: datetime
 
 
-def shut(settings: Settings, now: datetime) -> Closure | None:
+def calendar_closure(settings: Settings, now: datetime) -> CalendarClosure | None:
     """Return why the calendar forbids moves, and until when; None if it allows moves now."""
-    first = _shut(settings, now)
+    first = _first_closure(settings, now)
     if first is None:
         return None
     opens = first.opens
     for _ in range(_MOST_STEPS):
-        following = None if opens is None else _shut(settings, opens)
+        following = None if opens is None else _first_closure(settings, opens)
         if following is None:
             return first._replace(opens=opens)
         opens = following.opens
     return first._replace(opens=None)
 
 
-def _shut(settings: Settings, at: datetime) -> Closure | None:
+def _first_closure(settings: Settings, at: datetime) -> CalendarClosure | None:
     """Return the first reason that forbids moves, and when it ends; another may apply after that."""
     for blackout in settings.blackouts:
         span = next(_spans(blackout, at, blackout=True), None)
         if span is not None and span.begin <= at:
-            return Closure(Reason.BLACKOUT, _in_zone(span.end, blackout), blackout.reason)
+            return CalendarClosure(Reason.BLACKOUT, _in_zone(span.end, blackout), blackout.reason)
     following = [
         (span, window)
         for window in settings.maintenance_windows
@@ -71,7 +71,7 @@ def _shut(settings: Settings, at: datetime) -> Closure | None:
     if not settings.maintenance_windows or any(span.begin <= at for span, _ in following):
         return None
     earliest = min(following, key=lambda item: item[0].begin, default=None)
-    return Closure(Reason.OUTSIDE_WINDOW, earliest and _in_zone(earliest[0].begin, earliest[1]), "")
+    return CalendarClosure(Reason.OUTSIDE_WINDOW, earliest and _in_zone(earliest[0].begin, earliest[1]), "")
 
 
 def _in_zone(at: datetime, window: Window) -> datetime:
@@ -82,13 +82,13 @@ def _spans(window: Window, at: datetime, *, blackout: bool) -> Iterator[_Span]:
     zone = pendulum.timezone(window.timezone)
 
     for begin, end in _local_spans(window, at.astimezone(zone).replace(tzinfo=None)):
-        begins, ends = _moments(begin, zone, widest=blackout), _moments(end, zone, widest=blackout)
+        begins, ends = _utc_times(begin, zone, widest=blackout), _utc_times(end, zone, widest=blackout)
         span = _Span(min(begins), max(ends)) if blackout else _Span(max(begins), min(ends))
         if span.begin < span.end and span.end > at:
             yield span
 
 
-def _moments(local: datetime, zone: tzinfo, *, widest: bool) -> tuple[datetime, datetime]:
+def _utc_times(local: datetime, zone: tzinfo, *, widest: bool) -> tuple[datetime, datetime]:
     """Return the two moments of a local time; for skipped times, they differ only if `widest`."""
     first, second = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
     if first <= second or widest:
@@ -111,17 +111,17 @@ def _local_spans(window: Window, at: datetime) -> Iterator[tuple[datetime, datet
         yield begin, begin + length
 
 
-def _closed(at: Situation) -> Closed | None:
-    calendar = shut(at.settings, at.now)
+def _calendar_closing(situation: Situation) -> Closing | None:
+    calendar = calendar_closure(situation.settings, situation.now)
     # A rolling restart finishes its current broker outside the windows too; a blackout holds it.
-    if calendar is None or (calendar.reason is Reason.OUTSIDE_WINDOW and at.orders.get(Roll).under_way):
+    if calendar is None or (calendar.reason is Reason.OUTSIDE_WINDOW and situation.orders.get(Roll).under_way):
         return None
     until = f"until {calendar.opens:%Y-%m-%d %H:%M %Z}" if calendar.opens else "and none follows"
-    return Closed(calendar.reason, f"{until}: {calendar.why}" if calendar.why else until)
+    return Closing(calendar.reason, f"{until}: {calendar.why}" if calendar.why else until)
 
 
-def _texts_in_force(at: Situation) -> Iterator[str]:
-    windows, blackouts = len(at.settings.maintenance_windows), len(at.settings.blackouts)
+def _texts_in_force(situation: Situation) -> Iterator[str]:
+    windows, blackouts = len(situation.settings.maintenance_windows), len(situation.settings.blackouts)
     if windows:
         yield f"moves only within {number_of(windows, 'maintenance window')} of the clusters file"
     if blackouts:
@@ -130,7 +130,7 @@ def _texts_in_force(at: Situation) -> Iterator[str]:
 
 TIMES = OrderKind(
     settings=("maintenance_windows", "blackouts"),
-    closes=_closed,
+    closes=_calendar_closing,
     words={
         Reason.BLACKOUT: Wording("blackout", "a blackout was in force."),
         Reason.OUTSIDE_WINDOW: Wording("outside the maintenance windows", "no maintenance window was open."),

@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator
 
-from pulsar_rebalancer.orders.order import Control, FormAction, GivenOrder, OrderKind, Situation, ends, given_until
+from pulsar_rebalancer.orders.order import Control, FormAction, GivenOrder, OrderKind, Situation, ending, with_end
 
 _SUBJECT, _PATTERN = "the namespace (tenant/namespace)", r"[^/\s]+/[^/\s]+"
 
 
-def _frozen(control: Control) -> Iterator[GivenOrder]:
+def _freezes(control: Control) -> Iterator[GivenOrder]:
     return (order for order in control.orders if order.action == "freeze")
 
 
-def _texts_in_force(at: Situation) -> Iterator[str]:
-    for order in _frozen(at.control):
+def _texts_in_force(situation: Situation) -> Iterator[str]:
+    for order in _freezes(situation.control):
         if order.until:
-            yield f"{order.subject} frozen {ends(order.until, order.who, at.now)}"
+            yield f"{order.subject} frozen {ending(order.until, order.who, situation.now)}"
 
 
 FREEZE = OrderKind(
@@ -26,7 +26,7 @@ FREEZE = OrderKind(
             until=True,
             subject=_SUBJECT,
             pattern=_PATTERN,
-            gives=given_until,
+            gives=with_end,
             button="Freeze",
             group="Bundles",
         ),
@@ -37,11 +37,11 @@ FREEZE = OrderKind(
             pattern=_PATTERN,
             gives=lambda orders, order: orders.get(Control).without("freeze", subject=order.subject),
             button="Unfreeze",
-            offered=lambda at: any(_frozen(at.control)),
-            proposes=lambda at: next(_frozen(at.control)).subject,
+            offered=lambda situation: any(_freezes(situation.control)),
+            proposes=lambda situation: next(_freezes(situation.control)).subject,
             group="Bundles",
         ),
     ),
     says=_texts_in_force,
-    keeps=lambda settings, control: [order.subject for order in _frozen(control)],
+    keeps=lambda settings, control: [order.subject for order in _freezes(control)],
 )

@@ -17,11 +17,11 @@ from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.orders.breaker import BREAKER
 from pulsar_rebalancer.orders.calendar import TIMES
 from pulsar_rebalancer.orders.freeze import FREEZE
-from pulsar_rebalancer.orders.limits import LIMITS, MODE, excluded
+from pulsar_rebalancer.orders.limits import LIMITS, MODE, exclusion_reason
 from pulsar_rebalancer.orders.manual_plans import DRAIN, QUESTION
 from pulsar_rebalancer.orders.order import (
     NO_RUN,
-    Closed,
+    Closing,
     Control,
     FormAction,
     JudgedRun,
@@ -49,7 +49,7 @@ _STATE = OrderKind(
             gives=None,
             button="Reset",
             group="",
-            offered=lambda at: at.orders.lost,
+            offered=lambda situation: situation.orders.lost,
         ),
         FormAction(
             RESTORE,
@@ -60,10 +60,10 @@ _STATE = OrderKind(
             gives=None,
             button="Restore",
             group="",
-            offered=lambda at: at.orders.lost,
+            offered=lambda situation: situation.orders.lost,
         ),
     ),
-    closes=lambda at: Closed(Reason.STATE_LOST, at.orders.lost) if at.orders.lost else None,
+    closes=lambda situation: Closing(Reason.STATE_LOST, situation.orders.lost) if situation.orders.lost else None,
     words={Reason.STATE_LOST: Wording("the state, and perhaps orders, are lost:", "the state was lost.", lasting=True)},
 )
 
@@ -95,12 +95,12 @@ class ControlRequest(BaseModel):
     )
 
     @property
-    def chosen(self) -> FormAction:
+    def form_action(self) -> FormAction:
         return ACTIONS[self.action]
 
     @model_validator(mode="after")
-    def _fields_of_the_action(self) -> Self:
-        chosen, wrong = self.chosen, {}
+    def _check_fields(self) -> Self:
+        chosen, wrong = self.form_action, {}
         if chosen.needs_reason and not self.reason:
             wrong["reason"] = "Say why; the reason is recorded."
         if (self.until is not None) != chosen.until:
@@ -117,7 +117,7 @@ def parse_control_form(values: Mapping[str, object]) -> ControlRequest:
     return parse_typed(ControlRequest, values, "form")
 
 
-def closings(settings: Settings, orders: OrdersInForce, now: datetime, run: JudgedRun = NO_RUN) -> list[Closed]:
+def closings(settings: Settings, orders: OrdersInForce, now: datetime, run: JudgedRun = NO_RUN) -> list[Closing]:
     at = Situation(settings, orders, now, run)
     return [closed for kind in ORDERS if (closed := kind.closes(at))]
 
@@ -126,7 +126,7 @@ def kept_namespaces(settings: Settings, control: Control) -> frozenset[str]:
     return frozenset(name for kind in ORDERS for name in kind.keeps(settings, control))
 
 
-def since(
+def newly_excluded(
     planned: tuple[Settings, Control], present: tuple[Settings, Control], bundle: str, brokers: Collection[str]
 ) -> Reason | None:
     """Return why a planned move or split is now excluded; None if it is not excluded.
@@ -135,21 +135,21 @@ def since(
     `brokers` are the bundle's current broker and any destination.
     """
     then, now = (
-        excluded(settings, bundle, brokers)
+        exclusion_reason(settings, bundle, brokers)
         or (Reason.NAMESPACE_EXCLUDED if namespace_of(bundle) in kept_namespaces(settings, control) else None)
         for settings, control in (planned, present)
     )
     return None if then else now
 
 
-def buttons(at: Situation) -> tuple[OrderButton, ...]:
+def buttons(situation: Situation) -> tuple[OrderButton, ...]:
     """Return the page's buttons for the actions that do something now."""
     return tuple(
-        replace(each, proposed=each.proposes(at)) for each in ACTIONS.values() if each.button and each.offered(at)
+        replace(b, proposed=b.proposes(situation)) for b in ACTIONS.values() if b.button and b.offered(situation)
     )
 
 
-def sentence(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce, now: datetime) -> str:
+def sentence(settings: Settings, closed: Sequence[Closing], orders: OrdersInForce, now: datetime) -> str:
     """Return the sentence about the current orders, given the effective settings and `closings`."""
     parts = "; ".join([f"mode {settings.mode}", *other_orders(settings, closed, orders, now)])
     rolls = orders.get(Roll).active
@@ -158,7 +158,7 @@ def sentence(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce
     return one_line(f"{'Nothing is moved' if closed else moved}: {parts}")
 
 
-def other_orders(settings: Settings, closed: Sequence[Closed], orders: OrdersInForce, now: datetime) -> list[str]:
+def other_orders(settings: Settings, closed: Sequence[Closing], orders: OrdersInForce, now: datetime) -> list[str]:
     at = Situation(settings, orders, now)
     texts = [f"{words} {closing.detail}" for closing in closed if (words := WORDS[closing.reason].now)]
     return texts + [text for kind in ORDERS for text in kind.says(at)]

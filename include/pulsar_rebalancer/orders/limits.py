@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from pulsar_rebalancer.config.clusters_file import Origin
 from pulsar_rebalancer.config.settings import CAPS, Settings
 from pulsar_rebalancer.names import matches, regex_of_glob
-from pulsar_rebalancer.orders.order import Closed, OrderKind, Situation, Wording
+from pulsar_rebalancer.orders.order import Closing, OrderKind, Situation, Wording
 from pulsar_rebalancer.reasons import Reason
 
 NAMED = 3
@@ -29,23 +29,25 @@ _CAPPED = dict(
 _BY = {Origin.FILE: "the clusters file", Origin.PARAMS: "this run's parameters", Origin.BROKERS: "the brokers"}
 
 
-def _texts_in_force(at: Situation) -> Iterator[str]:
-    def given_by(origin: Origin, *names: str) -> Iterator[tuple[str, str]]:
+def _texts_in_force(situation: Situation) -> Iterator[str]:
+    settings, origins = situation.settings, situation.orders.origins
+
+    def settings_from(origin: Origin, *names: str) -> Iterator[tuple[str, str]]:
         return (
-            (name, getattr(at.settings, name))
+            (name, getattr(settings, name))
             for name in names
-            if at.orders.origins.get(name, Origin.FILE) is origin and getattr(at.settings, name) not in (None, ())
+            if origins.get(name, Origin.FILE) is origin and getattr(settings, name) not in (None, ())
         )
 
     for origin, by in _BY.items():
-        if capped := [f"{value:.12g} {_CAPPED[name]}" for name, value in given_by(origin, *CAPS)]:
+        if capped := [f"{value:.12g} {_CAPPED[name]}" for name, value in settings_from(origin, *CAPS)]:
             yield f"caps from {by}: {', '.join(capped)}"
-        for name, names in given_by(origin, "excluded_namespaces", "excluded_brokers", "excluded_bundles"):
+        for name, names in settings_from(origin, "excluded_namespaces", "excluded_brokers", "excluded_bundles"):
             more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
             yield f"{name.replace('_', ' ')} by {by}: {', '.join(names[:NAMED])}{more}"
 
 
-def excluded(settings: Settings, bundle: str, brokers: Collection[str]) -> Reason | None:
+def exclusion_reason(settings: Settings, bundle: str, brokers: Collection[str]) -> Reason | None:
     """Return why a bundle or one of the brokers is excluded, except for its namespace."""
     if any(broker in settings.excluded_brokers for broker in brokers):
         return Reason.BROKER_EXCLUDED
@@ -57,7 +59,7 @@ def excluded(settings: Settings, bundle: str, brokers: Collection[str]) -> Reaso
 
 
 MODE = OrderKind(
-    closes=lambda at: None if at.settings.mode.moves else Closed(Reason.OBSERVE, f"mode {at.settings.mode}"),
+    closes=lambda case: None if case.settings.mode.moves else Closing(Reason.OBSERVE, f"mode {case.settings.mode}"),
     words={Reason.OBSERVE: Wording(lasting=True)},
 )
 

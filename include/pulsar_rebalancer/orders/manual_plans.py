@@ -35,9 +35,9 @@ class ShownPlans(StateDocument):
 
     plans: dict[str, ShownPlan] = {}
 
-    def added(self, identity: str, plan: ShownPlan, now: datetime, lifetime: timedelta) -> ShownPlans:
+    def with_plan(self, plan_hash: str, plan: ShownPlan, now: datetime, lifetime: timedelta) -> ShownPlans:
         young = {known: shown for known, shown in self.plans.items() if now - shown.at <= lifetime}
-        return ShownPlans(plans={identity: plan} | young)
+        return ShownPlans(plans={plan_hash: plan} | young)
 
 
 class HandedOverPlan(BaseModel):
@@ -67,10 +67,10 @@ class HandedOverPlans(StateDocument):
 
     plans: dict[str, HandedOverPlan] = {}
 
-    def added(self, identity: str, handed: HandedOverPlan, lifetime: timedelta) -> Self:
+    def with_plan(self, plan_hash: str, new: HandedOverPlan, lifetime: timedelta) -> Self:
         """Return a copy with one more plan, and without those that no run can carry out any more."""
-        young = {known: other for known, other in self.plans.items() if handed.at - other.plan.at <= lifetime}
-        return self.model_copy(update={"plans": young | {identity: handed}})
+        young = {known: other for known, other in self.plans.items() if new.at - other.plan.at <= lifetime}
+        return self.model_copy(update={"plans": young | {plan_hash: new}})
 
 
 class Drain(BaseModel):
@@ -166,7 +166,7 @@ class Answers(StateDocument):
 
     plans: dict[str, Answer] = {}
 
-    def noted(self, answer: Answer, lifetime: timedelta) -> Self:
+    def record(self, answer: Answer, lifetime: timedelta) -> Self:
         young = {plan_id: other for plan_id, other in self.plans.items() if answer.at - other.at < lifetime}
         return self.model_copy(update={"plans": young | {answer.question.plan_id: answer}})
 
@@ -183,33 +183,33 @@ class Answers(StateDocument):
         return {answer.question.identity: answer for answer in young}
 
 
-def waits_until(at: Situation) -> datetime | None:
+def deadline_of(situation: Situation) -> datetime | None:
     """Return the deadline for approving a plan; None if no plan is awaiting approval."""
-    question, answers = at.orders.get(Question), at.orders.get(Answers)
-    until = question.until(at.settings.max_awaiting_minutes)
-    is_open = at.settings.mode is Mode.APPROVE and question.plan_id not in answers.plans
-    return until if is_open and until is not None and at.now < until else None
+    question, answers = situation.orders.get(Question), situation.orders.get(Answers)
+    until = question.until(situation.settings.max_awaiting_minutes)
+    is_open = situation.settings.mode is Mode.APPROVE and question.plan_id not in answers.plans
+    return until if is_open and until is not None and situation.now < until else None
 
 
-def _asked(at: Situation) -> Iterator[str]:
+def _question_texts(situation: Situation) -> Iterator[str]:
     """Yield texts about the open question, and about rejected plans that are not asked about again."""
-    if at.settings.mode is not Mode.APPROVE:
+    if situation.settings.mode is not Mode.APPROVE:
         return
-    minutes, until = at.settings.max_awaiting_minutes, waits_until(at)
+    minutes, until = situation.settings.max_awaiting_minutes, deadline_of(situation)
     if until is not None:
-        yield f"a plan to {at.orders.get(Question).what} waits for approval until {until:%Y-%m-%d %H:%M %Z}"
-    rejected = at.orders.get(Answers).rejected(at.now, minutes).values()
+        yield f"a plan to {situation.orders.get(Question).what} waits for approval until {until:%Y-%m-%d %H:%M %Z}"
+    rejected = situation.orders.get(Answers).rejected(situation.now, minutes).values()
     for answer in sorted(rejected, key=lambda answer: answer.at)[-NAMED:]:
         again = f"{answer.at + timedelta(minutes=minutes):%H:%M %Z}"
         moves = f"the moves of plan {answer.question.plan_id}"
         yield f"nobody is asked about {moves} again before {again}, because these moves were rejected {answer.because}"
 
 
-def _drained(at: Situation) -> Iterator[str]:
-    for broker, drain in at.orders.get(Drains).brokers.items():
+def _drain_texts(situation: Situation) -> Iterator[str]:
+    for broker, drain in situation.orders.get(Drains).brokers.items():
         yield f"{broker} is drained by {drain.by or 'unknown'}: {drain.reason}"
 
 
-DRAIN = OrderKind(says=_drained)
+DRAIN = OrderKind(says=_drain_texts)
 
-QUESTION = OrderKind(says=_asked)
+QUESTION = OrderKind(says=_question_texts)

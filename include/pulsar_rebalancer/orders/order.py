@@ -58,9 +58,9 @@ class Control(StateDocument):
     def last(self, action: str) -> GivenOrder | None:
         return next((order for order in reversed(self.orders) if order.action == action), None)
 
-    def having(self, given: GivenOrder) -> Self:
-        others = self.present(given.at).without(given.action, subject=given.subject)
-        return self.model_copy(update={"orders": (*others.orders, given)})
+    def with_order(self, order: GivenOrder) -> Self:
+        others = self.present(order.at).without(order.action, subject=order.subject)
+        return self.model_copy(update={"orders": (*others.orders, order)})
 
     def without(self, *actions: str, subject: str = "") -> Self:
         rest = (order for order in self.orders if order.action not in actions or order.subject != subject)
@@ -127,7 +127,7 @@ class Situation:
         return self.orders.get(Control).present(self.now)
 
 
-class Closed(NamedTuple):
+class Closing(NamedTuple):
     """A reason why nothing is moved. The detail gives the end time, the person and the person's reason."""
 
     reason: Reason
@@ -150,17 +150,17 @@ class Wording(NamedTuple):
     lasting: bool = False
 
 
-def ends(until: datetime, who: str, now: datetime) -> str:
+def ending(until: datetime, who: str, now: datetime) -> str:
     """Return when an order ends and who gave it; the date only if it is not today's."""
     date = "" if until.date() == now.astimezone(until.tzinfo).date() else f"{until:%Y-%m-%d} "
     return f"until {date}{until:%H:%M %Z} ({who})"
 
 
-def given(orders: OrdersInForce, order: GivenOrder) -> Control:
-    return orders.get(Control).having(order)
+def with_order(orders: OrdersInForce, order: GivenOrder) -> Control:
+    return orders.get(Control).with_order(order)
 
 
-def given_until(orders: OrdersInForce, order: GivenOrder) -> Control:
+def with_end(orders: OrdersInForce, order: GivenOrder) -> Control:
     """Return the document with an order that has an end.
 
     Raises SettingsError: `wrong_setting` if the end is past, `contradiction` if it is before the present one's.
@@ -170,9 +170,9 @@ def given_until(orders: OrdersInForce, order: GivenOrder) -> Control:
     for other in orders.get(Control).orders:
         same = (other.action, other.subject) == (order.action, order.subject)
         if same and other.until and order.until and other.until > order.until:
-            text = f"The {other.action} {ends(other.until, other.who, order.at)} ends later: end that one first."
+            text = f"The {other.action} {ending(other.until, other.who, order.at)} ends later: end that one first."
             raise wrong_field(Reason.CONTRADICTION, "until", text)
-    return given(orders, order)
+    return with_order(orders, order)
 
 
 @dataclass(frozen=True)
@@ -211,11 +211,11 @@ class FormAction(OrderButton):
 
     pattern: str = ""
     needs_reason: bool = True
-    gives: Callable[[OrdersInForce, GivenOrder], Control] | None = given
+    gives: Callable[[OrdersInForce, GivenOrder], Control] | None = with_order
     stops: bool = False
     after_loss: bool = False
-    offered: Callable[[Situation], object] = lambda at: True
-    proposes: Callable[[Situation], str] = lambda at: ""
+    offered: Callable[[Situation], object] = lambda situation: True
+    proposes: Callable[[Situation], str] = lambda situation: ""
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class OrderKind:
 
     actions: tuple[FormAction, ...] = ()
     settings: tuple[str, ...] = ()
-    closes: Callable[[Situation], Closed | None] = lambda at: None
+    closes: Callable[[Situation], Closing | None] = lambda situation: None
     words: Mapping[Reason, Wording] = field(default_factory=dict)
-    says: Callable[[Situation], Iterable[str]] = lambda at: ()
+    says: Callable[[Situation], Iterable[str]] = lambda situation: ()
     keeps: Callable[[Settings, Control], Collection[str]] = lambda settings, control: ()

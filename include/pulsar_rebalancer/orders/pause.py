@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from pulsar_rebalancer.orders.order import Closed, Control, FormAction, OrderKind, Situation, Wording, ends, given_until
+from pulsar_rebalancer.orders.order import Closing, Control, FormAction, OrderKind, Situation, Wording, ending, with_end
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.documents import time_of
 
@@ -16,30 +16,30 @@ class PauseInForce(NamedTuple):
     who: str
 
 
-def pause_of(at: Situation) -> PauseInForce | None:
+def pause_of(situation: Situation) -> PauseInForce | None:
     """Return the pause, current or past, from the clusters file or a person: the one that ends later."""
-    file, order = at.settings.pause, at.orders.get(Control).last("pause")
+    file, order = situation.settings.pause, situation.orders.get(Control).last("pause")
     pauses = [PauseInForce(file.until, f"clusters file: {file.reason}")] if file else []
     pauses += [PauseInForce(order.until, order.who)] if order and order.until else []
     return max(pauses, default=None)
 
 
-def _paused(at: Situation) -> Closed | None:
-    pause = pause_of(at)
-    if pause is None or at.now >= pause.until:
+def _pause_closing(situation: Situation) -> Closing | None:
+    pause = pause_of(situation)
+    if pause is None or situation.now >= pause.until:
         return None
-    return Closed(Reason.PAUSED, ends(pause.until, pause.who, at.now))
+    return Closing(Reason.PAUSED, ending(pause.until, pause.who, situation.now))
 
 
-def _skipped(at: Situation) -> Closed | None:
+def _skip_closing(situation: Situation) -> Closing | None:
     """Skip only the first run after the order.
 
     The previous plan shows whether a run has been recorded since. A reset drops it: one more run is skipped.
     """
-    order, previous = at.control.last("skip"), time_of(at.run.previous)
-    if order is None or at.run.at is None or at.run.at <= order.at or (previous is not None and previous > order.at):
+    order, previous, sampled = situation.control.last("skip"), time_of(situation.run.previous), situation.run.at
+    if order is None or sampled is None or sampled <= order.at or (previous is not None and previous > order.at):
         return None
-    return Closed(Reason.SKIPPED, order.because)
+    return Closing(Reason.SKIPPED, order.because)
 
 
 def without_used_skip(control: Control, recorded_at: datetime) -> Control:
@@ -48,15 +48,15 @@ def without_used_skip(control: Control, recorded_at: datetime) -> Control:
     return control.without("skip") if order is not None and recorded_at > order.at else control
 
 
-def _stopped(at: Situation, started: datetime | None) -> Closed | None:
+def _stop_closing(situation: Situation, started: datetime | None) -> Closing | None:
     """Stop runs that were in progress when the order was given; later runs are not affected."""
-    order = at.control.last("stop")
+    order = situation.control.last("stop")
     stops = order is not None and started is not None and order.at >= started
-    return Closed(Reason.STOPPED, order.because) if order and stops else None
+    return Closing(Reason.STOPPED, order.because) if order and stops else None
 
 
-def _texts_in_force(at: Situation) -> Iterator[str]:
-    if stopped := _stopped(at, at.orders.started):
+def _texts_in_force(situation: Situation) -> Iterator[str]:
+    if stopped := _stop_closing(situation, situation.orders.started):
         yield f"stopped {stopped.detail}"
 
 
@@ -70,7 +70,7 @@ STOP = OrderKind(
             button="Stop",
         ),
     ),
-    closes=lambda at: _stopped(at, at.run.started),
+    closes=lambda situation: _stop_closing(situation, situation.run.started),
     words={Reason.STOPPED: Wording("stopped")},
     says=_texts_in_force,
 )
@@ -82,7 +82,7 @@ PAUSE = OrderKind(
             "Pause all moves",
             "Runs still decide and explain; the current run is stopped. A pause in force is extended.",
             until=True,
-            gives=given_until,
+            gives=with_end,
             stops=True,
             after_loss=True,
             button="Pause",
@@ -92,11 +92,11 @@ PAUSE = OrderKind(
             "End the pause, and cancel a pending skip",
             gives=lambda orders, _: orders.get(Control).without("pause", "skip"),
             button="Resume",
-            offered=lambda at: at.control.last("pause") or _skipped(at),
+            offered=lambda situation: situation.control.last("pause") or _skip_closing(situation),
         ),
     ),
     settings=("pause",),
-    closes=_paused,
+    closes=_pause_closing,
     words={Reason.PAUSED: Wording("paused", "the cluster was paused.", "Rebalancing is paused {}.")},
 )
 
@@ -106,9 +106,9 @@ SKIP = OrderKind(
             "skip",
             "The next run moves nothing",
             button="Skip next run",
-            offered=lambda at: not _skipped(at),
+            offered=lambda situation: not _skip_closing(situation),
         ),
     ),
-    closes=_skipped,
+    closes=_skip_closing,
     words={Reason.SKIPPED: Wording("one run is skipped", "a person skipped the run.", "The next run moves nothing.")},
 )

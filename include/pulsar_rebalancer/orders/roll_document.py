@@ -18,7 +18,7 @@ from pulsar_rebalancer.config.settings import parse_typed
 from pulsar_rebalancer.errors import WrongFields, wrong_field
 from pulsar_rebalancer.names import Brokers
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
-from pulsar_rebalancer.orders.order import Control, FormAction, GivenOrder, OrderKind, OrdersInForce, Situation, given
+from pulsar_rebalancer.orders.order import Control, FormAction, GivenOrder, OrderKind, OrdersInForce, Situation
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state import StateDocument
 from pulsar_rebalancer.texts import number_of, one_line
@@ -164,14 +164,14 @@ class Roll(StateDocument):
         """Return whether a broker's turn has begun; it is completed even outside the windows."""
         return self.active and self.phase is not Phase.WAITING
 
-    def in_phase_of(self, other: Roll | None) -> bool:
+    def same_phase(self, other: Roll | None) -> bool:
         return other is not None and (other.id, other.turn_at, other.phase) == (self.id, self.turn_at, self.phase)
 
-    def stop_in(self, control: Control) -> GivenOrder | None:
+    def stop_order(self, control: Control) -> GivenOrder | None:
         order = control.last("stop_roll")
         return order if order and self.at and order.at >= self.at else None
 
-    def skip_in(self, control: Control) -> GivenOrder | None:
+    def skip_order(self, control: Control) -> GivenOrder | None:
         """Return the order, given in the current phase, to end the broker's turn; None if there is none."""
         order = control.last("skip_broker")
         ends = order and order.subject == self.broker and self.since and order.at >= self.since
@@ -186,7 +186,7 @@ class Roll(StateDocument):
         reason = f"rolling restart: {self.reason}"
         return {drained: Drain(at=self.turn_at, by=self.by, reason=reason, overrule=(Overrule.GRACE_PERIOD,))}
 
-    def with_its_drain(self, drains: Drains) -> Drains:
+    def with_roll_drain(self, drains: Drains) -> Drains:
         """Return drains with that of the roll, unless a person has released the broker since."""
         own = {
             name: drain
@@ -195,7 +195,7 @@ class Roll(StateDocument):
         }
         return drains.model_copy(update={"brokers": own | drains.brokers})
 
-    def begun(
+    def start(
         self, shown: ShownRoll, run_id: str, listed: tuple[str, ...], now: datetime, by: str, sample: str
     ) -> Self:
         return type(self)(
@@ -213,18 +213,18 @@ class Roll(StateDocument):
             progress_at=now,
         )
 
-    def entered(self, phase: Phase, now: datetime, waits: str) -> Self:
+    def with_phase(self, phase: Phase, now: datetime, waits_for: str) -> Self:
         anew = {"left": None, "fewest": None, "seen": (), "may_restart": False, "restarted": None}
-        return self.model_copy(update={"phase": phase, "since": now, "progress_at": now, "waits": waits} | anew)
+        return self.model_copy(update={"phase": phase, "since": now, "progress_at": now, "waits": waits_for} | anew)
 
-    def turned(self, outcome: Reason, now: datetime, elsewhere: str = "") -> Self:
+    def with_turn_ended(self, outcome: Reason, now: datetime, elsewhere: str = "") -> Self:
         """Return the document after a broker's turn; `elsewhere` says why bundles are not back."""
         done = self.done | {self.broker: outcome}
         over = len(done) == len(self.order)
         ended = {"ended": Reason.ROLLED, "ended_at": now} if over else {}
         ended |= {"elsewhere": self.elsewhere | {self.broker: elsewhere}} if elsewhere else {}
         update = {"done": done, "turn_at": now, "started": None, "home": (), "outcome": Reason.ROLLED} | ended
-        return self.entered(Phase.WAITING, now, "").model_copy(update=update)
+        return self.with_phase(Phase.WAITING, now, "").model_copy(update=update)
 
     def stopped(self, reason: Reason, why: str, now: datetime, *, stranded: bool) -> Self:
         """Return the document of a roll that stops now; if `stranded`, the broker stays drained."""
@@ -252,7 +252,7 @@ class RollRequest(BaseModel):
     plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="id of the roll to carry out, from its dry run")
 
     @model_validator(mode="after")
-    def _fields_of_the_step(self) -> Self:
+    def _check_fields(self) -> Self:
         if self.plan and (self.brokers or self.reason):
             raise WrongFields({"plan": "Give only the id, which already includes the brokers and the reason."})
         if not self.plan and not self.reason:
@@ -267,19 +267,19 @@ def parse_roll_form(values: Mapping[str, object]) -> RollRequest:
     return parse_typed(RollRequest, values, "form")
 
 
-def _texts_in_force(at: Situation) -> Iterator[str]:
-    roll = at.orders.get(Roll)
-    if roll.active or roll.stranded in at.orders.get(Drains).brokers:
+def _texts_in_force(situation: Situation) -> Iterator[str]:
+    roll = situation.orders.get(Roll)
+    if roll.active or roll.stranded in situation.orders.get(Drains).brokers:
         yield roll.progress
 
 
-def _skipped(orders: OrdersInForce, order: GivenOrder) -> Control:
+def _with_skip(orders: OrdersInForce, order: GivenOrder) -> Control:
     # The order names the broker, lest the next one be skipped.
     turn = orders.get(Roll).broker
     if order.subject != turn:
         text = f"It is the turn of {turn or 'no broker'}, not of {order.subject}."
         raise wrong_field(Reason.CONTRADICTION, "subject", text)
-    return given(orders, order)
+    return orders.get(Control).with_order(order)
 
 
 ROLL = OrderKind(
@@ -290,11 +290,11 @@ ROLL = OrderKind(
             "The rolling restart continues with the next broker.",
             subject="the broker whose turn it is (host:port)",
             pattern=".+",
-            gives=_skipped,
+            gives=_with_skip,
             button="Skip broker",
             group="Brokers",
-            offered=lambda at: at.orders.get(Roll).active,
-            proposes=lambda at: at.orders.get(Roll).broker,
+            offered=lambda situation: situation.orders.get(Roll).active,
+            proposes=lambda situation: situation.orders.get(Roll).broker,
         ),
         FormAction(
             "stop_roll",
@@ -302,7 +302,7 @@ ROLL = OrderKind(
             "If the drained broker is up, it is released; otherwise it stays drained.",
             button="Stop roll",
             group="Brokers",
-            offered=lambda at: at.orders.get(Roll).active,
+            offered=lambda situation: situation.orders.get(Roll).active,
         ),
     ),
     says=_texts_in_force,

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, JsonValue, computed_field
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.names import SYSTEM_NAMESPACE, matching, regex_of_glob
+from pulsar_rebalancer.names import SYSTEM_NAMESPACE, match_mask, regex_of_glob
 from pulsar_rebalancer.reasons import Effect, Reason, Trait, counted
 from pulsar_rebalancer.run.bundle_columns import namespaces_of
 from pulsar_rebalancer.run.request import Finding, Validation
@@ -146,7 +146,7 @@ def unmatched_exclusions(
     for name in sorted(set(settings.excluded_brokers) - set(brokers)):
         yield Finding(reason=Reason.UNMATCHED_EXCLUSION, subject=name, detail="not listed")
     for pattern in settings.excluded_bundles:
-        if not pc.any(matching(regex_of_glob(pattern), bundles)).as_py():
+        if not pc.any(match_mask(regex_of_glob(pattern), bundles)).as_py():
             yield Finding(reason=Reason.UNMATCHED_EXCLUSION, detail=f"{pattern!r} excludes none")
 
 

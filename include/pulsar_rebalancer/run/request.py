@@ -177,7 +177,7 @@ class HandRequest(BaseModel):
     plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="hash of the shown plan to carry out")
 
     @model_validator(mode="after")
-    def _fields_of_the_action(self) -> Self:
+    def _check_fields(self) -> Self:
         wrong = {} if self.plan else self._wrong()  # with a plan, the other fields, if given, have to be the plan's
         if wrong:
             raise WrongFields(wrong)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.breaker import open_until
-from pulsar_rebalancer.orders.manual_plans import Drains, Question, waits_until
+from pulsar_rebalancer.orders.manual_plans import Drains, Question, deadline_of
 from pulsar_rebalancer.orders.order import OrdersInForce, Situation
 from pulsar_rebalancer.orders.pause import pause_of
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
@@ -105,7 +105,7 @@ def measure(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> l
 def measure_orders(cluster: str, settings: Settings, orders: OrdersInForce, now: datetime) -> Iterator[Measurement]:
     """Yield measurements of operators' orders, the circuit breaker, and the plan awaiting approval."""
     at = Situation(settings, orders, now)
-    pause, until = pause_of(at), waits_until(at)
+    pause, until = pause_of(at), deadline_of(at)
     times = {
         "paused_until": pause.until if pause else None,
         "breaker_open_until": open_until(settings.breaker, orders),

@@ -141,7 +141,7 @@ class ApproveOperator(ApprovalOperator):
             reason=_reason(event),
             carried_out_by=carried_out_by,
         )
-        store.put(answers.noted(answer, timedelta(minutes=self.entry.settings.max_awaiting_minutes) + LONGEST_RUN))
+        store.put(answers.record(answer, timedelta(minutes=self.entry.settings.max_awaiting_minutes) + LONGEST_RUN))
         self.log.warning("%s %s", "Approved" if carried_out_by else "Rejected", answer.because)
         return None
 

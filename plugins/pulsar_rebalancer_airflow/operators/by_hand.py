@@ -139,7 +139,7 @@ class PlanByHandOperator(BaseOperator):
             if summary.has_effect:
                 store, now = StateStore.of(context, self.cluster), datetime.now(UTC)
                 entry = ShownPlan(plan_id=run.name, action=request.action, at=summary.collected_at, by=by)
-                store.put(store.get(ShownPlans).added(summary.hash, entry, now, kept))
+                store.put(store.get(ShownPlans).with_plan(summary.hash, entry, now, kept))
             last = BundleClientGaps.last(storage.state, (move.bundle for move in read_moves(run)))
             self.log.info("%s", text(summary, run, context["dag_run"].dag_id, last))
         return document(summary, run, last)
@@ -191,7 +191,7 @@ class CarryOutOperator(HandOverOperator):
             else:
                 handed = self._next_run(context, store, handed, before)
             kept = timedelta(minutes=self.entry.settings.max_awaiting_minutes)
-            store.put(others.added(form.plan, handed, kept + LONGEST_RUN))
+            store.put(others.with_plan(form.plan, handed, kept + LONGEST_RUN))
             refuse_while_rolling(store)  # it may have begun since the check above
             if drains:  # recorded above: if this attempt ends early, the run's next attempt continues
                 drain = Drain(at=handed.at, by=handed.by, reason=request.reason, overrule=request.overrule)

@@ -291,16 +291,16 @@ class OrderOperator(ClusterOperator):
         """
         with final_unless_passing(context):
             store, ordered = self._store(context), Ordered()
-            if parse_control_form(context["params"]).chosen.stops:
+            if parse_control_form(context["params"]).form_action.stops:
                 # Only runs that began before the order are sure to obey it.
                 with suppress(AirflowRuntimeError):
                     ordered["undecided"] = self._undecided(context, store)
             request, order = asked(context)
             if request.action in (RESET, RESTORE):
                 _forget_used_skip(store)
-            elif request.chosen.gives:
+            elif request.form_action.gives:
                 ordered["lost"] = _store(store, request, order)
-            if request.chosen.stops:
+            if request.form_action.stops:
                 with suppress(StateError, SnapshotError):  # the order is in force; the *control* task reports the error
                     ordered["found"] = under_way(store)
         send_order_metrics(context, self.entry.name, self.entry.settings)
@@ -320,7 +320,7 @@ class OrderOperator(ClusterOperator):
 def asked(context: Context) -> tuple[ControlRequest, GivenOrder]:
     """Return the form and the order. Raises `wrong_setting`, `contradiction` or PlanError `no_user`."""
     request = parse_control_form(context["params"])
-    if request.chosen.needs_reason:
+    if request.form_action.needs_reason:
         refuse_repeated(context)
     return request, GivenOrder(at=datetime.now(UTC), by=requester(context), **dict(request))
 
@@ -331,7 +331,7 @@ def _store(store: StateStore, request: ControlRequest, order: GivenOrder) -> dic
     Only a pause replaces a lost document, so that nothing is moved until operators have given all orders
     again; any other action raises `state_lost`.
     """
-    lost, chosen = store.lost((Control,)), request.chosen
+    lost, chosen = store.lost((Control,)), request.form_action
     if not chosen.after_loss:
         store.get(Control)
     was = lost_documents(store, lost)
@@ -388,14 +388,14 @@ class ControlOperator(ClusterOperator):
                 answer |= {"undecided": "the run in progress has no plan yet, and will carry none out"}
             answer = {"in_force": self._in_force(store)} | answer
         self.log.info("%s of cluster %s:\n%s", request.action, self.entry.name, json.dumps(answer, indent=1))
-        if request.chosen.needs_reason:
+        if request.form_action.needs_reason:
             self.log.warning("%s of cluster %s %s", request.action, self.entry.name, order.because)
         return answer
 
     def _act(self, store: StateStore, request: ControlRequest, order: GivenOrder) -> dict[str, object]:
         action, lost = request.action, self.ordered.get("lost", {})
         told: dict[str, object] = {}
-        if request.chosen.stops:
+        if request.form_action.stops:
             told["stopped"] = self._stopped(store)
         elif action == EXPORT:
             told["file"] = export(store, order.at)

@@ -14,9 +14,9 @@ from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError, SettingsError
 from pulsar_rebalancer.orders.breaker import closed_at
-from pulsar_rebalancer.orders.in_force import closings, since
+from pulsar_rebalancer.orders.in_force import closings, newly_excluded
 from pulsar_rebalancer.orders.manual_plans import Answers, Drains, GateOpening, Question
-from pulsar_rebalancer.orders.order import Closed, Control, JudgedRun, OrdersInForce
+from pulsar_rebalancer.orders.order import Closing, Control, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Move, Split, Summary, read_state, verify
@@ -248,7 +248,7 @@ class Holds:
         return self._since(part.bundle, {part.source, part.destination})
 
     def _since(self, bundle: str, brokers: Collection[str]) -> Reason | None:
-        return since((self._planned, self._before.control), (self._present, self._control), bundle, brokers)
+        return newly_excluded((self._planned, self._before.control), (self._present, self._control), bundle, brokers)
 
     def _look(self) -> None:
         if self._reason is not None or time.monotonic() - self._looked_at < self._between_looks:
@@ -257,15 +257,15 @@ class Holds:
         self._control = control = orders.get(Control).present(datetime.now(UTC))
         roll, self._drained = orders.get(Roll), frozenset(orders.get(Drains).brokers)
         if self._before.roll is not None:
-            ended = roll.stop_in(control) or roll.skip_in(control) or not roll.active
-            self._rolls = roll.in_phase_of(self._before.roll) and not ended
+            ended = roll.stop_order(control) or roll.skip_order(control) or not roll.active
+            self._rolls = roll.same_phase(self._before.roll) and not ended
         hold = self._found(orders)
         if hold is not None:
             self._reason = hold[0]
             _log.warning("No more bundles are started: %s %s", *hold)
         self._looked_at = time.monotonic()
 
-    def _found(self, orders: OrdersInForce) -> Closed | None:
+    def _found(self, orders: OrdersInForce) -> Closing | None:
         self._closed_at = closed_at(self._control)
         settings = self._file.settings()
         self._present = settings or self._present
@@ -273,9 +273,9 @@ class Holds:
         if closed:
             return closed[0]
         if settings is None:
-            return Closed(Reason.WRONG_SETTING, self._file.error)
+            return Closing(Reason.WRONG_SETTING, self._file.error)
         if settings.mode is Mode.APPROVE and self._mode is not Mode.APPROVE:
-            return Closed(Reason.AWAITING_APPROVAL, f"mode is now {settings.mode}")
+            return Closing(Reason.AWAITING_APPROVAL, f"mode is now {settings.mode}")
         return None
 
 

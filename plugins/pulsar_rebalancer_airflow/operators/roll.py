@@ -17,8 +17,8 @@ from pulsar_rebalancer.decide import roll_plan
 from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, unsafe
 from pulsar_rebalancer.errors import AdminError, PlanError, SettingsError, SnapshotError, StateError
 from pulsar_rebalancer.orders.in_force import LASTING, closings
-from pulsar_rebalancer.orders.manual_plans import Drains, Question, waits_until
-from pulsar_rebalancer.orders.order import Closed, Control, Situation
+from pulsar_rebalancer.orders.manual_plans import Drains, Question, deadline_of
+from pulsar_rebalancer.orders.order import Closing, Control, Situation
 from pulsar_rebalancer.orders.roll_document import Phase, Roll, RollRequest, ShownRestarts, parse_roll_form
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Reason
@@ -129,7 +129,7 @@ class RollOperator(BaseSensorOperator):
             raise PlanError(Reason.OTHER_PLAN, f"brokers came, left or restarted since roll {plan[:16]} was shown")
         listed = tuple(broker.broker for broker in sample.brokers_without({}))
         self.log.warning("%s begins a rolling restart of %s: %s", by or "unknown", ", ".join(shown.order), shown.reason)
-        return roll.begun(shown, run_id, listed, now, by, sample.folder.name)
+        return roll.start(shown, run_id, listed, now, by, sample.folder.name)
 
     def _refusals(self, context: Context, store: StateStore, roll: Roll, now: datetime) -> Iterator[PlanError]:
         if roll.active:
@@ -152,7 +152,7 @@ class RollOperator(BaseSensorOperator):
     def _manual_question(self, context: Context, store: StateStore, now: datetime) -> str:
         question, at = store.get(Question), Situation(self.entry.settings, store.orders(), now)
         run = self.storage.run(question.plan_id)
-        if run is None or waits_until(at) is None:
+        if run is None or deadline_of(at) is None:
             return ""
         ended = context["ti"].get_dr_count(
             f"{APPLY_DAG}{self.entry.name}", run_ids=[question.run_id], states=["success", "failed"]
@@ -178,7 +178,7 @@ class RollOperator(BaseSensorOperator):
         control, held = store.readable(Control), self._why_held(store, now)
         # A roll that is held before a turn looks at no sample.
         seen, unknown = (None, held) if held and roll.phase is Phase.WAITING else self._seen(store, roll)
-        stop, skip = roll.stop_in(control), roll.skip_in(control)
+        stop, skip = roll.stop_order(control), roll.skip_order(control)
         facts = RollFacts(
             now=now,
             minutes=max(settings.roll_wait_minutes, _FEWEST_INTERVALS * settings.interval_seconds / 60),
@@ -201,7 +201,7 @@ class RollOperator(BaseSensorOperator):
         closed = self._closed(store, now)
         return f"permission: {closed[0].reason} {closed[0].detail}" if closed else ""
 
-    def _closed(self, store: StateStore, now: datetime) -> list[Closed]:
+    def _closed(self, store: StateStore, now: datetime) -> list[Closing]:
         return closings(self.entry.settings, store.orders(), now)
 
     def _seen(self, store: StateStore, roll: Roll) -> tuple[RollSample | None, str]:

@@ -15,7 +15,7 @@ from pulsar_rebalancer.decide.sources.drains import of_broker
 from pulsar_rebalancer.decide.sources.filling import check_broker, fill
 from pulsar_rebalancer.decide.split_planning import Cut, where_to_cut
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.names import matching, namespace_of, regex_of_glob
+from pulsar_rebalancer.names import match_mask, namespace_of, regex_of_glob
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
@@ -111,7 +111,7 @@ def _bundles_named(owners: Mapping[str, str], names: Any, name: str) -> list[str
     if name in owners:
         return [name]
     pattern = regex_of_glob(name if {"*", "?"} & set(name) else f"{name}/*")
-    return [str(bundle) for bundle in names.filter(matching(pattern, names)).to_pylist()]
+    return [str(bundle) for bundle in names.filter(match_mask(pattern, names)).to_pylist()]
 
 
 _COMPARED = (SplitAlgorithm.TOPIC_COUNT, SplitAlgorithm.RANGE, SplitAlgorithm.FLOW)

@@ -19,7 +19,7 @@ def at(minutes: float) -> datetime:
 
 def new_roll(*order: str) -> Roll:
     shown = ShownRoll(id="f" * 64, order=order or (A, B), at=NOW, by="ada", reason="patch")
-    return Roll().begun(shown, "manual__1", LISTED, NOW, "bob", run_at(0))
+    return Roll().start(shown, "manual__1", LISTED, NOW, "bob", run_at(0))
 
 
 def run_at(minute: float) -> str:
@@ -335,9 +335,9 @@ def test_an_order_counts_for_the_roll_and_the_phase_in_which_it_is_given() -> No
 
     roll = step(new_roll(), 2)
     assert (roll.at, roll.since) == (at(0), at(2))
-    assert [bool(roll.stop_in(given("stop_roll", minute))) for minute in (-1, 0)] == [False, True]
-    assert [bool(roll.skip_in(given("skip_broker", minute))) for minute in (1, 2)] == [False, True]
-    assert (Roll().stop_in(given("stop_roll", 1)), Roll().skip_in(given("skip_broker", 1))) == (None, None)
+    assert [bool(roll.stop_order(given("stop_roll", minute))) for minute in (-1, 0)] == [False, True]
+    assert [bool(roll.skip_order(given("skip_broker", minute))) for minute in (1, 2)] == [False, True]
+    assert (Roll().stop_order(given("stop_roll", 1)), Roll().skip_order(given("skip_broker", 1))) == (None, None)
 
 
 def test_a_broker_is_skipped() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from pulsar_rebalancer.config.settings import Settings, validate
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.orders.calendar import shut
+from pulsar_rebalancer.orders.calendar import calendar_closure
 
 BERLIN = "Europe/Berlin"
 NIGHT = {"cron": "0 22 * * *", "minutes": 480, "timezone": BERLIN}
@@ -54,12 +54,12 @@ def test_a_blackout_lasts_from_its_begin_to_its_end(window: dict[str, Any], begi
     given = settings(blackouts=[window])
 
     for inside in (at(begin), at(end) - MOMENT):
-        found = shut(given, inside)
+        found = calendar_closure(given, inside)
         assert found is not None
         assert found.opens is not None
         assert (found.reason, found.opens.astimezone(UTC)) == ("blackout", at(end))
-    assert shut(given, at(begin) - MOMENT) is None
-    assert shut(given, at(end)) is None
+    assert calendar_closure(given, at(begin) - MOMENT) is None
+    assert calendar_closure(given, at(end)) is None
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ def test_a_blackout_lasts_from_its_begin_to_its_end(window: dict[str, Any], begi
 def test_a_maintenance_window_lasts_from_its_begin_to_its_end(window: dict[str, Any], begin: str, end: str) -> None:
     given = settings(maintenance_windows=[window])
 
-    assert shut(given, at(begin)) is None
-    assert shut(given, at(end) - MOMENT) is None
-    before, after = shut(given, at(begin) - MOMENT), shut(given, at(end))
+    assert calendar_closure(given, at(begin)) is None
+    assert calendar_closure(given, at(end) - MOMENT) is None
+    before, after = calendar_closure(given, at(begin) - MOMENT), calendar_closure(given, at(end))
     assert before is not None
     assert before.opens is not None
     # Python takes a time that comes twice for unlike its own UTC time.
@@ -89,7 +89,7 @@ def test_a_maintenance_window_lasts_from_its_begin_to_its_end(window: dict[str, 
 def test_a_window_may_last_until_it_begins_again() -> None:
     given = validate({"blackouts": [NIGHT | {"minutes": 1440}]}, where="clusters.yaml: east")
 
-    assert shut(given, at("2026-07-01T12:00")) is not None
+    assert calendar_closure(given, at("2026-07-01T12:00")) is not None
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_windows_can_be_read_again() -> None:
 
 def test_a_window_may_last_a_minute() -> None:
     given = settings(maintenance_windows=[{"cron": "0 22 * * *", "minutes": 1}])
-    assert [shut(given, at(f"2026-07-01T22:0{minute}")) is None for minute in (0, 1)] == [True, False]
+    assert [calendar_closure(given, at(f"2026-07-01T22:0{minute}")) is None for minute in (0, 1)] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +133,6 @@ def test_a_window_may_last_a_minute() -> None:
     ids=["until later", "for ever"],
 )
 def test_moves_are_allowed_once_a_window_is_open_and_no_blackout_lasts(blackout: Any, opens: str | None) -> None:
-    found = shut(settings(maintenance_windows=[NIGHT], blackouts=[blackout]), at("2026-07-01T12:00"))
+    found = calendar_closure(settings(maintenance_windows=[NIGHT], blackouts=[blackout]), at("2026-07-01T12:00"))
     assert found is not None
     assert (found.opens and found.opens.astimezone(UTC)) == (opens and at(opens))

@@ -115,7 +115,7 @@ GONE = {"start": "2026-01-01T00:00:00", "end": "2026-01-02T00:00:00"}
         ({"breaker": {"failed_moves": 1}}, lambda now: Breaker(opened_at=now, why="a test"), "breaker_open"),
         (
             {},
-            lambda now: Control().having(
+            lambda now: Control().with_order(
                 GivenOrder(action="skip", at=now - timedelta(minutes=1), by="ada", reason="later")
             ),
             "skipped",

@@ -103,7 +103,7 @@ def test_says_what_became_of_every_move(storage, state):
 def test_report_names_orders_in_force_and_who_gave_them(storage, state):
     begun = datetime.now(UTC) - timedelta(minutes=1)
     run = make_run(storage, max_bundles_per_run=3)
-    store_of(state).put(Control().having(GivenOrder(action="stop", at=datetime.now(UTC), by="bob", reason="wait")))
+    store_of(state).put(Control().with_order(GivenOrder(action="stop", at=datetime.now(UTC), by="bob", reason="wait")))
     given: Any = context(CLUSTER, state, xcoms={("gate", "reason"): "open"}, started=begun)
     now = Settings.model_validate({"mode": "auto", "blackouts": [{"cron": "* * * * *", "minutes": 1}]})
 

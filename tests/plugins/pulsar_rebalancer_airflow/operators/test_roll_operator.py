@@ -64,7 +64,7 @@ class Desk:
 
     def empties(self, run: str) -> Any:
         """Have the first broker empty, as if runs had drained it, and take the next step."""
-        roll = self.roll.entered(Phase.RESTARTING, datetime.now(UTC), "")
+        roll = self.roll.with_phase(Phase.RESTARTING, datetime.now(UTC), "")
         changed = {"started": NOW - timedelta(days=9), "left": 0, "may_restart": True}
         store_of(self.state).put(roll.model_copy(update=changed))
         return self.act(run)
@@ -316,7 +316,7 @@ def test_the_end_that_nobody_was_told_is_noted(tmp_path, monkeypatch, accepted):
     monkeypatch.setattr(notifications, "deliver", lambda *_: [accepted])
     desk.act("run", plan=desk.plan())
     store_of(desk.state).put(
-        Control().having(GivenOrder(action="stop_roll", at=datetime.now(UTC), by="eve", reason="enough"))
+        Control().with_order(GivenOrder(action="stop_roll", at=datetime.now(UTC), by="eve", reason="enough"))
     )
     assert desk.act("run") == "roll_stopped"
     assert desk.roll.untold is not accepted

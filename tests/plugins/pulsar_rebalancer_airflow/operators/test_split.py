@@ -76,7 +76,7 @@ def test_a_stop_begins_no_further_split_and_a_cleared_run_goes_on(scene):
     real, store = scene.cluster.split_at, store_of(scene.state)
 
     def stopping(*args: Any, **more: Any) -> Any:
-        store.put(Control().having(GivenOrder(action="stop", at=NOW, by="ada", reason="wait")))
+        store.put(Control().with_order(GivenOrder(action="stop", at=NOW, by="ada", reason="wait")))
         return real(*args, **more)
 
     scene.monkeypatch.setattr(scene.cluster, "split_at", stopping)

@@ -38,7 +38,7 @@ def test_a_stop_ends_a_wave_between_two_bundles_and_a_cleared_run_goes_on(scene)
     moves = scene.moves(4)
     run = scene.run(moves)
     scene.monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.0)
-    stop = Control().having(GivenOrder(action="stop", at=NOW, by="ada", reason="wait"))
+    stop = Control().with_order(GivenOrder(action="stop", at=NOW, by="ada", reason="wait"))
     scene.before_unloads(lambda _: store_of(scene.state).put(stop))
 
     with pytest.raises(AirflowFailException, match="stopped"):

@@ -121,9 +121,9 @@ def test_a_drain_that_ends_while_a_wave_is_under_way_moves_no_further_bundle(sce
         if end == "released":
             store.put(drains.without(source, now))
         elif end == "roll stopped":
-            store.put(Control().having(GivenOrder(action="stop_roll", **order)))
+            store.put(Control().with_order(GivenOrder(action="stop_roll", **order)))
         elif end == "broker skipped":
-            store.put(Control().having(GivenOrder(action="skip_broker", **order, subject=source)))
+            store.put(Control().with_order(GivenOrder(action="skip_broker", **order, subject=source)))
         else:
             changed = (
                 {"ended": Reason.ROLL_STOPPED, "ended_at": now} if end == "roll over" else {"phase": Phase.RETURNING}
