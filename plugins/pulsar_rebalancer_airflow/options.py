@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import RebalancerError, SettingsError
-from pulsar_rebalancer.pulsar.connection import known_only
+from pulsar_rebalancer.pulsar.connection import checked_extra
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.snapshot import find_run
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -143,7 +143,7 @@ def read_extra(connection: Connection, known: Set[str]) -> dict[str, object]:
         given: object = connection.extra_dejson
     except RecursionError:
         raise SettingsError(Reason.WRONG_SETTING, "extra is nested too deeply") from None
-    return known_only(given, known, "extra")
+    return checked_extra(given, known, "extra")
 
 
 FAILURE = "failure"

@@ -28,7 +28,7 @@ import yaml
 from pulsar_rebalancer.command.inspection import inspect_cluster
 from pulsar_rebalancer.errors import RebalancerError, SettingsError
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
-from pulsar_rebalancer.pulsar.connection import EXTRAS, connection_of, known_only
+from pulsar_rebalancer.pulsar.connection import EXTRAS, checked_extra, connection_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import number_of
 
@@ -80,10 +80,10 @@ async def _inspect(connection: AdminConnection, args: argparse.Namespace, folder
 
 def connection_to(url: str, file: Path | None) -> AdminConnection:
     values = {name: os.environ.get(f"PULSAR_{name.upper()}") for name in (*EXTRAS, "token")}
-    extra = known_only(values, EXTRAS | {"token"}, "environment")
+    extra = checked_extra(values, EXTRAS | {"token"}, "environment")
     if file is not None:
         try:
-            extra |= known_only(yaml.safe_load(file.read_text(encoding="utf-8")), EXTRAS | {"token"}, file.name)
+            extra |= checked_extra(yaml.safe_load(file.read_text(encoding="utf-8")), EXTRAS | {"token"}, file.name)
         except (OSError, ValueError, yaml.YAMLError) as error:
             # The text is not shown: it may hold the token.
             raise SettingsError(Reason.WRONG_SETTING, f"{file.name} cannot be read: {type(error).__name__}") from None

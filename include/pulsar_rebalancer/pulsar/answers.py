@@ -25,7 +25,7 @@ _BY_STATUS = {401: Reason.FORBIDDEN, 403: Reason.FORBIDDEN, 404: Reason.NOT_FOUN
 def failure(
     mask: TokenMask,
     reason: Reason,
-    what: str,
+    request_line: str,
     broker: str,
     detail: str,
     status: int | None = None,
@@ -34,7 +34,7 @@ def failure(
 ) -> AdminError:
     action = reason.action
     to_do = f". {action}" if action and not action.startswith("Nothing") else ""
-    seen = " ".join(mask.text(f"{what} at {broker}: {detail.removesuffix('.')}").splitlines())[:_LONGEST_DETAIL]
+    seen = " ".join(mask.text(f"{request_line} at {broker}: {detail.removesuffix('.')}").splitlines())[:_LONGEST_DETAIL]
     return AdminError(reason, f"{seen}{to_do}", broker=broker, status=status, sent=sent)
 
 
@@ -57,7 +57,7 @@ class BrokerAnswer:
     @property
     def is_unauthenticated(self) -> bool:
         """Return whether the credentials were rejected; a 401 for a missing permission gives a reason."""
-        return self.status == 401 and not self._said()
+        return self.status == 401 and not self._error_reason()
 
     def error(self, on_412: Reason) -> AdminError:
         """Return the error for a request that the broker refused.
@@ -65,22 +65,22 @@ class BrokerAnswer:
         `on_412` is the reason code for "precondition failed", which Pulsar uses for stale bundle ranges,
         rejected settings, and names that it cannot parse.
         """
-        said = self._said()
+        said = self._error_reason()
         detail = f"answered {self.status}" + (f", {_message_line(said)}" if said else "")
         return failure(self.mask, self._reason(on_412, said), self.what, self.broker, detail, self.status)
 
-    def _reason(self, on_412: Reason, said: str) -> Reason:
+    def _reason(self, on_412: Reason, error_reason: str) -> Reason:
         if self.status == 412:
             return on_412
         if self.status >= 500:
             # ExtensibleLoadManagerWrapper.generateLoadReport is not supported.
-            unsupported = self.what.endswith("/load-report") and "UnsupportedOperation" in said
+            unsupported = self.what.endswith("/load-report") and "UnsupportedOperation" in error_reason
             return Reason.NO_LOAD_REPORT if unsupported else Reason.SERVER_ERROR
         if self.status == 409 and self.what.partition("?")[0].endswith("/unload"):
             return Reason.DESTINATION_GONE
         return _BY_STATUS.get(self.status, Reason.BAD_ANSWER)
 
-    def _said(self) -> str:
+    def _error_reason(self) -> str:
         try:
             body = parse_json(self.body, self.mask.text)
         except ValueError:
@@ -93,9 +93,9 @@ class BrokerAnswer:
             body = self.body.strip()
             text = str(parse_json(body, self.mask.text)) if body.startswith(b'"') else body.decode()
         except ValueError:
-            raise self.bad("the answer is not text") from None
+            raise self.invalid("the answer is not text") from None
         if len(text) > _LONGEST_TEXT:
-            raise self.bad(f"the answer has {len(text)} characters, expected at most {_LONGEST_TEXT}")
+            raise self.invalid(f"the answer has {len(text)} characters, expected at most {_LONGEST_TEXT}")
         return text
 
     def json(self) -> Any:
@@ -105,30 +105,30 @@ class BrokerAnswer:
         try:
             return parse_json(self.body, self.mask.text)
         except ValueError:
-            raise self.bad("the answer is not JSON") from None
+            raise self.invalid("the answer is not JSON") from None
 
     def mapping(self) -> dict[str, JsonValue]:
         value = self.mapping_or_none()
         if value is None:
-            raise self.bad("the answer is not a JSON object")
+            raise self.invalid("the answer is not a JSON object")
         return value
 
     def mapping_or_none(self) -> dict[str, JsonValue] | None:
         value = self.json()
         if not isinstance(value, dict | None):
-            raise self.bad("the answer is not a JSON object")
+            raise self.invalid("the answer is not a JSON object")
         return value
 
     def strings(self) -> list[str]:
         value = self.json()
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.bad("the answer is not a JSON list of strings")
+            raise self.invalid("the answer is not a JSON list of strings")
         return value
 
     def objects(self) -> list[dict[str, JsonValue]]:
         value = self.json()
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            raise self.bad("the answer is not a JSON list of objects")
+            raise self.invalid("the answer is not a JSON list of objects")
         return value
 
     def brokers(self) -> list[str]:
@@ -139,28 +139,28 @@ class BrokerAnswer:
         """
         entries = self.json()
         if not isinstance(entries, list):
-            raise self.bad("the answer is not a JSON list")
-        listed = sorted(map(_listed, entries))
+            raise self.invalid("the answer is not a JSON list")
+        listed = sorted(map(_broker_entry, entries))
         if listed and not any(map(is_broker_id, listed)):
-            raise self.bad(f"no brokerId of the form host:port in the list, but {listed[0]}")
+            raise self.invalid(f"no brokerId of the form host:port in the list, but {listed[0]}")
         return listed
 
-    def bad(self, detail: str) -> AdminError:
+    def invalid(self, detail: str) -> AdminError:
         return failure(self.mask, Reason.BAD_ANSWER, self.what, self.broker, detail, self.status)
 
 
-def _listed(entry: object) -> str:
+def _broker_entry(entry: object) -> str:
     if isinstance(entry, str):
         return entry if is_broker_id(entry) else first_line(ascii(entry))
     return f"'{type(entry).__name__}'"
 
 
-def _message_line(said: str) -> str:
+def _message_line(error_reason: str) -> str:
     for mark in ("Message:", "Stacktrace:"):
-        line = first_line(said.partition(mark)[2])
+        line = first_line(error_reason.partition(mark)[2])
         if line and line not in ("null", "Stacktrace:"):
             return line
-    return first_line(said)
+    return first_line(error_reason)
 
 
 MASK = "***"

@@ -22,7 +22,7 @@ from pulsar_rebalancer.pulsar.answers import (
     split_namespace,
     split_topic,
 )
-from pulsar_rebalancer.pulsar.connection import address_in, is_service_url
+from pulsar_rebalancer.pulsar.connection import address_or_empty, is_service_url
 from pulsar_rebalancer.pulsar.exchange import TOPIC_NAMES
 from pulsar_rebalancer.pulsar.transport import Transport
 from pulsar_rebalancer.reasons import Reason
@@ -49,16 +49,16 @@ async def segments_in(transport: Transport, bundle: str) -> list[str]:
     """Return a scalable topic's segments in the bundle; brokers without such topics are no error."""
     tenant, local, _ = split_bundle(bundle)
     folder = path("admin", "v2", "scalable", tenant, local)
-    listed = await _found(transport, folder)
+    listed = await _get_if_found(transport, folder)
     for topic in sorted(listed.strings() if listed else ())[:_MOST_READ]:
-        answer = await _found(transport, f"{folder}{path(split_topic(topic)[3])}")
+        answer = await _get_if_found(transport, f"{folder}{path(split_topic(topic)[3])}")
         inside = [name for name in _segments_of(topic, answer) if is_in_bundle(name, bundle)] if answer else []
         if inside:
             return inside
     return []
 
 
-async def _found(transport: Transport, url_path: str) -> BrokerAnswer | None:
+async def _get_if_found(transport: Transport, url_path: str) -> BrokerAnswer | None:
     try:
         return await transport.get(url_path, size=TOPIC_NAMES)
     except AdminError as error:
@@ -71,7 +71,7 @@ def _segments_of(topic: str, answer: BrokerAnswer) -> list[str]:
     try:
         layout = _Layout.model_validate(answer.mapping())
     except ValidationError:
-        raise answer.bad("the answer holds no segments") from None
+        raise answer.invalid("the answer holds no segments") from None
     parent = topic.partition("://")[2]
     return [f"segment://{parent}/{s.keys.start:04x}-{s.keys.end:04x}-{s.id}" for s in layout.segments.values()]
 
@@ -164,7 +164,7 @@ class BundleAdmin:
         try:
             topics = sorted(await self.topic_hash_positions(bundle))
         except AdminError as error:
-            if not _says_unowned(error):
+            if not _means_no_owner(error):
                 raise
             # Brokers list persistent topics that exist, loaded or not (NamespacesBase.internalGetListOfTopics).
             url_path = path("admin", "v2", "namespaces", tenant, local, "topics")
@@ -189,7 +189,7 @@ class BundleAdmin:
         )
         positions = answer.mapping().get("topicHashPositions")
         if not isinstance(positions, dict) or not all(type(position) is int for position in positions.values()):
-            raise answer.bad("the answer holds no topicHashPositions")
+            raise answer.invalid("the answer holds no topicHashPositions")
         return {topic: position for topic, position in positions.items() if isinstance(position, int)}
 
     async def lookup(self, topic: str, destination: str = "") -> LookupResult:
@@ -199,16 +199,16 @@ class BundleAdmin:
         the leader responds with an authoritative redirect, and the broker that receives the redirected lookup
         becomes the owner (NamespaceService.searchForCandidateBroker).
         """
-        answer = await self._transport.get(path("lookup", "v2", "topic", *split_topic(topic)), chosen=destination)
+        answer = await self._transport.get(path("lookup", "v2", "topic", *split_topic(topic)), destination=destination)
         named = {k: v for k, v in answer.mapping().items() if isinstance(v, str) and v}
-        urls = [named[key] for key in ("httpUrl", "httpUrlTls") if address_in(named.get(key))]
+        urls = [named[key] for key in ("httpUrl", "httpUrlTls") if address_or_empty(named.get(key))]
         services = [named[key] for key in ("brokerUrl", "brokerUrlTls") if key in named]
         if not urls:
-            raise answer.bad("the answer names no owner")
+            raise answer.invalid("the answer names no owner")
         if self._transport.connection.tls:
             urls.reverse()
             services.reverse()
-        return LookupResult(next(iter(services), ""), urls[0], tuple(address_in(url) for url in urls))
+        return LookupResult(next(iter(services), ""), urls[0], tuple(address_or_empty(url) for url in urls))
 
     async def lookup_owner(self, topic: str, destination: str = "") -> str:
         result = await self.lookup(topic, destination)
@@ -229,7 +229,7 @@ class BundleAdmin:
         result = await self.lookup(topic)
         url = result.broker_service_url
         what = f"GET {path('lookup', 'v2', 'topic', *split_topic(topic))}"
-        address = address_in(url)  # empty for a list of hosts: a broker names only itself
+        address = address_or_empty(url)  # empty for a list of hosts: a broker names only itself
         if not (address and is_service_url(url)):
             detail = f"the owner's service URL is {first_line(ascii(url))}"
             raise failure(self._transport.mask, Reason.FOREIGN_ADDRESS, what, result.addresses[0], detail)
@@ -259,15 +259,15 @@ class BundleAdmin:
                 await self.topic_hash_positions(bundle, no_topic, broker)
                 break
             except AdminError as error:
-                if error.status == HTTPStatus.TEMPORARY_REDIRECT or _says_unowned(error):
+                if error.status == HTTPStatus.TEMPORARY_REDIRECT or _means_no_owner(error):
                     return False
                 if error.reason != Reason.SERVER_ERROR or pause is None:
                     raise
                 await asyncio.sleep(pause)
         return True
 
-    async def owner(self, bundle: str, likely: Sequence[str] = ()) -> str | None:
-        """Query the brokers, `likely` first, for a bundle's owner; None if it has none until the next lookup.
+    async def owner(self, bundle: str, likely_owners: Sequence[str] = ()) -> str | None:
+        """Query the brokers, `likely_owners` first, for a bundle's owner; None if it has none until the next lookup.
 
         Raises AdminError if no broker says that it owns the bundle, and at least one did not respond.
         """
@@ -281,10 +281,10 @@ class BundleAdmin:
                 errors.append(error)
                 return None
 
-        for broker in likely:
+        for broker in likely_owners:
             if await ask(broker):
                 return broker
-        others = [broker for broker in dict.fromkeys(await self._transport.brokers()) if broker not in likely]
+        others = [broker for broker in dict.fromkeys(await self._transport.brokers()) if broker not in likely_owners]
         owner = next(filter(None, await asyncio.gather(*map(ask, others))), None)
         if owner is None and errors:
             raise errors[0]
@@ -300,7 +300,7 @@ class BundleAdmin:
         answer = await self._transport.get(_stats_path(topic), _ONLY_CLIENTS, broker=broker)
         clients = clients_in(answer.mapping())
         if clients is None:
-            raise answer.bad("the answer does not say which producers and consumers are connected")
+            raise answer.invalid("the answer does not say which producers and consumers are connected")
         return clients
 
     async def unload(self, bundle: str, destination: str) -> None:
@@ -323,7 +323,7 @@ class BundleAdmin:
         except (TypeError, ValueError):
             bounds = []
         if len(bounds) < 2 or bounds != sorted(set(bounds)):
-            raise answer.bad("the answer holds no ascending boundaries")
+            raise answer.invalid("the answer holds no ascending boundaries")
         return bounds
 
     async def split(self, bundle: str, algorithm: str, positions: Sequence[int] = (), *, unload: bool = False) -> None:
@@ -349,6 +349,6 @@ class BundleAdmin:
         )
 
 
-def _says_unowned(error: AdminError) -> bool:
+def _means_no_owner(error: AdminError) -> bool:
     """Return whether a bundle has no owner (PulsarWebResource.validateBundleOwnershipAsync)."""
     return error.status == HTTPStatus.PRECONDITION_FAILED and "Failed to find ownership" in error.message

@@ -12,7 +12,7 @@ from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import BALANCER, SHEDDING, SPLITTING, is_broker_id
 from pulsar_rebalancer.pulsar.answers import first_line, path, split_namespace
 from pulsar_rebalancer.pulsar.bundle_calls import BundleAdmin
-from pulsar_rebalancer.pulsar.connection import AdminConnection, address_in
+from pulsar_rebalancer.pulsar.connection import AdminConnection, address_or_empty
 from pulsar_rebalancer.pulsar.exchange import TOPIC_NAMES, TOPIC_STATS
 from pulsar_rebalancer.pulsar.transport import Transport
 from pulsar_rebalancer.reasons import Reason
@@ -60,9 +60,9 @@ class PulsarAdmin:
         leader = answer.mapping()
         broker, url = leader.get("brokerId"), leader.get("serviceUrl")
         # Older brokers have no brokerIds and name the leader by its address, which then serves as its id.
-        leader_id = broker if isinstance(broker, str) else address_in(url)
+        leader_id = broker if isinstance(broker, str) else address_or_empty(url)
         if not is_broker_id(leader_id):
-            raise answer.bad("the answer names no leader of the form host:port")
+            raise answer.invalid("the answer names no leader of the form host:port")
         return leader_id
 
     async def cluster_name(self) -> str:
@@ -71,7 +71,7 @@ class PulsarAdmin:
             answer = await self._transport.get("/admin/v2/brokers/configuration/runtime")
             name = answer.mapping().get("clusterName")
             if not isinstance(name, str) or not name:
-                raise answer.bad("the answer names no cluster")
+                raise answer.invalid("the answer names no cluster")
             self._cluster = name
         return self._cluster
 
@@ -144,24 +144,24 @@ class PulsarAdmin:
         answer = await self._transport.get("/admin/v2/brokers/configuration/runtime", broker=broker or "")
         values = answer.mapping()
         if odd := [name for name, value in values.items() if isinstance(value, list | dict)]:
-            raise answer.bad(f"the value of {first_line(ascii(odd[0]))} is not text")
+            raise answer.invalid(f"the value of {first_line(ascii(odd[0]))} is not text")
         texts = {name: "" if value is None else str(value) for name, value in values.items()}
         for name in (BALANCER, SHEDDING):
             if texts.get(name, "").strip().lower() not in ("true", "false"):
-                raise answer.bad(f"the answer does not say whether {name} is true or false")
+                raise answer.invalid(f"the answer does not say whether {name} is true or false")
         return texts
 
     # policies
 
     async def isolation_policies(self, cluster: str) -> dict[str, JsonValue]:
         """Return the namespace isolation policies, by name; empty if none were ever set (404)."""
-        return await self._policies(path("admin", "v2", "clusters", cluster, "namespaceIsolationPolicies"))
+        return await self._get_or_empty(path("admin", "v2", "clusters", cluster, "namespaceIsolationPolicies"))
 
     async def failure_domains(self, cluster: str) -> dict[str, JsonValue]:
         """Return the failure domains, by name, each as `{"brokers": […]}`; empty if there are none."""
-        return await self._policies(path("admin", "v2", "clusters", cluster, "failureDomains"))
+        return await self._get_or_empty(path("admin", "v2", "clusters", cluster, "failureDomains"))
 
-    async def _policies(self, url_path: str) -> dict[str, JsonValue]:
+    async def _get_or_empty(self, url_path: str) -> dict[str, JsonValue]:
         try:
             return (await self._transport.get(url_path)).mapping()
         except AdminError as error:
@@ -189,12 +189,12 @@ def splitting_is_on(runtime: Mapping[str, str]) -> bool:
 async def splitting_brokers(admin: PulsarAdmin) -> list[str]:
     """Return the brokers that split automatically and can be read. Raises AdminError without a list."""
 
-    async def splits(broker: str) -> bool:
+    async def splits_bundles(broker: str) -> bool:
         try:
             return splitting_is_on(await admin.runtime_configuration(broker))
         except AdminError:
             return False
 
     brokers = sorted(set(await admin.brokers()))
-    found = await asyncio.gather(*map(splits, brokers))
+    found = await asyncio.gather(*map(splits_bundles, brokers))
     return [broker for broker, is_on in zip(brokers, found, strict=True) if is_on]

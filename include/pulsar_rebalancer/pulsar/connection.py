@@ -35,14 +35,14 @@ def address_of(url: str) -> str:
     return f"{host}:{parts.port or _DEFAULT_PORT.get(parts.scheme, 0)}"
 
 
-def address_in(url: object) -> str:
+def address_or_empty(url: object) -> str:
     try:
         return address_of(url) if isinstance(url, str) else ""
     except ValueError:
         return ""
 
 
-def _plain(address: str, key: str) -> str:
+def _without_secrets(address: str, key: str) -> str:
     if set("@?#") & set(address):
         # The value is not shown: it may hold a password or a token.
         raise SettingsError(
@@ -51,9 +51,9 @@ def _plain(address: str, key: str) -> str:
     return address
 
 
-def _base(url: str, key: str) -> str:
+def _base_url(url: str, key: str) -> str:
     """Return an http(s) URL without a trailing slash; reject a URL with a user, query or fragment."""
-    if not address_in(_plain(url, key)) or not re.fullmatch(r"https?://[!-~]+", url):
+    if not address_or_empty(_without_secrets(url, key)) or not re.fullmatch(r"https?://[!-~]+", url):
         shown = "an address with percent signs" if "%" in url else repr(url)
         raise SettingsError(Reason.WRONG_SETTING, f"{key}: {shown} is not an http(s)://host:port address")
     parts = urlsplit(url)
@@ -64,7 +64,7 @@ def https_url(url: str, key: str) -> str:
     """Return an https URL without a trailing slash; reject others, because a secret is sent to it."""
     if not url.startswith("https://"):
         raise SettingsError(Reason.WRONG_SETTING, f"{key}: an https:// address is required")
-    return _base(url, key)
+    return _base_url(url, key)
 
 
 def is_token(text: str) -> bool:
@@ -148,9 +148,10 @@ class AdminConnection:
             if not getattr(self, key) > 0:
                 raise SettingsError(Reason.WRONG_SETTING, f"{key}: {getattr(self, key)!r} must be greater than 0")
         self._check_token()
-        object.__setattr__(self, "seeds", tuple(_base(url, "seeds") for url in self.seeds))
+        object.__setattr__(self, "seeds", tuple(_base_url(url, "seeds") for url in self.seeds))
         mapped = {
-            k.lower(): _base(url, f"address_map[{_plain(k, 'address_map')}]") for k, url in self.address_map.items()
+            k.lower(): _base_url(url, f"address_map[{_without_secrets(k, 'address_map')}]")
+            for k, url in self.address_map.items()
         }
         object.__setattr__(self, "address_map", mapped)
         schemes = {urlsplit(url).scheme for url in (*self.seeds, *mapped.values(), *self._template_sample())}
@@ -190,7 +191,7 @@ class AdminConnection:
         if not self.address_template:
             return ()
         try:
-            return (_base(self.address_template.format(host="host", port="1"), "address_template"),)
+            return (_base_url(self.address_template.format(host="host", port="1"), "address_template"),)
         except (AttributeError, KeyError, IndexError, ValueError):
             raise SettingsError(
                 Reason.WRONG_SETTING, "address_template: only the placeholders {host} and {port} are allowed"
@@ -248,13 +249,13 @@ def connection_of(seeds: tuple[str, ...], token: str, extra: Mapping[str, object
     )
 
 
-def known_only(given: object, known: Set[str], where: str) -> dict[str, object]:
-    if not isinstance(given, dict):
+def checked_extra(extra: object, known_keys: Set[str], where: str) -> dict[str, object]:
+    if not isinstance(extra, dict):
         raise SettingsError(Reason.WRONG_SETTING, f"{where}: expected a JSON object")
-    values = {name: value for name, value in given.items() if value not in (None, "")}
-    if unknown := sorted(map(str, set(values) - known)):
+    values = {name: value for name, value in extra.items() if value not in (None, "")}
+    if unknown := sorted(map(str, set(values) - known_keys)):
         raise SettingsError(
-            Reason.WRONG_SETTING, f"{where}: unknown keys {', '.join(unknown)}; known: {', '.join(sorted(known))}"
+            Reason.WRONG_SETTING, f"{where}: unknown keys {', '.join(unknown)}; known: {', '.join(sorted(known_keys))}"
         )
     return values
 

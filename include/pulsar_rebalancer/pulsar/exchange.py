@@ -17,7 +17,7 @@ import httpx
 
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.pulsar.answers import TokenMask, failure, first_line
-from pulsar_rebalancer.pulsar.connection import AdminConnection, address_in
+from pulsar_rebalancer.pulsar.connection import AdminConnection, address_or_empty
 from pulsar_rebalancer.reasons import Reason
 
 logging.getLogger("httpcore").setLevel(logging.INFO)  # below that level it logs headers, which may hold a token
@@ -56,7 +56,7 @@ class Request:
         on_412: reason code for a response with status 412.
         size: factor for `max_answer_bytes`.
         body: JSON to send; a GET has none.
-        chosen: brokerId to which authoritative redirects are sent instead; empty to follow them unchanged.
+        destination: brokerId to which authoritative redirects are sent instead; empty to follow them unchanged.
     """
 
     method: str
@@ -67,15 +67,15 @@ class Request:
     on_412: Reason = Reason.RANGE_GONE
     size: int = 1
     body: bytes = b""
-    chosen: str = ""
+    destination: str = ""
 
     @property
-    def what(self) -> str:
+    def request_line(self) -> str:
         return f"{self.method} {self.path}"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Target:
     base: str
     query: str
     broker: str
@@ -122,12 +122,12 @@ class Exchange:
         *,
         sent: bool = True,
     ) -> AdminError:
-        return failure(self.mask, reason, request.what, broker, detail, status, sent=sent)
+        return failure(self.mask, reason, request.request_line, broker, detail, status, sent=sent)
 
-    def most_bytes(self, request: Request) -> int:
+    def max_bytes(self, request: Request) -> int:
         return self._connection.max_answer_bytes * request.size
 
-    async def ask(self, request: Request, place: Place, token: str) -> tuple[int, str, bytes, bool]:
+    async def ask(self, request: Request, target: Target, token: str) -> tuple[int, str, bytes, bool]:
         """Send a request and read the response; a GET is retried once if the connection breaks.
 
         Returns:
@@ -138,21 +138,21 @@ class Exchange:
             AdminError: `timeout`, `unreachable` or `bad_answer`.
         """
         try:
-            return await self._once(request, place, token)
+            return await self._ask_once(request, target, token)
         except AdminError as error:
             if error.reason != Reason.UNREACHABLE or request.method != "GET":
                 raise
-        return await self._once(request, place, token)
+        return await self._ask_once(request, target, token)
 
-    async def _once(self, request: Request, place: Place, token: str) -> tuple[int, str, bytes, bool]:
-        if not address_in(place.base):  # made from a template and a broker's name
-            detail = f"{first_line(place.base)} is not an address: check the connection's address_template"
-            raise self.failure(request, place.broker, Reason.BAD_ANSWER, detail)
+    async def _ask_once(self, request: Request, target: Target, token: str) -> tuple[int, str, bytes, bool]:
+        if not address_or_empty(target.base):  # made from a template and a broker's name
+            detail = f"{first_line(target.base)} is not an address: check the connection's address_template"
+            raise self.failure(request, target.broker, Reason.BAD_ANSWER, detail)
         limit = self._connection.connect_timeout_s + request.timeout_s
         try:
             # The time spent waiting for a slot does not count.
-            async with self._slots_of[place.base], self._slots, asyncio.timeout(limit) as deadline:
-                return await self._exchange(request, place, token, deadline)
+            async with self._slots_of[target.base], self._slots, asyncio.timeout(limit) as deadline:
+                return await self._send_and_read(request, target, token, deadline)
         except TimeoutError:
             reason, detail = Reason.TIMEOUT, f"no complete answer within {request.timeout_s:g} s"
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -165,13 +165,13 @@ class Exchange:
                     detail += "; the broker may have carried out the request"
             else:
                 reason, detail = Reason.BAD_ANSWER, f"the answer is not complete HTTP ({said})"
-        raise self.failure(request, place.broker, reason, detail)
+        raise self.failure(request, target.broker, reason, detail)
 
-    async def _exchange(
-        self, request: Request, place: Place, token: str, deadline: asyncio.Timeout
+    async def _send_and_read(
+        self, request: Request, target: Target, token: str, deadline: asyncio.Timeout
     ) -> tuple[int, str, bytes, bool]:
         # A redirect can be unencoded.
-        url = quote(place.url(request), safe="/?:@!$&'()*+,;=-._~%[]")
+        url = quote(target.url(request), safe="/?:@!$&'()*+,;=-._~%[]")
         headers = dict(_HEADERS)
         if token:
             # Brokers with strictAuthMethod=true require the method.
@@ -182,16 +182,16 @@ class Exchange:
         timeout = {"timeout": {"connect": self._connection.connect_timeout_s}}
         asked = httpx.Request(request.method, url, headers=headers, content=content, extensions=timeout)
         async with (
-            self._connected(place.base) as transport,
+            self._transport_to(target.base) as transport,
             aclosing(await transport.handle_async_request(asked)) as response,
         ):
-            most = self.most_bytes(request) if response.is_success else MAX_ERROR_BYTES
-            body, cut = await self._read(response, most, deadline)
+            most = self.max_bytes(request) if response.is_success else MAX_ERROR_BYTES
+            body, cut = await self._read_body(response, most, deadline)
         location = self.mask.text(response.headers.get("Location", ""))
         return response.status_code, location, self.mask.body(body), cut
 
     @asynccontextmanager
-    async def _connected(self, base: str) -> AsyncIterator[httpx.AsyncHTTPTransport]:
+    async def _transport_to(self, base: str) -> AsyncIterator[httpx.AsyncHTTPTransport]:
         """Yield a transport with one idle connection or none, because a pool of all connections is slow to search.
 
         A transport, unlike a client, ignores redirects, cookies, the environment's proxies and .netrc: none of
@@ -212,7 +212,7 @@ class Exchange:
             else:
                 await transport.aclose()
 
-    async def _read(self, response: httpx.Response, most: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
+    async def _read_body(self, response: httpx.Response, limit: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
         """Read a body; waiting for other long bodies (`_LONG_AT_ONCE`) does not count as time."""
         body = bytearray()
         async with AsyncExitStack() as turn:
@@ -223,6 +223,6 @@ class Exchange:
                     await turn.enter_async_context(self._long_slots)
                     deadline.reschedule(asyncio.get_running_loop().time() + left)
                 body += chunk
-                if len(body) > most:
+                if len(body) > limit:
                     break
-        return bytes(body[:most]), len(body) > most
+        return bytes(body[:limit]), len(body) > limit

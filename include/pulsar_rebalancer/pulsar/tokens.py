@@ -17,7 +17,7 @@ import httpx
 
 from pulsar_rebalancer.errors import AdminError, RebalancerError, SettingsError
 from pulsar_rebalancer.pulsar.answers import TokenMask, first_line
-from pulsar_rebalancer.pulsar.connection import AdminConnection, OAuth2, address_in, https_url, is_token
+from pulsar_rebalancer.pulsar.connection import AdminConnection, OAuth2, address_or_empty, https_url, is_token
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import parse_json
 
@@ -31,7 +31,7 @@ _RENEWED_AFTER = 0.8
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "pulsar-rebalancer"}
 
 
-async def fetch(settings: OAuth2, ca_file: Path | None, mask: TokenMask) -> Token:
+async def fetch_token(settings: OAuth2, ca_file: Path | None, mask: TokenMask) -> Token:
     """Get a token. The credentials file is read each time, in case its secret has been replaced.
 
     Raises AdminError (`credentials_file`, `issuer_unavailable`, `issuer_refused`), and SettingsError for an
@@ -41,10 +41,10 @@ async def fetch(settings: OAuth2, ca_file: Path | None, mask: TokenMask) -> Toke
     url, begun = f"{issuer_url}/.well-known/openid-configuration", time.monotonic()
     try:
         # The environment's proxies are used: TLS hides everything but the issuer's name from them.
-        async with asyncio.timeout(_SECONDS), httpx.AsyncClient(verify=_tls(ca_file), timeout=None) as client:
+        async with asyncio.timeout(_SECONDS), httpx.AsyncClient(verify=_ssl_context(ca_file), timeout=None) as client:
             status, metadata = await _ask(client, "GET", url, mask)
             endpoint = str(metadata.get("token_endpoint"))
-            if status != 200 or not endpoint.startswith("https://") or not address_in(endpoint):
+            if status != 200 or not endpoint.startswith("https://") or not address_or_empty(endpoint):
                 raise ValueError(f"answered {status}, without an https token_endpoint")
             url = endpoint
             status, answer = await _ask(client, "POST", url, mask, data=form)
@@ -73,13 +73,13 @@ def _credentials(settings: OAuth2, mask: TokenMask) -> tuple[dict[str, str], str
     form = {"grant_type": found.get("type", "client_credentials")}
     form |= {name: found.get(name) for name in ("client_id", "client_secret")}
     if form["grant_type"] != "client_credentials" or not all(v and isinstance(v, str) for v in form.values()):
-        raise unusable(path, "is not JSON of the type client_credentials with client_id and client_secret")
+        raise unusable_file(path, "is not JSON of the type client_credentials with client_id and client_secret")
     mask.add(form["client_secret"])
     form |= {key: value for key in ("audience", "scope") if (value := getattr(settings, key))}
     return form, https_url(settings.issuer_url or str(found.get("issuer_url", "")), "issuer_url")
 
 
-def _tls(ca_file: Path | None) -> ssl.SSLContext:
+def _ssl_context(ca_file: Path | None) -> ssl.SSLContext:
     context = ssl.create_default_context()
     if ca_file is not None:
         try:
@@ -139,12 +139,12 @@ class Tokens:
         self._lock = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def get(self, broker: str = "", refused: str | None = None) -> str:
+    async def get(self, broker: str = "", rejected: str | None = None) -> str:
         """Return the token; empty if the connection has none.
 
         Args:
             broker: brokerId or address for error messages.
-            refused: token that a broker has rejected; it is returned again if it cannot be replaced.
+            rejected: token that a broker has rejected; it is returned again if it cannot be replaced.
 
         Raises:
             AdminError: `credentials_file`, `issuer_unavailable` or `issuer_refused`; nothing was sent.
@@ -155,10 +155,10 @@ class Tokens:
         async with self._lock:
             self._loop = asyncio.get_running_loop()
             now = time.monotonic()
-            useless = self._token.value in ("", refused)
+            useless = self._token.value in ("", rejected)
             if (useless or now >= self._token.renew_at) and now >= self._next_attempt:
                 await self._renew()
-                useless = self._token.value in ("", refused)
+                useless = self._token.value in ("", rejected)
             if self._failed is not None and (useless or now >= self._token.expires_at):
                 raise AdminError(self._failed.reason, self._failed.message, broker=broker, sent=False)
             return self._token.value
@@ -173,9 +173,9 @@ class Tokens:
     async def _renew(self) -> None:
         try:
             if self._connection.oauth2 is not None:
-                self._token = await fetch(self._connection.oauth2, self._connection.ca_file, self.mask)
+                self._token = await fetch_token(self._connection.oauth2, self._connection.ca_file, self.mask)
             elif self._connection.token_file is not None:
-                self._token = _read(self._connection.token_file)
+                self._token = _read_token(self._connection.token_file)
             self._failed = None
             self.mask.add(self._token.value)
         except RebalancerError as error:
@@ -186,10 +186,10 @@ class Tokens:
             self._next_attempt = time.monotonic() + _PAUSE_S
 
 
-def _read(path: Path) -> Token:
+def _read_token(path: Path) -> Token:
     value = read_file(path).strip()
     if not is_token(value):
-        raise unusable(path, "is empty, or has characters other than printable ASCII (not shown)")
+        raise unusable_file(path, "is empty, or has characters other than printable ASCII (not shown)")
     return Token(value, renew_at=time.monotonic() + _PAUSE_S)
 
 
@@ -198,17 +198,17 @@ def read_file(path: Path) -> str:
         # Nobody may ever write to a pipe.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise unusable(path, "is not a regular file")
+                raise unusable_file(path, "is not a regular file")
             content = file.read(_LARGEST_FILE + 1)
     except OSError as error:
-        raise unusable(path, f"cannot be read: {error.strerror}") from None
+        raise unusable_file(path, f"cannot be read: {error.strerror}") from None
     if len(content) > _LARGEST_FILE:
-        raise unusable(path, f"is larger than {_LARGEST_FILE} bytes")
+        raise unusable_file(path, f"is larger than {_LARGEST_FILE} bytes")
     try:
         return content.decode()
     except UnicodeDecodeError:  # its message would quote the content
-        raise unusable(path, "is not UTF-8 text") from None
+        raise unusable_file(path, "is not UTF-8 text") from None
 
 
-def unusable(path: Path, what: str) -> AdminError:
-    return AdminError(Reason.CREDENTIALS_FILE, f"{path} {what}. {Reason.CREDENTIALS_FILE.action}", sent=False)
+def unusable_file(path: Path, problem: str) -> AdminError:
+    return AdminError(Reason.CREDENTIALS_FILE, f"{path} {problem}. {Reason.CREDENTIALS_FILE.action}", sent=False)

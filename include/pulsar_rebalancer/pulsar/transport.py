@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl, unquote, urlencode, urljoin, urlsplit
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import is_broker_id
 from pulsar_rebalancer.pulsar.answers import BrokerAnswer, first_line
-from pulsar_rebalancer.pulsar.connection import AdminConnection, address_in, address_of
-from pulsar_rebalancer.pulsar.exchange import Exchange, NotSentError, Place, Request
+from pulsar_rebalancer.pulsar.connection import AdminConnection, address_of, address_or_empty
+from pulsar_rebalancer.pulsar.exchange import Exchange, NotSentError, Request, Target
 from pulsar_rebalancer.pulsar.tokens import Tokens
 from pulsar_rebalancer.reasons import Reason
 
@@ -29,7 +29,7 @@ class KnownAddresses:
         self._bases: dict[str, set[str]] = {}
         own = (*connection.seeds, *connection.address_map.values(), *map(connection.base_url, self._brokers))
         for base in own:
-            if address := address_in(base):
+            if address := address_or_empty(base):
                 self._bases.setdefault(address, set()).add(base)
 
     def knows_host(self, address: str) -> bool:
@@ -83,10 +83,10 @@ class Transport:
         follow: bool = True,
         on_412: Reason = Reason.NOT_FOUND,
         size: int = 1,
-        chosen: str = "",
+        destination: str = "",
     ) -> BrokerAnswer:
         timeout_s = self.connection.read_timeout_s
-        request = Request("GET", path, urlencode(query), timeout_s, follow, on_412, size, chosen=chosen)
+        request = Request("GET", path, urlencode(query), timeout_s, follow, on_412, size, destination=destination)
         return await self.send(request, broker)
 
     async def put(
@@ -122,16 +122,16 @@ class Transport:
         GET goes to the first that also answers it. Raises AdminError with any reason code of the API.
         """
         if self.connection.read_only and request.method != "GET":
-            target = broker or address_of(self.connection.seeds[0])
+            name = broker or address_of(self.connection.seeds[0])
             raise self._exchange.failure(
-                request, target, Reason.READ_ONLY, "the connection is read-only, nothing was sent"
+                request, name, Reason.READ_ONLY, "the connection is read-only, nothing was sent"
             )
         if broker and not is_broker_id(broker):
             detail = "not a brokerId of the form host:port; nothing was sent"
             raise self._exchange.failure(request, broker, Reason.NOT_FOUND, detail)
         if broker:
-            place = Place(self.connection.base_url(broker), request.query, broker)
-            return await self._follow(request, place, *await self._ask_place(request, place))
+            target = Target(self.connection.base_url(broker), request.query, broker)
+            return await self._follow(request, target, *await self._ask_target(request, target))
         return await self._ask_seeds(request)
 
     async def _ask_seeds(self, request: Request) -> BrokerAnswer:
@@ -143,11 +143,11 @@ class Transport:
         refused: list[str] = []
         reasons, failed = set(), list[AdminError]()
         for host in self._hosts[: len(self.connection.seeds) + _ASKED_AFTER_SEEDS]:
-            place = Place(host, request.query, address_of(host))
+            target = Target(host, request.query, address_of(host))
             try:
-                answer, location = await self._ask(request, place)
+                answer, location = await self._ask(request, target)
             except NotSentError as error:
-                refused.append(f"{place.broker} ({error})")
+                refused.append(f"{target.broker} ({error})")
                 reasons.add(error.reason)
             except AdminError as error:
                 if error.reason not in (Reason.TIMEOUT, Reason.UNREACHABLE):
@@ -157,9 +157,9 @@ class Transport:
                 failed.append(error)
             else:
                 if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-                    return await self._follow(request, place, answer, location)
+                    return await self._follow(request, target, answer, location)
                 failed.append(answer.error(request.on_412))
-            self._ask_last(host)
+            self._move_to_end(host)
             if failed and request.method != "GET":
                 break
         if failed:
@@ -169,79 +169,79 @@ class Transport:
         reason = reasons.pop() if len(reasons) == 1 else Reason.UNREACHABLE
         raise self._exchange.failure(request, first, reason, f"no connection to {', '.join(refused)}", sent=False)
 
-    def _ask_last(self, host: str) -> None:
+    def _move_to_end(self, host: str) -> None:
         if host in self._hosts:  # the list of brokers may have changed since
             self._hosts.remove(host)
             self._hosts.append(host)
 
-    async def _follow(self, request: Request, place: Place, answer: BrokerAnswer, location: str) -> BrokerAnswer:
+    async def _follow(self, request: Request, target: Target, answer: BrokerAnswer, location: str) -> BrokerAnswer:
         seen = set()
         while answer.status in _REDIRECTS and location and request.follow:
-            seen.add(place.url(request))
-            place = await self._next(request, answer, place.url(request), location)
-            if place.url(request) in seen or len(seen) > MAX_HOPS:
+            seen.add(target.url(request))
+            target = await self._redirect_target(request, answer, target.url(request), location)
+            if target.url(request) in seen or len(seen) > MAX_HOPS:
                 detail = f"redirected in a loop or more than {MAX_HOPS} times"
-                raise self._exchange.failure(request, place.broker, Reason.BAD_ANSWER, detail)
-            answer, location = await self._ask_place(request, place)
-        return self._checked(request, answer)
+                raise self._exchange.failure(request, target.broker, Reason.BAD_ANSWER, detail)
+            answer, location = await self._ask_target(request, target)
+        return self._checked_answer(request, answer)
 
-    async def _ask_place(self, request: Request, place: Place) -> tuple[BrokerAnswer, str]:
-        if request.method == "GET" and time.monotonic() < self._silent_until.get(place.base, 0.0):
+    async def _ask_target(self, request: Request, target: Target) -> tuple[BrokerAnswer, str]:
+        if request.method == "GET" and time.monotonic() < self._silent_until.get(target.base, 0.0):
             # A broker that hangs costs one wait, not a second one after that for it as a seed.
             detail = "no answer a moment ago, so the request was not sent"
-            raise self._exchange.failure(request, place.broker, Reason.TIMEOUT, detail, sent=False)
+            raise self._exchange.failure(request, target.broker, Reason.TIMEOUT, detail, sent=False)
         try:
-            return await self._ask(request, place)
+            return await self._ask(request, target)
         except NotSentError as error:
             detail = f"no connection ({error})"
-            raise self._exchange.failure(request, place.broker, error.reason, detail, sent=False) from None
+            raise self._exchange.failure(request, target.broker, error.reason, detail, sent=False) from None
 
-    async def _ask(self, request: Request, place: Place) -> tuple[BrokerAnswer, str]:
+    async def _ask(self, request: Request, target: Target) -> tuple[BrokerAnswer, str]:
         """Renew a rejected token and ask again: a request with a 401 was not applied (RFC 9110, 15.5.2)."""
-        token = await self.tokens.get(place.broker)
-        answer, location = await self._answer(request, place, token)
+        token = await self.tokens.get(target.broker)
+        answer, location = await self._answer(request, target, token)
         if answer.is_unauthenticated:
-            refused, token = token, await self.tokens.get(place.broker, refused=token)
+            refused, token = token, await self.tokens.get(target.broker, rejected=token)
             if token != refused:
-                answer, location = await self._answer(request, place, token)
+                answer, location = await self._answer(request, target, token)
         if answer.is_unauthenticated:
-            raise self._exchange.failure(request, place.broker, Reason.UNAUTHORIZED, "answered 401", answer.status)
+            raise self._exchange.failure(request, target.broker, Reason.UNAUTHORIZED, "answered 401", answer.status)
         return answer, location
 
-    async def _answer(self, request: Request, place: Place, token: str) -> tuple[BrokerAnswer, str]:
-        status, location, body, cut = await self._exchange.ask(request, place, token)
-        _log.debug("%s at %s: %d", request.what, place.broker, status)
-        return BrokerAnswer(request.what, place.broker, status, body, self.mask, cut), location
+    async def _answer(self, request: Request, target: Target, token: str) -> tuple[BrokerAnswer, str]:
+        status, location, body, cut = await self._exchange.ask(request, target, token)
+        _log.debug("%s at %s: %d", request.request_line, target.broker, status)
+        return BrokerAnswer(request.request_line, target.broker, status, body, self.mask, cut), location
 
-    def _checked(self, request: Request, answer: BrokerAnswer) -> BrokerAnswer:
+    def _checked_answer(self, request: Request, answer: BrokerAnswer) -> BrokerAnswer:
         if not 200 <= answer.status < 300:
             raise answer.error(request.on_412)
         if answer.cut:
-            raise answer.bad(f"the answer is longer than {self._exchange.most_bytes(request)} bytes")
+            raise answer.invalid(f"the answer is longer than {self._exchange.max_bytes(request)} bytes")
         return answer
 
-    async def _next(self, request: Request, answer: BrokerAnswer, came_from: str, location: str) -> Place:
+    async def _redirect_target(self, request: Request, answer: BrokerAnswer, from_url: str, location: str) -> Target:
         """Check a redirect's target; only its host and query are used, never its scheme."""
         try:
-            location = urljoin(came_from, location)
+            location = urljoin(from_url, location)
             address, parts = address_of(location), urlsplit(location)
         except ValueError:
-            raise answer.bad("redirected to an invalid address") from None
-        target = self.addresses.find(address, parts.path)
-        if target is None:
-            await self._refresh(request)
-            target = self.addresses.find(address, parts.path)
-        if target is None:
+            raise answer.invalid("redirected to an invalid address") from None
+        known = self.addresses.find(address, parts.path)
+        if known is None:
+            await self._refresh_brokers(request)
+            known = self.addresses.find(address, parts.path)
+        if known is None:
             detail = f"redirected to {first_line(address)}, not a broker of the cluster; nothing was sent there"
             raise self._exchange.failure(request, answer.broker, Reason.FOREIGN_ADDRESS, detail, answer.status)
-        base, path = target
+        base, path = known
         if unquote(path) != unquote(request.path):
-            raise answer.bad(f"redirected to another path, {first_line(path)}; nothing was sent there")
-        if request.chosen and ("authoritative", "true") in parse_qsl(parts.query):
-            return Place(self.connection.base_url(request.chosen), parts.query, request.chosen)
-        return Place(base, parts.query, address)
+            raise answer.invalid(f"redirected to another path, {first_line(path)}; nothing was sent there")
+        if request.destination and ("authoritative", "true") in parse_qsl(parts.query):
+            return Target(self.connection.base_url(request.destination), parts.query, request.destination)
+        return Target(base, parts.query, address)
 
-    async def _refresh(self, request: Request) -> None:
+    async def _refresh_brokers(self, request: Request) -> None:
         """Read the broker list again, in case a redirect's target has joined; keep it if redirected."""
         asked = Request("GET", "/admin/v2/brokers", "", request.timeout_s, follow=False)
         try:

@@ -122,11 +122,11 @@ async def test_owner_is_what_brokers_say_themselves() -> None:
         async with connect(one) as admin:
             assert await admin.bundles.owner(BUNDLE) == two.id
             three.seen.clear()
-            assert await admin.bundles.owner(BUNDLE, likely=[one.id, two.id]) == two.id
+            assert await admin.bundles.owner(BUNDLE, likely_owners=[one.id, two.id]) == two.id
             assert three.seen == []
             for broker in (one, two, three):
                 broker.on("GET", POSITIONS, UNOWNED)
-            assert await admin.bundles.owner(BUNDLE, likely=[two.id]) is None
+            assert await admin.bundles.owner(BUNDLE, likely_owners=[two.id]) is None
 
 
 async def test_a_broker_that_lost_the_race_for_the_bundle_is_asked_again() -> None:
@@ -163,7 +163,7 @@ async def test_owner_is_unknown_while_a_broker_cannot_be_asked() -> None:
         one.on("GET", f"{ADMIN}/brokers", [one.id, dead])
         owned_by(one, one)
         async with connect(one) as admin:
-            assert await admin.bundles.owner(BUNDLE, likely=[dead]) == one.id
+            assert await admin.bundles.owner(BUNDLE, likely_owners=[dead]) == one.id
             one.on("GET", POSITIONS, UNOWNED)
             with pytest.raises(AdminError) as caught:
                 await admin.bundles.owner(BUNDLE)
