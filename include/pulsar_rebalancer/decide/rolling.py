@@ -105,7 +105,7 @@ def _advanced(roll: Roll, facts: RollFacts) -> Roll:
     if not after.active or facts.now - (after.progress_at or facts.now) <= timedelta(minutes=facts.minutes):
         return after
     if after.phase is Phase.RETURNING:
-        return after.with_turn_ended(after.outcome, facts.now, _bundles_not_back(after))
+        return after.end_turn(after.outcome, facts.now, _bundles_not_back(after))
     reason = Reason.BROKER_NOT_BACK if after.phase is Phase.RESTARTING else Reason.ROLL_STUCK
     why = f"no progress for {facts.minutes:g} minutes while waiting for {after.waits}"
     if reason is Reason.BROKER_NOT_BACK and facts.seen and (renamed := _new_name(after, facts.seen)):
@@ -220,7 +220,7 @@ def _restart(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
 
 def _return(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     if sample.left == 0:
-        return roll.with_turn_ended(roll.outcome, facts.now, _counts(sample.stay))
+        return roll.end_turn(roll.outcome, facts.now, _counts(sample.stay))
     return _counted(roll, facts, sample, "to return")
 
 
@@ -289,8 +289,8 @@ def _skipped(roll: Roll, facts: RollFacts) -> Roll:
         skipped = roll.model_copy(update={"outcome": Reason.ROLL_STOPPED})
         return skipped.with_phase(Phase.RETURNING, facts.now, f"a run that moves bundles back to {roll.broker}")
     if roll.phase is Phase.RETURNING:
-        return roll.with_turn_ended(roll.outcome, facts.now, _bundles_not_back(roll))
-    return roll.with_turn_ended(Reason.ROLL_STOPPED, facts.now, "the broker is down" if roll.phase is Phase.RESTARTING else "")
+        return roll.end_turn(roll.outcome, facts.now, _bundles_not_back(roll))
+    return roll.end_turn(Reason.ROLL_STOPPED, facts.now, "the broker is down" if roll.phase is Phase.RESTARTING else "")
 
 
 def _bundles_not_back(roll: Roll) -> str:

@@ -217,7 +217,7 @@ class Roll(StateDocument):
         anew = {"left": None, "fewest": None, "seen": (), "may_restart": False, "restarted": None}
         return self.model_copy(update={"phase": phase, "since": now, "progress_at": now, "waits": waits_for} | anew)
 
-    def with_turn_ended(self, outcome: Reason, now: datetime, elsewhere: str = "") -> Self:
+    def end_turn(self, outcome: Reason, now: datetime, elsewhere: str = "") -> Self:
         """Return the document after a broker's turn; `elsewhere` says why bundles are not back."""
         done = self.done | {self.broker: outcome}
         over = len(done) == len(self.order)
