@@ -90,7 +90,7 @@ def _accessible(chromium: Browser) -> Iterator[None]:
         ("going", "moving", "2 of 4 done, 1 not as planned"),
         ("threshold", "balanced", "points or more above the mean load"),
         ("transfer", "waiting", "Runs in a row that found the cluster unbalanced"),
-        ("idle", "off", "mode is off. No broker is contacted."),
+        ("idle", "off", "in mode off. No broker is contacted."),
         ("old", "stale", "No new data for 3 h."),
         ("new", "no data", "No run yet."),
         ("bad", "broken", "modes"),

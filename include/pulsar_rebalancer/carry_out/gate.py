@@ -111,7 +111,7 @@ def _split_forbidden(splits: Sequence[Split], present: Settings) -> Verdict | No
         return Verdict(Reason.SPLIT_OBSERVED, f"split_mode {present.split_mode}")
     if len(automatic) > present.max_splits_per_run:
         planned_splits = number_of(len(automatic), "planned split")
-        return Verdict(Reason.SETTINGS_CHANGED, f"{planned_splits}; now at most {present.max_splits_per_run} per run")
+        return Verdict(Reason.SETTINGS_CHANGED, f"{planned_splits}, but the limit is now {present.max_splits_per_run}")
     return None
 
 
@@ -231,8 +231,8 @@ def approval_request(
     ]
     if more:
         lines.append(f"* and {' and '.join(more)}: {quoted(run.uri)}")
-    what = number_of(len(moves), "bundle") + (f" and split {len(splits)}" if splits else "")
-    return ApprovalRequest(f"Move {what} in cluster {summary.cluster}?", "\n".join(lines))
+    bundles = number_of(len(moves), "bundle") + (f" and split {len(splits)}" if splits else "")
+    return ApprovalRequest(f"Move {bundles} in cluster {summary.cluster}?", "\n".join(lines))
 
 
 def _excess(split: Split) -> str:

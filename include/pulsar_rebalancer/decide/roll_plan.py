@@ -146,9 +146,9 @@ def text(shown: ShownRestarts, reason: str, dag_id: str) -> str:
         for number, turn in enumerate(shown.restarts, 1)
     ]
     lines += [f"The rolling restart would be refused now: {shown.refused}."] if shown.refused else []
-    lines += [f"Before the first broker, the rolling restart would wait for {shown.waits}."] if shown.waits else []
-    twice = f"{number_of(shown.moves_twice, 'bundle')} move twice, away and back"
-    total = f"About {shown.minutes:.0f} minutes in total plus the restarts themselves; {twice}."
+    lines += [f"First, the rolling restart would wait for {shown.waits}."] if shown.waits else []
+    bundles_move_twice = f"{number_of(shown.moves_twice, 'bundle')} move twice, away and back"
+    total = f"About {shown.minutes:.0f} minutes in total plus the restarts themselves; {bundles_move_twice}."
     how = f"Nothing was done. To start the rolling restart, trigger {dag_id} with plan {shown.plan}"
     return "\n".join([f"Rolling restart of {number_of(len(shown.restarts), 'broker')}: {reason}", *lines, total, how])
 

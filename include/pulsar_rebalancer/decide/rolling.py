@@ -197,7 +197,7 @@ def _observed(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
 def _restart(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     broker, at = roll.broker, sample.started.get(roll.broker)
     if facts.restart == "failed":
-        return _stopped(roll, facts, Reason.RESTART_FAILED, f"{_dag_of(roll, facts)} failed")
+        return _stopped(roll, facts, Reason.RESTART_FAILED, f"{_restart_dag(roll, facts)} failed")
     if at is None or not _is_new(roll, sample):
         # Operators and the DAG take a while, in which the broker is down.
         why = unsafe(roll, sample, may_be_down=facts.restart != "")
@@ -214,7 +214,7 @@ def _restart(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     if len(roll.seen) < REPORTS:
         return _waiting(roll, f"the second report of {broker} since its restart")
     if facts.restart not in (None, "success"):
-        return _waiting(roll, f"the end of {_dag_of(roll, facts)}")
+        return _waiting(roll, f"the end of {_restart_dag(roll, facts)}")
     return roll.with_phase(Phase.RETURNING, facts.now, f"a run that moves bundles back to {roll.broker}")
 
 
@@ -255,14 +255,14 @@ def _counted(roll: Roll, facts: RollFacts, sample: RollSample, what: str) -> Rol
 
 def _restart_of(roll: Roll, facts: RollFacts) -> str:
     if facts.skip is not None:
-        end = f"the end of {_dag_of(roll, facts)}" if facts.restart == "running" else f"a report of {roll.broker}"
+        end = f"the end of {_restart_dag(roll, facts)}" if facts.restart == "running" else f"a report of {roll.broker}"
         return f"{end}, to skip it"
     if facts.restart is None:
         return f"a person: restart {roll.broker} now"
-    return facts.no_restart or _dag_of(roll, facts)
+    return facts.no_restart or _restart_dag(roll, facts)
 
 
-def _dag_of(roll: Roll, facts: RollFacts) -> str:
+def _restart_dag(roll: Roll, facts: RollFacts) -> str:
     return f"the DAG that restarts {roll.broker}" + (f" ({facts.dag})" if facts.dag else "")
 
 
@@ -305,7 +305,7 @@ def _stopped(roll: Roll, facts: RollFacts, reason: Reason, why: str) -> Roll:
     """Return the stopped roll. A broker that is to restart stays drained until it has restarted."""
     restarts = roll.phase is Phase.RESTARTING and facts.restart == "running"
     if restarts:
-        why = f"{why}; {_dag_of(roll, facts)} is still running: end it before you release {roll.broker}"
+        why = f"{why}; {_restart_dag(roll, facts)} is still running: end it before you release {roll.broker}"
     ready = _is_new(roll, facts.seen) and facts.seen is not None and roll.broker not in facts.seen.unwell
     stranded = restarts or (roll.phase is Phase.RESTARTING and not ready)
     stopped = roll.stopped(reason, why, facts.now, stranded=stranded)

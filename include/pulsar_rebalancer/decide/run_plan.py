@@ -300,5 +300,5 @@ def _check_load(sample: PlanningSample, after: Mapping[str, float], overruled: C
     limit = sample.settings.overloaded_threshold
     over = {name: score for name, score in after.items() if score > max(limit, sample.scores[name])}
     if over and Overrule.OVERLOAD not in overruled:
-        named = ", ".join(f"{name} {sample.scores[name]:.1f} to {over[name]:.1f}" for name in sorted(over)[:10])
-        raise PlanError(Reason.WOULD_OVERLOAD, f"predicted scores above {limit:g} percent: {named}")
+        scores = ", ".join(f"{name} {sample.scores[name]:.1f} to {over[name]:.1f}" for name in sorted(over)[:10])
+        raise PlanError(Reason.WOULD_OVERLOAD, f"predicted scores above {limit:g} percent: {scores}")

@@ -328,5 +328,5 @@ def _sentence(move: CandidateMove, decision: Decision, source_traffic: float) ->
     fitting = decision.target or half_of_gap
     parts = math.ceil(move.traffic / fitting) if fitting else 2
     share = 100 * move.traffic / whole
-    carries = f"{move.bundle} carries {share:.0f} % of {move.source}'s traffic, too much for one move"
-    return f"{carries}; if it is split into {parts}, a part can move." if parts > 1 else ""
+    too_large = f"{move.bundle} carries {share:.0f} % of {move.source}'s traffic, too much for one move"
+    return f"{too_large}; if it is split into {parts}, a part can move." if parts > 1 else ""

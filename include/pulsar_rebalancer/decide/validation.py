@@ -334,7 +334,7 @@ def _failed_rows(table: str, results: Iterable[Result]) -> Iterator[_FailedRow]:
         if problem:
             yield _FailedRow(suite_failed(table, f"{config['type']}({column}): {problem}"))
         elif not rows and reason.effect is Effect.QUARANTINE:
-            yield _FailedRow(suite_failed(table, f"{config['type']}({column}) failed, but named no row"))
+            yield _FailedRow(suite_failed(table, f"{config['type']}({column}) failed, but the result names no row"))
         elif not rows:
             yield _FailedRow(Finding(reason=reason, detail=_value_text(column, result["result"].get("observed_value"))))
         for row in rows if rows and not problem else ():

@@ -106,7 +106,7 @@ class ControlRequest(BaseModel):
         if (self.until is not None) != chosen.until:
             wrong["until"] = "Give the end." if chosen.until else f"Leave this field empty: {self.action} has no end."
         if re.fullmatch(chosen.pattern, self.subject) is None:
-            wrong["subject"] = f"Give {chosen.subject}." if chosen.subject else f"Give no value for {self.action}."
+            wrong["subject"] = f"Give {chosen.subject}." if chosen.subject else f"{self.action} takes no subject."
         if wrong:
             raise WrongFields(wrong)
         return self
@@ -151,11 +151,11 @@ def buttons(situation: Situation) -> tuple[OrderButton, ...]:
 
 def sentence(settings: Settings, closed: Sequence[Closing], orders: OrdersInForce, now: datetime) -> str:
     """Return the sentence about the current orders, given the effective settings and `closings`."""
-    parts = "; ".join([f"mode {settings.mode}", *other_orders(settings, closed, orders, now)])
+    mode_and_orders = "; ".join([f"mode {settings.mode}", *other_orders(settings, closed, orders, now)])
     rolls = orders.get(Roll).active
     carried_out = "Only moves of the rolling restart are carried out" if rolls else "Moves are carried out"
     moved = carried_out if settings.mode is not Mode.APPROVE else "Moves wait for approval"
-    return one_line(f"{'Nothing is moved' if closed else moved}: {parts}")
+    return one_line(f"{'Nothing is moved' if closed else moved}: {mode_and_orders}")
 
 
 def other_orders(settings: Settings, closed: Sequence[Closing], orders: OrdersInForce, now: datetime) -> list[str]:

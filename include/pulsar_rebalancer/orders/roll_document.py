@@ -235,11 +235,11 @@ class Roll(StateDocument):
     def progress(self) -> str:
         count = f"{len(self.done)} of {number_of(len(self.order), 'broker')} done"
         waits = f"; {'waits for ' if self.active else ''}{self.waits}" if self.waits else ""
-        what = f"{self.broker} {self.phase}" if self.active else str(self.ended)
+        broker_and_phase = f"{self.broker} {self.phase}" if self.active else str(self.ended)
         stranded = f"; {self.stranded} stays drained until a person releases it" if self.stranded else ""
         apart = ", ".join(f"{broker} ({why})" for broker, why in self.elsewhere.items())
         elsewhere = one_line(f"; bundles are elsewhere: {apart}", _NAMES) if apart else ""
-        return f"rolling restart by {self.by or 'unknown'}: {what}, {count}{waits}{stranded}{elsewhere}"
+        return f"rolling restart by {self.by or 'unknown'}: {broker_and_phase}, {count}{waits}{stranded}{elsewhere}"
 
 
 class RollRequest(BaseModel):

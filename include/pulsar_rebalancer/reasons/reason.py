@@ -52,13 +52,13 @@ class Reason(StrEnum):
         "A setting or a form's field is missing or wrong.",
         "Correct the named setting or field; the clusters file overrides the brokers' settings.")
     SPARK_UNREACHABLE = ("spark_unreachable", BLOCK, Trait.PASSING,
-        "The connection in spark_connection is missing, or its Spark Connect server has ended or refuses requests.",
+        "The connection named in spark_connection is missing, or its Spark server has ended or refuses requests.",
         "Add or correct the connection, check the secrets backend, or start the server again.")
     CONTRADICTION = ("contradiction", BLOCK, Trait.TYPED,
         "Two settings or form fields contradict each other.",
-        "Change one of them.")
+        "Change one of the named values.")
     MODE_OFF = ("mode_off", VERDICT, Trait.NONE,
-        "The cluster's mode is off.",
+        "The cluster is in mode off.",
         "Set another mode in the clusters file.")
     # admin REST API
     UNREACHABLE = ("unreachable", QUARANTINE, Trait.PASSING | Trait.NO_ANSWER,
@@ -96,7 +96,7 @@ class Reason(StrEnum):
         "The brokers' load manager provides no load reports.",
         "Use ModularLoadManagerImpl or ExtensibleLoadManagerImpl.")
     FOREIGN_ADDRESS = ("foreign_address", VERDICT, Trait.NOT_UNLOADED | Trait.MAY_HAVE_PLAN | Trait.NEEDS_PERSON,
-        "A redirect or service URL is missing, or leads outside the cluster; it was not followed.",
+        "A redirect or service URL leads outside the cluster and was not followed, or the URL is missing.",
         "Add the broker to the address map, correct its advertised address, or set service_url.")
     BAD_ANSWER = ("bad_answer", VERDICT, Trait.PASSING,
         "The answer was malformed, too large or not JSON, or redirects formed a loop.",
@@ -134,7 +134,7 @@ class Reason(StrEnum):
         "The broker's address returned another broker's load report.",
         "Map each broker to its own address, not to a proxy.")
     DOUBTFUL_LIMIT = ("doubtful_limit", WARN, Trait.NONE,
-        "Usage of a resource is far above its limit, or a resource other than CPU has no limit, so its score is 0.",
+        "A resource is used far above its limit, or a resource without a limit (other than CPU) scores 0.",
         "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
     LISTED_TWICE = ("listed_twice", WARN, Trait.NONE,
         "The cluster lists a broker twice; the broker was counted once.",
@@ -503,7 +503,7 @@ _WORDS = {
     Reason.NOT_REACHED: "not needed",
     Reason.NO_TRAFFIC: "without traffic",
     Reason.RECENTLY_UNLOADED: "moved recently",
-    Reason.DESTINATION_KEPT: "moved recently and still remembered by the leader",
+    Reason.DESTINATION_KEPT: "moved recently, with a destination that the leader still stores",
     Reason.SYSTEM_NAMESPACE: "of the system",
     Reason.NAMESPACE_EXCLUDED: "excluded",
     Reason.BUNDLE_EXCLUDED: "excluded",

@@ -56,4 +56,4 @@ class Trait(Flag):
     NOT_BEGUN = auto()
     """The move has not been attempted: a later outcome replaces this reason."""
     SPLIT_AS_PLANNED = auto()
-    """The split ended with the planned bounds."""
+    """After the split, the namespace has the planned bounds."""

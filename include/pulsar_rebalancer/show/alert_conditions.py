@@ -80,7 +80,7 @@ class Condition(StrEnum):
         "roll_asks",
         "restart a broker now",
         "A rolling restart has drained a broker and waits for a person to restart it.",
-        "Restart the broker; nothing else is needed, because the roll sees its new start time.",
+        "Restart the broker; nothing else is needed, because the roll detects the new start time.",
     )
     ROLL_STOPPED = (
         "roll_stopped",

@@ -227,7 +227,7 @@ def _decided(summary: Summary) -> list[str]:
     ]
     pairs = []
     if low := _thresholds(summary).get("low"):
-        pairs.append(f"  pairs:   {summary.pairs}; the gap of {summary.pairs_over} is at least {low.gap:g} points")
+        pairs.append(f"  pairs:   {summary.pairs}, {summary.pairs_over} of them at least {low.gap:g} points apart")
         pairs.append(f"  hits:    {hits_of(summary)}. {summary.counting.meaning}")
     return [
         f"  plan:    {summary.sentence}",

@@ -28,7 +28,7 @@ _LOOKS_WELL = (State.BALANCED, State.WAITING, State.MOVED, State.STUCK)
 """States that suggest all is well. The page does not show them while moves are forbidden or a plan awaits approval."""
 
 _ORDERED = {reason: words.then for reason, words in WORDS.items() if words.then}
-"""Texts for verdicts whose causes may have ended since the run, so that they say nothing about the present."""
+"""Texts for verdicts that say nothing about the present, because their causes may have ended since the run."""
 
 
 class Headline(NamedTuple):
@@ -97,10 +97,10 @@ def state_after_answer(run: Run, facts: AirflowContext, *, waits: bool) -> Headl
         return None if waits and facts.asks_about(run) else Headline(State.CLOSED, f"{plan} was not answered.")
     if not answer.carried_out_by:
         return Headline(State.CLOSED, f"{plan} was rejected {answer.because}.")
-    plan, refused = f"{plan} was approved {answer.because}", facts.not_handed_over.get(answer.question.plan_id)
+    approval, refused = f"{plan} was approved {answer.because}", facts.not_handed_over.get(answer.question.plan_id)
     if refused is None:
-        return Headline(State.WOULD_MOVE, f"{plan}; no bundle has moved yet.")
-    return Headline(State.CLOSED, f"{plan}, but was not carried out: {_ORDERED.get(refused, refused.meaning)}")
+        return Headline(State.WOULD_MOVE, f"{approval}; no bundle has moved yet.")
+    return Headline(State.CLOSED, f"{approval}, but was not carried out: {_ORDERED.get(refused, refused.meaning)}")
 
 
 def _without_data(facts: AirflowContext) -> Headline:

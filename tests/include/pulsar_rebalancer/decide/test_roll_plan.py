@@ -112,7 +112,7 @@ def test_roll_plan_shows_what_brokers_would_wait_for(tmp_path):
     shown = ShownRestarts(plan=roll.id, refused="draining: c:1", waits="b:1 to recover", restarts=())
     told = roll_plan.text(shown, roll.reason, "pulsar_roll__east").splitlines()
     assert "The rolling restart would be refused now: draining: c:1." in told
-    assert "Before the first broker, the rolling restart would wait for b:1 to recover." in told
+    assert "First, the rolling restart would wait for b:1 to recover." in told
 
     snapshots = Snapshots(tmp_path / "unwell", OWNED)
     snapshots.quarantined = ["b:1", "gone:1"]
