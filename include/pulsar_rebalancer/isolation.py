@@ -88,7 +88,7 @@ def why_unclear(policies: Iterable[IsolationPolicy], namespace: str, first_match
     unreadable primary brokers could reserve any broker, which affects namespaces without a policy.
     """
     if not is_name(namespace):
-        return f"no namespace of Pulsar is named {_quoted(namespace)}"
+        return f"{_quoted(namespace)} is not a valid namespace name"
     for policy in policies:
         if policy is first_match:
             return next((text for part, text in policy.problems.items() if part != "namespaces"), "")

@@ -19,7 +19,7 @@ SHEDDING = "loadBalancerSheddingEnabled"
 """The dynamic setting that the leader checks before it sheds (LoadSheddingTask, UnloadScheduler)."""
 
 BALANCER = "loadBalancerEnabled"
-"""A static setting; without it, a broker never sheds, even if `loadBalancerSheddingEnabled` is true."""
+"""A static setting. If it is false, a broker never sheds, even if `loadBalancerSheddingEnabled` is true."""
 
 SPLITTING = "loadBalancerAutoBundleSplitEnabled"
 """The dynamic setting for automatic splits (ModularLoadManagerImpl, SplitScheduler)."""
@@ -35,7 +35,7 @@ _OF_BROKERS = ("pulsar/", "sla-monitor/")
 _BROKER_ID = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 _NAMESPACE = re.compile(r"[^/\s]+/[^/\s]+")
 _LONGEST_BROKER_ID = 253 + len("[]:65535")
-"""The longest host name (RFC 1035), the brackets of an IPv6 address, and a port."""
+"""Maximum length of host:port: the longest host name (RFC 1035), the brackets of an IPv6 address, and a port."""
 _LONGEST_PATTERN = 256
 _LAST_HASH = 0xFFFFFFFF
 

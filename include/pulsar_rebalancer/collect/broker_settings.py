@@ -23,7 +23,7 @@ from pulsar_rebalancer.texts import one_line
 _NAMESPACE = re.compile(r"[^/:]+/[^/:]+")
 _NAMED = 3
 _ASKED = 8
-"""Maximum number of brokers that share the namespace requests: a thousand requests take one broker several seconds."""
+"""Maximum number of brokers that share the requests about namespaces. One broker takes seconds for a thousand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +66,20 @@ async def read_policies(
     isolation = isolation_read.policies
     ruling = policies_of(isolation, namespaces)
     unknown: dict[str, str] = {name: why for name in namespaces if (why := why_unclear(isolation, name, ruling[name]))}
-    problems = [f"{why}: {_joined(names)} cannot be placed" for why, names in _names_by_text(unknown)]
+    problems = [f"{why}: bundles of {_joined(names)} cannot move" for why, names in _names_by_text(unknown)]
     problems += _policy_problems(isolation, brokers, [policy for name, policy in ruling.items() if name not in unknown])
     groups, failed = await _anti_affinity_groups(admin, namespaces, responding[:_ASKED])
     if failed:
         unknown |= {name: error.reason for name, error in failed.items()}
-        problems.append(f"anti-affinity group of {_joined(failed)} cannot be read: {next(iter(failed.values()))}")
+        first_error = next(iter(failed.values()))
+        problems.append(f"the anti-affinity group of {_joined(failed)} cannot be read: {first_error}")
     domains: dict[str, str] = {}
     if failure_domains and groups:
         try:
             domains = _domain_by_broker(await admin.failure_domains(isolation_read.cluster))
         except AdminError as error:
             unknown |= dict.fromkeys(groups, error.reason)
-            problems.append(f"failure domains cannot be read, so {_joined(groups)} cannot be placed: {error}")
+            problems.append(f"failure domains cannot be read, so bundles of {_joined(groups)} cannot move: {error}")
     return Policies(
         isolation=isolation,
         groups=groups,
@@ -127,10 +128,9 @@ def _policy_problems(
     names = {policy.name for policy in matches if policy}
     for policy in isolation:
         if policy.name in names and not policy.candidates(brokers):
-            shown = repr(policy.name[:80])
-            yield f"isolation policy {shown}: none of its brokers is active, so its namespaces stay where they are"
+            yield f"isolation policy {policy.name[:80]!r} has no active broker, so its namespaces stay where they are"
     if None in matches and brokers and all(any(policy.reserves(broker) for policy in isolation) for broker in brokers):
-        yield "isolation policies reserve every broker, so namespaces under no policy stay where they are"
+        yield "isolation policies reserve every broker, so namespaces without a policy stay where they are"
 
 
 def _names_by_text(texts: Mapping[str, str]) -> list[tuple[str, list[str]]]:

@@ -115,10 +115,10 @@ class _ExtensibleBrokers:
     async def _own_report(self, broker: str) -> _OwnReport:
         metrics = await self._admin.metrics(broker)
         at = self._clock()
-        other = load_data.other_host(metrics, broker)
-        if other:
+        other_host = load_data.other_host(metrics, broker)
+        if other_host:
             raise AdminError(
-                Reason.WRONG_BROKER, f"{broker} answered with the metrics of {one_line(other, 200)!a}", broker=broker
+                Reason.WRONG_BROKER, f"{broker} answered with metrics of {one_line(other_host, 200)!a}", broker=broker
             )
         async with self._slots:
             # Summed before anything else is awaited: the topics take most of the memory.
@@ -161,7 +161,7 @@ class _ExtensibleBrokers:
         if connection.tls and not url.startswith("pulsar+ssl://"):
             raise SettingsError(
                 Reason.CONTRADICTION,
-                f"the connection uses https, but {url} is without TLS; set the connection's service_url",
+                f"the connection uses https, but {url} does not use TLS; set the connection's service_url",
             )
         return url
 

@@ -205,5 +205,5 @@ def _raise_lasting_error(
         if isinstance(answer, AdminError) and answer.reason.has(Trait.CREDENTIALS):
             raise answer
     if Reason.NO_LOAD_REPORT in refused.values():
-        manager = one_line(runtime.get("loadManagerClassName", "of an unknown class"), LONGEST_NAME)
-        raise AdminError(Reason.NO_LOAD_REPORT, f"no broker gives a load report: the load manager is {manager}")
+        class_name = one_line(runtime.get("loadManagerClassName", "unknown"), LONGEST_NAME)
+        raise AdminError(Reason.NO_LOAD_REPORT, f"no broker has a load report; class of the load manager: {class_name}")

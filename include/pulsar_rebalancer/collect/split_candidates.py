@@ -131,7 +131,7 @@ def _is_valid(name: str) -> pc.Expression:
 
 
 MOST_TOPICS = 100_000
-"""Maximum number of topics read in one run. A bundle whose topics would exceed it can be split only by hash range."""
+"""Maximum number of topics read in one run. Bundles whose topics are not read can be split only by hash range."""
 
 MOST_SECONDS = 30
 """Maximum seconds for reading the topics of all bundles, so that the plan does not become too old."""

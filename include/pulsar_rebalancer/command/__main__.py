@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pulsar_rebalancer.command import check_age, drain, inspect
 
 SUBCOMMANDS = {"check-age": check_age, "drain": drain, "inspect": inspect}
-"""Modules by subcommand: the docstring is its help, `add_options` adds its options, `run` returns its exit code."""
+"""Module of each subcommand: its docstring is the help, `add_options` adds options, `run` returns the exit code."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

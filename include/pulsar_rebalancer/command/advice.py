@@ -42,7 +42,7 @@ _FIXES = {
     "even_distribution": _SET.format("loadBalancerDistributeBundlesEvenlyEnabled", "false"),
     "max_unload_percentage": _SET.format("maxUnloadPercentage", 0.5),
 }
-"""Commands for settings that are not recommended."""
+"""Commands that replace the values of settings that are not recommended."""
 
 _BUNDLE = re.compile(r"[^\s/]+/[^\s/]+/0x[0-9a-f]{8}_0x[0-9a-f]{8}")
 
@@ -114,7 +114,7 @@ def findings(runtimes: Runtimes, topics: Topics, runs: Sequence[StoragePath]) ->
     found += islice(crowded_partitions(topics.loaded, brokers), _MOST)
     if topics.unread:
         named = ", ".join(topics.unread[:_NAMED])
-        found.append(Advice("Topics of some brokers were not read.", named, "Inspect again once they are idle."))
+        found.append(Advice("Topics of some brokers were not read.", named, "Inspect again when the brokers are idle."))
     return list(dict.fromkeys(found))
 
 
@@ -146,7 +146,7 @@ def class_advice(runtimes: Runtimes) -> Iterator[Advice]:
         named["placement"] == Placement.AVG
     ):
         yield Advice(
-            f"{Placement.AVG} names destinations only if it is both shedder and placement.",
+            f"{Placement.AVG} chooses destinations only if it is both the shedder and the placement strategy.",
             f"shedder {named['shedder']}, placement {named['placement']}",
             "Set loadBalancerLoadSheddingStrategy and loadBalancerLoadPlacementStrategy in broker.conf to the same "
             "class, and restart the brokers.",
@@ -175,7 +175,7 @@ def _size_advice(folder: StoragePath, topics: Iterable[Topic]) -> Iterator[Advic
             large.append(topic)
     for topic in sorted(large, key=lambda each: (-each.msg_throughput, each.name))[:_MOST]:
         yield Advice(
-            "One topic fills a bundle, so no split makes it small enough.",
+            "One topic is too large: no split makes its bundle small enough.",
             f"{topic.name}: {topic.msg_rate:,.0f} msg/s, {topic.msg_throughput:,.0f} bytes/s, on {topic.broker}",
             _partition_advice(topic.name),
             Reason.NO_POSITION,
@@ -229,7 +229,7 @@ def crowded_partitions(topics: Iterable[Topic], brokers: int) -> Iterator[Advice
         if is_crowded(held, len(parts), brokers):
             largest = max((part for part in parts if part.broker == broker), key=lambda part: part.msg_throughput)
             evidence = f"{base}: {held} of {number_of(len(parts), 'partition')} on {broker}"
-            yield Advice("Partitions of a topic are crowded on a broker.", evidence, _unload_command(largest.bundle))
+            yield Advice("One broker has too many partitions of a topic.", evidence, _unload_command(largest.bundle))
 
 
 def _unload_command(bundle: str) -> str:

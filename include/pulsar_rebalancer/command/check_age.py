@@ -74,7 +74,7 @@ def _age(age: float | None) -> str:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root", required=True, help="the storage root, a path or an object-store URI")
-    parser.add_argument("--cluster", required=True, type=_cluster_name, help="name in the clusters file")
+    parser.add_argument("--cluster", required=True, type=_cluster_name, help="cluster's name in the clusters file")
     parser.add_argument("--max-age-seconds", required=True, type=_max_age, help="maximum age, such as five intervals")
 
 
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         measured = ages(ClusterStorage(args.root, args.cluster), datetime.now(UTC))
     except (SnapshotError, OSError, ValueError) as error:
-        text = error.message if isinstance(error, SnapshotError) else f"the root cannot be read: {type(error).__name__}"
+        text = error.message if isinstance(error, SnapshotError) else f"--root cannot be read: {type(error).__name__}"
         print(f"{_NAMES[CRITICAL]} - cluster {args.cluster}: {text}")
         return CRITICAL
     print(status_line(args.cluster, measured, args.max_age_seconds))

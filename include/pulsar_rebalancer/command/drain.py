@@ -86,7 +86,7 @@ class Airflow:
             if answer["state"] not in ("waiting", "running"):
                 outdated = any(f"({code})" in answer["text"] for code in _PLAN_AGAIN)
                 raise (OutdatedPlanError if outdated else RefusedError)(f"{answer['state']}: {answer['text']}")
-            self._pause(f"Airflow has not planned or ordered the drain: its run is {answer['state']}")
+            self._pause(f"Airflow has not yet planned or ordered the drain: the DAG run is {answer['state']}")
 
     def wait(self, broker: str) -> None:
         """Wait until no movable bundle is left on a drained broker.
@@ -101,7 +101,7 @@ class Airflow:
             left = drains[broker]["movable"] if broker in drains else None
             if left == 0:
                 return
-            held = "its bundles are not known yet" if left is None else f"{left} bundles are left"
+            held = "its bundles are not known yet" if left is None else f"{left} bundles are left on it"
             self._pause(f"{broker} is drained, {held}")
 
     def _pause(self, status: str) -> None:
@@ -133,8 +133,8 @@ class Airflow:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("broker", help="brokerId, host:port")
-    parser.add_argument("--cluster", required=True, help="name in the clusters file")
-    parser.add_argument("--seconds", required=True, type=float, help="longest time to wait")
+    parser.add_argument("--cluster", required=True, help="cluster's name in the clusters file")
+    parser.add_argument("--seconds", required=True, type=float, help="maximum time to wait, in seconds")
     parser.add_argument("--reason", default="pulsar-rebalancer drain", help="reason for the drain, shown to everyone")
 
 
@@ -147,7 +147,7 @@ def run(args: argparse.Namespace) -> int:
         airflow.drain(args.broker, args.reason)
         airflow.wait(args.broker)
     except TimeLimitError as error:
-        return _report(NOT_YET, f"{error}; the time limit was reached")
+        return _report(NOT_YET, f"time limit reached: {error}")
     except RefusedError as error:
         return _report(REFUSED, str(error))
     except (KeyError, TypeError) as error:

@@ -40,9 +40,9 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", help="address of a broker, such as http://broker:8080")
-    parser.add_argument("--for", dest="seconds", type=_seconds, default=0.0, help="keep looking, such as 10m")
-    parser.add_argument("--every", type=_seconds, default=60.0, help="time between samples (60s: brokers measure then)")
-    parser.add_argument("--connection", type=Path, help="YAML file with the parts of the connection")
+    parser.add_argument("--for", dest="seconds", type=_seconds, default=0.0, help="sampling time, such as 10m")
+    parser.add_argument("--every", type=_seconds, default=60.0, help="time between samples (60s, as brokers measure)")
+    parser.add_argument("--connection", type=Path, help="YAML file with the fields of the connection")
     parser.add_argument("--topic", default="", help="also say where this topic is, and why it moves or stays")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write the page of the cluster to this file")
     parser.add_argument("--json", action="store_true", help="print a JSON document")
@@ -106,15 +106,15 @@ def text_lines(doc: dict[str, Any]) -> Iterator[str]:
     if len(doc["samples"]) > 1:
         yield "samples"
         for sample in doc["samples"]:
-            plan, most = sample["plan"], {"low": 0, "high": 0}
+            plan, most_hits = sample["plan"], {"low": 0, "high": 0}
             for pair in sample["pairs"]:
-                most = {kind: max(most[kind], pair["hits"].get(kind, {}).get("have", 0)) for kind in most}
-            yield f"  {sample['at']}: hits low {most['low']}, high {most['high']}; {_moves_text(plan)}"
+                most_hits = {kind: max(n, pair["hits"].get(kind, {}).get("have", 0)) for kind, n in most_hits.items()}
+            yield f"  {sample['at']}: {most_hits['low']} low hits, {most_hits['high']} high hits; {_moves_text(plan)}"
     yield f"if this lasts, {doc['shedder']} would: {_moves_text(doc['if_it_lasts'])}"
     for move in (doc["if_it_lasts"] or {}).get("moves", ())[:_LISTED]:
         yield f"  {move['bundle']}: {move['from']} -> {move['to']}"
     own = doc["configured"]
-    would = f"would: {_moves_text(own['if_it_lasts'])}" if own["if_it_lasts"] else "is not known here"
+    would = f"would: {_moves_text(own['if_it_lasts'])}" if own["if_it_lasts"] else "is unknown to the rebalancer"
     yield f"Pulsar's own {own['shedder']} with placement {own['placement']} (shedding {own['shedding']}) {would}"
     for place in doc.get("topic", ()):
         yield f"{place['topic']} in {place['bundle']} on {place['broker'] or 'no broker'} ({place['load'] or 'idle'})"
@@ -130,7 +130,7 @@ def text_lines(doc: dict[str, Any]) -> Iterator[str]:
 
 def _moves_text(plan: dict[str, Any] | None) -> str:
     if plan is None:
-        return "not decide, because validation blocks it"
+        return "decide nothing, because validation blocks the run"
     if not plan["bundles"]:
         return f"move nothing ({plan['sentence']})"
     return f"move {number_of(plan['bundles'], 'bundle')}; range {plan['range']} -> {plan['predicted_range']}"

@@ -43,7 +43,7 @@ class _Loader(yaml.SafeLoader):
         except RecursionError:
             raise yaml.YAMLError(_TOO_DEEP) from None
         if node is not None and _value_count(node, (), {}) > _MOST_VALUES:
-            raise yaml.YAMLError(f"its aliases expand to more than {_MOST_VALUES:,} values")
+            raise yaml.YAMLError(f"the file's aliases expand to more than {_MOST_VALUES:,} values")
         return node
 
     def construct_time(self, node: yaml.ScalarNode) -> object:
@@ -61,7 +61,7 @@ class _Loader(yaml.SafeLoader):
         entries.update(self.construct_mapping(node))
 
 
-_TOO_DEEP = f"it is nested more than {_DEEPEST} levels deep"
+_TOO_DEEP = f"the file is nested more than {_DEEPEST} levels deep"
 
 
 def _value_count(node: yaml.Node, ancestors: tuple[int, ...], counted: dict[int, int]) -> int:
@@ -131,7 +131,7 @@ def _error_text(error: Exception) -> str:
 
 def _refuse_repeated(entries: _YamlMap, where: str) -> None:
     if entries.repeated:
-        raise SettingsError(Reason.CONTRADICTION, f"{where}: written more than once: {', '.join(entries.repeated)}")
+        raise SettingsError(Reason.CONTRADICTION, f"{where}: these keys are repeated: {', '.join(entries.repeated)}")
 
 
 def _entry(
@@ -159,7 +159,7 @@ def _by_field(entries: _YamlMap, where: str) -> dict[str, object]:
     for key, value in entries.items():
         field = FIELD_OF_PULSAR_NAME.get(str(key), str(key))
         if field in given:
-            raise SettingsError(Reason.CONTRADICTION, f"{where}: {field} is written under both its names")
+            raise SettingsError(Reason.CONTRADICTION, f"{where}: {field} is set twice, under its own and Pulsar's name")
         if isinstance(value, _YamlMap):
             _refuse_repeated(value, f"{where}: {field}")
         given[field] = value
@@ -186,9 +186,9 @@ class RunParams(BaseModel):
 
     force: str = Field("", max_length=500, description="reason for forcing a balance; empty for a normal run")
     force_threshold: Percent | None = Field(
-        None, description="gap at which a forced run acts; empty for the low threshold"
+        None, description="score gap at which a forced run moves bundles, points; empty: low_threshold"
     )
-    mode: Mode | None = Field(None, description="a lower mode than that of the clusters file")
+    mode: Mode | None = Field(None, description="mode of this run; it must be lower than that of the clusters file")
     low_threshold: Percent | None = None
     high_threshold: Percent | None = None
     hit_count_low: int | None = Field(None, ge=1)
@@ -208,7 +208,7 @@ class RunParams(BaseModel):
         if self.force_threshold is not None and not self.force.strip():
             raise WrongFields({"force": "Say why you force the balance; the reason is recorded."})
         if None not in (self.low_threshold, self.high_threshold) and self.low_threshold > self.high_threshold:  # type: ignore[operator]
-            raise WrongFields({"low_threshold": f"It is above high_threshold, {self.high_threshold:g}."})
+            raise WrongFields({"low_threshold": f"The value is above high_threshold, {self.high_threshold:g}."})
         return self
 
     @property
@@ -229,7 +229,7 @@ class RunSettings(BaseModel):
 
 def parse_params(values: Mapping[str, object]) -> RunParams:
     """Validate a manual run's parameters. Raises SettingsError `wrong_setting`, with the wrong fields."""
-    return parse_typed(RunParams, values, "parameters of the run")
+    return parse_typed(RunParams, values, "run parameters")
 
 
 def from_brokers(runtime: Mapping[str, str]) -> dict[str, str]:
@@ -289,14 +289,14 @@ def resolve(
     merged: dict[str, object] = live | given
     origins = dict.fromkeys(Settings.model_fields, Origin.DEFAULT) | dict.fromkeys(live, Origin.BROKERS)
     origins |= dict.fromkeys(given, Origin.FILE)
-    over = "settings of the clusters file, completed by those of the live brokers"
+    over = "settings from the clusters file and the live brokers"
     settings = validate(merged, where=over, origins=origins, check=check)
     if params is None:
         return RunSettings(settings=settings, origins=origins)
     changed = _param_changes(settings, params)
     merged.update(changed)
     origins.update(dict.fromkeys(changed, Origin.PARAMS))
-    settings = validate(merged, where="settings with the run's parameters", origins=origins, check=check)
+    settings = validate(merged, where="settings changed by the run's parameters", origins=origins, check=check)
     return RunSettings(settings=settings, origins=origins)
 
 

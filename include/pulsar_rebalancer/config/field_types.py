@@ -95,12 +95,12 @@ class Window(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    cron: str = Field("", description="cron expression of its start, five fields, local time")
-    minutes: float | None = Field(None, gt=0, le=60 * 24 * 366, description="length in minutes of the local clock")
+    cron: str = Field("", description="start: cron expression of five fields, local time")
+    minutes: float | None = Field(None, gt=0, le=60 * 24 * 366, description="length in minutes, by the local clock")
     start: NaiveDatetime | None = Field(None, description="start, local time")
     end: NaiveDatetime | None = Field(None, description="end, local time")
     timezone: str = Field("UTC", description="time zone of the local times, such as Europe/Berlin")
-    reason: str = Field("", max_length=500, description="why, shown in every run")
+    reason: str = Field("", max_length=500, description="reason, shown in every run")
 
     @property
     def once(self) -> tuple[datetime, datetime] | None:
@@ -141,5 +141,5 @@ class Window(BaseModel):
         if self.minutes is not None:
             begins = islice(croniter(self.cron, _JUDGED_FROM).all_next(datetime), _JUDGED)
             if any(later - earlier < timedelta(minutes=self.minutes) for earlier, later in pairwise(begins)):
-                raise ValueError(f"minutes {self.minutes:g} is longer than the time between two starts")
+                raise ValueError(f"minutes: {self.minutes:g} is longer than the time between two starts")
         return self

@@ -13,7 +13,7 @@ Percent = Annotated[float, Field(ge=0, le=1000)]
 Weight = Annotated[float, Field(ge=0, le=100)]
 
 _LARGEST = 1e12
-"""Maximum value of a setting, with which sums and times do not overflow."""
+"""Maximum value of a numeric setting. It is low enough that sums and times do not overflow."""
 
 MIB = 1048576
 """Number of bytes in what Pulsar's settings call a megabyte."""
@@ -25,24 +25,24 @@ class PulsarSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
     low_threshold: Percent = Field(
-        15, alias="loadBalancerAvgShedderLowThreshold", description="gap that gives a pair a hit, in score points"
+        15, alias="loadBalancerAvgShedderLowThreshold", description="score gap at which a pair gets a low hit, points"
     )
     high_threshold: Percent = Field(
         40,
         alias="loadBalancerAvgShedderHighThreshold",
-        description="gap that also gives a pair a high hit, in score points",
+        description="score gap at which a pair also gets a high hit, points",
     )
     hit_count_low: int = Field(
         8,
         ge=1,
         alias="loadBalancerAvgShedderHitCountLowThreshold",
-        description="consecutive low hits until a pair fires",
+        description="consecutive low hits at which a pair fires",
     )
     hit_count_high: int = Field(
         2,
         ge=1,
         alias="loadBalancerAvgShedderHitCountHighThreshold",
-        description="consecutive high hits until a pair fires",
+        description="consecutive high hits at which a pair fires",
     )
     min_unload_message: float = Field(
         1000, ge=0, alias="minUnloadMessage", description="smallest message rate worth moving, msg/s"
@@ -129,7 +129,7 @@ class PulsarSettings(BaseModel):
     transfer: bool = Field(
         True,
         alias="loadBalancerTransferEnabled",
-        description="TransferShedder: name destinations and allow swaps; otherwise placement chooses",
+        description="TransferShedder: names destinations and may swap bundles; if false, placement chooses",
     )
     max_brokers_per_run: int = Field(
         3,
@@ -141,7 +141,7 @@ class PulsarSettings(BaseModel):
         180,
         ge=0,
         alias="loadBalanceSheddingDelayInSeconds",
-        description="TransferShedder: minimum seconds from a broker's last unload to a report that counts",
+        description="TransferShedder: seconds after a broker's last unload before its reports count",
     )
     load_data_ttl_seconds: float = Field(
         1800,
@@ -153,22 +153,22 @@ class PulsarSettings(BaseModel):
         10,
         ge=1,
         alias="loadBalancerMaxNumberOfBundlesInBundleLoadReport",
-        description="TransferShedder: number of a broker's busiest bundles considered",
+        description="TransferShedder: considers this many of a broker's busiest bundles",
     )
     shed_policy_bundles: bool = Field(
         False,
         alias="loadBalancerSheddingBundlesWithPoliciesEnabled",
-        description="TransferShedder: bundles of namespaces under policies may move",
+        description="TransferShedder: bundles of namespaces with policies may move",
     )
     credit_swaps: bool = Field(
         False,
         alias="loadBalancerDebugModeEnabled",
-        description="TransferShedder: count the load that a swap brings back, as Pulsar does only in debug mode",
+        description="TransferShedder: a swap counts the load it brings back; Pulsar does this only in debug mode",
     )
     usage_difference: Percent = Field(
         10,
         alias="loadBalancerAverageResourceUsageDifferenceThresholdPercentage",
-        description="LeastResourceUsageWithWeight: points below the average that make a broker a destination",
+        description="LeastResourceUsageWithWeight: a destination is this many points below the average",
     )
     max_broker_topics: int = Field(
         50000,
@@ -250,8 +250,8 @@ class PulsarSettings(BaseModel):
     flow_difference: float = Field(
         10,
         alias="flowOrQpsDifferenceThresholdPercentage",
-        description="flow_or_qps_equally_divide: percent above max_bundle_msg_rate or max_bundle_bandwidth from which "
-        "a bundle is cut",
+        description="flow_or_qps_equally_divide: bundles this many percent above max_bundle_msg_rate or "
+        "max_bundle_bandwidth are cut",
     )
     hit_count_split: int = Field(
         3,
@@ -269,7 +269,7 @@ class PulsarSettings(BaseModel):
     @classmethod
     def _check_bound(cls, value: object) -> object:
         if isinstance(value, int | float) and abs(value) > _LARGEST:
-            raise ValueError(f"a number beyond {_LARGEST:g}")
+            raise ValueError(f"the number must be between -{_LARGEST:g} and {_LARGEST:g}")
         return value
 
 

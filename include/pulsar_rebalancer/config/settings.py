@@ -35,7 +35,7 @@ class Pause(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     until: AwareDatetime = Field(description="end of the pause, with a time zone")
-    reason: str = Field(min_length=1, max_length=500, description="why, shown in every run")
+    reason: str = Field(min_length=1, max_length=500, description="reason, shown in every run")
 
 
 class BreakerRules(BaseModel):
@@ -43,12 +43,12 @@ class BreakerRules(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    bad_brokers: int | None = Field(None, ge=1, description="it opens when this many brokers are left out at once")
-    failed_moves: int | None = Field(None, ge=1, description="it opens when this many moves of a run fail or go astray")
+    bad_brokers: int | None = Field(None, ge=1, description="opens if this many brokers are left out at once")
+    failed_moves: int | None = Field(None, ge=1, description="opens if this many moves of a run fail or land elsewhere")
     worse_rounds: int | None = Field(
-        None, ge=1, description="it opens when the range has grown after this many rounds in a row"
+        None, ge=1, description="opens if the range of scores grows in this many rounds of moves in a row"
     )
-    minutes: float = Field(60, gt=0, le=60 * 24 * 366, description="minutes until it closes by itself")
+    minutes: float = Field(60, gt=0, le=60 * 24 * 366, description="minutes until the breaker closes by itself")
 
     @model_validator(mode="after")
     def _has_limit(self) -> Self:
@@ -87,7 +87,7 @@ class Settings(PulsarSettings):
         0,
         ge=0,
         le=1,
-        description="AvgShedder: minimum share of the amount to move that a bundle must carry, ratio; 0: any",
+        description="AvgShedder: skips bundles that carry less than this share of the amount to move, 0 to 1",
     )
     mode: Mode = Field(
         Mode.OBSERVE,
@@ -110,19 +110,19 @@ class Settings(PulsarSettings):
         None, gt=0, description="maximum throughput of the bundles moved per run, bytes/s inbound plus outbound"
     )
     excluded_bundles: Patterns = Field((), description="bundles never moved; * matches any text, ? any character")
-    move_system_bundles: bool = Field(False, description="bundles of pulsar/system may move, as Pulsar lets them")
+    move_system_bundles: bool = Field(False, description="bundles of pulsar/system may move, as in Pulsar")
     max_quarantined_brokers: int = Field(2, ge=0, description="maximum brokers left out before the run is blocked")
-    pause: Pause | None = Field(None, description="nothing is moved until its end")
+    pause: Pause | None = Field(None, description="nothing is moved until the pause ends")
     maintenance_windows: tuple[Window, ...] = Field((), description="bundles are moved only within these windows")
     blackouts: tuple[Window, ...] = Field((), description="nothing is moved within these windows")
     breaker: BreakerRules | None = Field(None, description="circuit breaker: when it opens, and for how long")
-    state_max_gap: float = Field(3, ge=1, description="intervals after which hits are no longer consecutive")
+    state_max_gap: float = Field(3, ge=1, description="intervals without a sample after which hits start again")
     listen_seconds: float = Field(
         6,
         ge=0,
         le=120,
-        description="maximum seconds to read the extensible load manager's system topics; 0: never, and averages of "
-        "throughput and top bundles are computed here",
+        description="maximum seconds to read the extensible load manager's system topics; 0: the rebalancer computes "
+        "averages of throughput and top bundles itself",
     )
     max_plan_age_seconds: float = Field(180, gt=0, description="maximum age of a plan when it is carried out, seconds")
     max_awaiting_minutes: float = Field(
@@ -130,38 +130,38 @@ class Settings(PulsarSettings):
     )
     two_people: bool = Field(
         False,
-        description="nobody may approve their own plan, or carry out their own drain, rolling restart or (in mode "
-        "auto) other manual plan",
+        description="nobody may approve their own plan, or carry out their own drain or rolling restart (in mode "
+        "auto: any own manual plan)",
     )
     unload_concurrency: Annotated[int, Field(ge=1, le=MOST_MOVES)] | Literal["auto"] = Field(
-        4, description="maximum concurrent moves; auto: as many per broker as clients tolerate"
+        4, description="maximum concurrent moves; auto: per broker, as max_client_gap_seconds allows"
     )
     max_client_gap_seconds: float = Field(
-        0.5, gt=0, le=15, description="seconds within which clients must reconnect; only if unload_concurrency is auto"
+        0.5, gt=0, le=15, description="seconds within which clients must reconnect; for unload_concurrency auto"
     )
     move_timeout_seconds: float = Field(
-        30, gt=0, description="time-out in seconds: first for the unload request, then for the new owner"
+        30, gt=0, description="seconds to wait for an unload request, and then for the new owner"
     )
     fill_new_brokers: bool = Field(False, description="automatically fill a new healthy broker up to the mean score")
     roll_restart_dag: str = Field(
         "",
         pattern=r"^[A-Za-z0-9_.-]{0,250}$",
-        description="id of your own DAG that restarts a broker in a rolling restart; empty: a person is asked",
+        description="id of your DAG that restarts a broker in a rolling restart; empty: a person is asked",
     )
     roll_wait_minutes: float = Field(
         30,
         gt=0,
         le=60 * 24 * 7,
-        description="minutes without progress after which a rolling restart stops, unless orders hold it",
+        description="minutes without progress after which a rolling restart stops; time held by orders is not counted",
     )
     split_mode: Mode = Field(
         Mode.OFF,
-        description="bundles that are too large: off, observe (name them) or auto (split them, in mode auto or after "
+        description="bundles that are too large: off, observe (list them) or auto (split them, in mode auto or after "
         "approval)",
     )
     max_splits_per_run: int = Field(1, ge=1, description="maximum bundles split per run")
     retention_days: int = Field(
-        14, ge=0, le=3650, description="maximum days that run folders and exports of the state are kept; 0: forever"
+        14, ge=0, le=3650, description="maximum days that run folders and state exports are kept; 0: forever"
     )
     history_days: int = Field(
         90, ge=0, le=3650, description="days that the tables of compacted runs are kept; 0: forever"

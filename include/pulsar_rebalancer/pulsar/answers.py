@@ -142,7 +142,7 @@ class BrokerAnswer:
             raise self.invalid("the answer is not a JSON list")
         listed = sorted(map(_broker_entry, entries))
         if listed and not any(map(is_broker_id, listed)):
-            raise self.invalid(f"no brokerId of the form host:port in the list, but {listed[0]}")
+            raise self.invalid(f"the list has no brokerId of the form host:port; its first entry is {listed[0]}")
         return listed
 
     def invalid(self, detail: str) -> AdminError:

@@ -125,7 +125,7 @@ _RACE_PAUSES_S = (0.1, 0.2, 0.4, 0.8)
 """Seconds to wait before asking a broker again, while several brokers compete for the bundle."""
 
 _ONLY_CLIENTS = {"getPreciseBacklog": "false", "subscriptionBacklogSize": "false"}
-"""Query parameters that omit the statistics that brokers would have to compute from ledgers."""
+"""Query parameters with which brokers leave out statistics that they would have to compute from ledgers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +231,13 @@ class BundleAdmin:
         what = f"GET {path('lookup', 'v2', 'topic', *split_topic(topic))}"
         address = address_or_empty(url)  # empty for a list of hosts: a broker names only itself
         if not (address and is_service_url(url)):
-            detail = f"the owner's service URL is {first_line(ascii(url))}"
+            detail = f"the owner's service URL is invalid: {first_line(ascii(url))}"
             raise failure(self._transport.mask, Reason.FOREIGN_ADDRESS, what, result.addresses[0], detail)
         await self._transport.brokers()
         connection = self._transport.connection
         credentials = connection.has_token or connection.client_cert_file is not None
         if credentials and not self._transport.addresses.knows_host(address):
-            detail = f"the owner's service URL is {url}, which is not a broker's host; nothing was sent there"
+            detail = f"the owner's service URL {url} does not have the host of a broker; nothing was sent there"
             raise failure(self._transport.mask, Reason.FOREIGN_ADDRESS, what, result.addresses[0], detail)
         return url
 
@@ -323,7 +323,7 @@ class BundleAdmin:
         except (TypeError, ValueError):
             bounds = []
         if len(bounds) < 2 or bounds != sorted(set(bounds)):
-            raise answer.invalid("the answer holds no ascending boundaries")
+            raise answer.invalid("the answer has no list of ascending bundle boundaries")
         return bounds
 
     async def split(self, bundle: str, algorithm: str, positions: Sequence[int] = (), *, unload: bool = False) -> None:

@@ -143,8 +143,8 @@ class PulsarAdmin:
         """
         answer = await self._transport.get("/admin/v2/brokers/configuration/runtime", broker=broker or "")
         values = answer.mapping()
-        if odd := [name for name, value in values.items() if isinstance(value, list | dict)]:
-            raise answer.invalid(f"the value of {first_line(ascii(odd[0]))} is not text")
+        if nested := [name for name, value in values.items() if isinstance(value, list | dict)]:
+            raise answer.invalid(f"the value of {first_line(ascii(nested[0]))} is not text")
         texts = {name: "" if value is None else str(value) for name, value in values.items()}
         for name in (BALANCER, SHEDDING):
             if texts.get(name, "").strip().lower() not in ("true", "false"):

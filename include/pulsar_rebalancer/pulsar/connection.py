@@ -30,7 +30,7 @@ def address_of(url: str) -> str:
     """Return `host:port` in lower case, with the scheme's default port. Raises ValueError."""
     parts = urlsplit(url)
     if not parts.hostname or parts.port == 0:
-        raise ValueError("no host, or port 0")
+        raise ValueError("the address has no host, or its port is 0")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{host}:{parts.port or _DEFAULT_PORT.get(parts.scheme, 0)}"
 
@@ -54,8 +54,8 @@ def _without_secrets(address: str, key: str) -> str:
 def _base_url(url: str, key: str) -> str:
     """Return an http(s) URL without a trailing slash; reject a URL with a user, query or fragment."""
     if not address_or_empty(_without_secrets(url, key)) or not re.fullmatch(r"https?://[!-~]+", url):
-        shown = "an address with percent signs" if "%" in url else repr(url)
-        raise SettingsError(Reason.WRONG_SETTING, f"{key}: {shown} is not an http(s)://host:port address")
+        given = "an address with percent signs" if "%" in url else repr(url)
+        raise SettingsError(Reason.WRONG_SETTING, f"{key}: expected an http(s)://host:port address, got {given}")
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
 
@@ -185,7 +185,7 @@ class AdminConnection:
         if not isinstance(self.token, SecretStr):
             raise SettingsError(Reason.WRONG_SETTING, "token: wrap it in pydantic.SecretStr (value not shown)")
         if not is_token(self.token.get_secret_value()):
-            raise SettingsError(Reason.WRONG_SETTING, "token: only printable ASCII without spaces (value not shown)")
+            raise SettingsError(Reason.WRONG_SETTING, "token: use printable ASCII without spaces (value not shown)")
 
     def _template_sample(self) -> tuple[str, ...]:
         if not self.address_template:
@@ -226,7 +226,7 @@ EXTRAS = frozenset(
     | {"address_map", "address_template", "service_url"}
     | {"token_file", "credentials_file", "issuer_url", "audience", "scope"}
 )
-"""Keys allowed in a connection's extra. Any other is rejected, because a misspelt `read_only` would allow writes."""
+"""Keys allowed in a connection's extra. Other keys are rejected, because a misspelt `read_only` would allow writes."""
 
 
 def connection_of(seeds: tuple[str, ...], token: str, extra: Mapping[str, object]) -> AdminConnection:
@@ -292,5 +292,5 @@ def _mapping(value: object) -> dict[str, str]:
     except (ValueError, RecursionError):
         mapping = None
     if not isinstance(mapping, dict) or not all(isinstance(url, str) for url in mapping.values()):
-        raise SettingsError(Reason.WRONG_SETTING, "address_map: expected a JSON object of brokerId to URL")
+        raise SettingsError(Reason.WRONG_SETTING, "address_map: expected a JSON object with a URL for each brokerId")
     return mapping

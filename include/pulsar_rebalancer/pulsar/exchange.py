@@ -23,19 +23,19 @@ from pulsar_rebalancer.reasons import Reason
 logging.getLogger("httpcore").setLevel(logging.INFO)  # below that level it logs headers, which may hold a token
 
 MAX_ERROR_BYTES = 64 * 1024
-"""Maximum size of an error's body, which is only quoted in a message."""
+"""Maximum bytes read of an error response, which is only quoted in a message."""
 TOPIC_NAMES = 4
-"""Factor for `max_answer_bytes`: 32 MiB hold some 300,000 topic names in a namespace."""
+"""Factor on `max_answer_bytes` for a namespace's topic names: the resulting 32 MiB hold about 300,000 names."""
 TOPIC_STATS = 32
-"""Factor for `max_answer_bytes`: 256 MiB hold statistics for some 100,000 topics on a broker."""
+"""Factor on `max_answer_bytes` for a broker's topic statistics: the resulting 256 MiB hold about 100,000 topics."""
 _SHORT_BYTES = 1024 * 1024
-"""Maximum size of responses that are read all at once; Pulsar's default limit for a load report."""
+"""Maximum bytes of a short response. The value is Pulsar's default limit for a load report."""
 _LONG_AT_ONCE = 8
-"""Maximum number of longer responses read concurrently, so that these do not exhaust memory."""
+"""Maximum number of longer responses that are read concurrently, so that they do not exhaust memory."""
 OF_ONE_BROKER = 32
-"""Maximum concurrent requests per address: a thousand namespaces can all ask one broker."""
+"""Maximum concurrent requests per address. Requests about a thousand namespaces could all go to one broker."""
 MOST_KEPT = max(384, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
-"""Maximum number of idle connections, except to the first seed; 1,024 open files are often the limit."""
+"""Maximum number of idle connections, except to the first seed. A process may often open only 1,024 files."""
 _ONE_IDLE = httpx.Limits(max_keepalive_connections=1, keepalive_expiry=15)  # brokers close them after 30 s
 _HEADERS = {
     "User-Agent": "pulsar-rebalancer",
@@ -158,13 +158,13 @@ class Exchange:
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise NotSentError(error) from error
         except (httpx.NetworkError, httpx.ProtocolError, httpx.InvalidURL, UnicodeError) as error:
-            said = first_line(self.mask.text(str(error)))
-            if isinstance(error, httpx.NetworkError) or said.startswith("Server disconnected"):
-                reason, detail = Reason.UNREACHABLE, f"the connection broke before an answer ({said})"
+            error_text = first_line(self.mask.text(str(error)))
+            if isinstance(error, httpx.NetworkError) or error_text.startswith("Server disconnected"):
+                reason, detail = Reason.UNREACHABLE, f"the connection broke before the answer came ({error_text})"
                 if request.method != "GET":
                     detail += "; the broker may have carried out the request"
             else:
-                reason, detail = Reason.BAD_ANSWER, f"the answer is not complete HTTP ({said})"
+                reason, detail = Reason.BAD_ANSWER, f"the answer is not a complete HTTP response ({error_text})"
         raise self.failure(request, target.broker, reason, detail)
 
     async def _send_and_read(

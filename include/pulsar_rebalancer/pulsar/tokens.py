@@ -45,7 +45,7 @@ async def fetch_token(settings: OAuth2, ca_file: Path | None, mask: TokenMask) -
             status, metadata = await _ask(client, "GET", url, mask)
             endpoint = str(metadata.get("token_endpoint"))
             if status != 200 or not endpoint.startswith("https://") or not address_or_empty(endpoint):
-                raise ValueError(f"answered {status}, without an https token_endpoint")
+                raise ValueError(f"the issuer answered {status}, without an https token_endpoint")
             url = endpoint
             status, answer = await _ask(client, "POST", url, mask, data=form)
     except (TimeoutError, ssl.SSLError, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
@@ -54,10 +54,10 @@ async def fetch_token(settings: OAuth2, ca_file: Path | None, mask: TokenMask) -
     value, seconds = answer.get("access_token"), answer.get("expires_in")
     if status in (400, 401, 403):
         said = (str(answer[key]) for key in ("error", "error_description") if answer.get(key))
-        detail = ", ".join((f"answered {status}", *said))
+        detail = ", ".join((f"the issuer answered {status}", *said))
         raise _failure(Reason.ISSUER_REFUSED, url, detail, mask)
     if status != 200 or not isinstance(value, str) or not is_token(value):
-        raise _failure(Reason.ISSUER_UNAVAILABLE, url, f"answered {status}, without an access_token", mask)
+        raise _failure(Reason.ISSUER_UNAVAILABLE, url, f"the issuer answered {status}, without an access_token", mask)
     if not isinstance(seconds, int | float) or not 0 < seconds < _LONGEST_LIFETIME:
         return Token(value)  # renewed once a broker refuses it
     return Token(value, begun + _RENEWED_AFTER * seconds, begun + seconds)
@@ -73,7 +73,7 @@ def _credentials(settings: OAuth2, mask: TokenMask) -> tuple[dict[str, str], str
     form = {"grant_type": found.get("type", "client_credentials")}
     form |= {name: found.get(name) for name in ("client_id", "client_secret")}
     if form["grant_type"] != "client_credentials" or not all(v and isinstance(v, str) for v in form.values()):
-        raise unusable_file(path, "is not JSON of the type client_credentials with client_id and client_secret")
+        raise unusable_file(path, "the file must be JSON of type client_credentials, with client_id and client_secret")
     mask.add(form["client_secret"])
     form |= {key: value for key in ("audience", "scope") if (value := getattr(settings, key))}
     return form, https_url(settings.issuer_url or str(found.get("issuer_url", "")), "issuer_url")
@@ -103,17 +103,17 @@ async def _ask(
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        raise ValueError(f"answered {response.status_code}, not with a JSON object")
+        raise ValueError(f"the issuer answered {response.status_code}, not with a JSON object")
     return response.status_code, document
 
 
 def _failure(reason: Reason, url: str, detail: str, mask: TokenMask) -> AdminError:
-    said = first_line(mask.text(detail)).removesuffix(".")
-    return AdminError(reason, f"no token from {first_line(url)}: {said}. {reason.action}", sent=False)
+    cause = first_line(mask.text(detail)).removesuffix(".")
+    return AdminError(reason, f"no token from {first_line(url)}: {cause}. {reason.action}", sent=False)
 
 
 _PAUSE_S = 1.0
-"""Minimum seconds between an issuer's response and the next request, or two reads of a token file."""
+"""Minimum seconds between an issuer's response and the next request, or between two reads of a token file."""
 _THREAD_S = 30.0
 """Maximum seconds that a thread of the Pulsar client waits for a token."""
 
@@ -189,7 +189,7 @@ class Tokens:
 def _read_token(path: Path) -> Token:
     value = read_file(path).strip()
     if not is_token(value):
-        raise unusable_file(path, "is empty, or has characters other than printable ASCII (not shown)")
+        raise unusable_file(path, "the file must contain printable ASCII and nothing else (contents not shown)")
     return Token(value, renew_at=time.monotonic() + _PAUSE_S)
 
 
@@ -198,17 +198,17 @@ def read_file(path: Path) -> str:
         # Nobody may ever write to a pipe.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise unusable_file(path, "is not a regular file")
+                raise unusable_file(path, "this is not a regular file")
             content = file.read(_LARGEST_FILE + 1)
     except OSError as error:
-        raise unusable_file(path, f"cannot be read: {error.strerror}") from None
+        raise unusable_file(path, f"the file cannot be read: {error.strerror}") from None
     if len(content) > _LARGEST_FILE:
-        raise unusable_file(path, f"is larger than {_LARGEST_FILE} bytes")
+        raise unusable_file(path, f"the file is larger than {_LARGEST_FILE} bytes")
     try:
         return content.decode()
     except UnicodeDecodeError:  # its message would quote the content
-        raise unusable_file(path, "is not UTF-8 text") from None
+        raise unusable_file(path, "the file is not UTF-8 text") from None
 
 
 def unusable_file(path: Path, problem: str) -> AdminError:
-    return AdminError(Reason.CREDENTIALS_FILE, f"{path} {problem}. {Reason.CREDENTIALS_FILE.action}", sent=False)
+    return AdminError(Reason.CREDENTIALS_FILE, f"{path}: {problem}. {Reason.CREDENTIALS_FILE.action}", sent=False)

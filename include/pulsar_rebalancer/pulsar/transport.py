@@ -54,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 MAX_HOPS = 5
 _ASKED_AFTER_SEEDS = 2
-"""Number of known brokers to try if no seed answers; each host that is down costs one timeout."""
+"""Number of known brokers to try if no seed answers. Each host that is down costs one timeout."""
 _REDIRECTS = (301, 302, 307, 308)
 
 
@@ -127,7 +127,7 @@ class Transport:
                 request, name, Reason.READ_ONLY, "the connection is read-only, nothing was sent"
             )
         if broker and not is_broker_id(broker):
-            detail = "not a brokerId of the form host:port; nothing was sent"
+            detail = "the brokerId is not of the form host:port; nothing was sent"
             raise self._exchange.failure(request, broker, Reason.NOT_FOUND, detail)
         if broker:
             target = Target(self.connection.base_url(broker), request.query, broker)
@@ -188,7 +188,7 @@ class Transport:
     async def _ask_target(self, request: Request, target: Target) -> tuple[BrokerAnswer, str]:
         if request.method == "GET" and time.monotonic() < self._silent_until.get(target.base, 0.0):
             # A broker that hangs costs one wait, not a second one after that for it as a seed.
-            detail = "no answer a moment ago, so the request was not sent"
+            detail = "the broker did not answer a moment ago, so the request was not sent"
             raise self._exchange.failure(request, target.broker, Reason.TIMEOUT, detail, sent=False)
         try:
             return await self._ask(request, target)

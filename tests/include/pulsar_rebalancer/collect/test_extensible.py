@@ -323,7 +323,7 @@ def test_a_missing_client_is_said(ask, monkeypatch):
 
 def test_a_token_that_came_over_tls_stays_there(ask):
     secure = AdminConnection(seeds=("https://broker-a:8443",))
-    with pytest.raises(SettingsError, match="without TLS"):
+    with pytest.raises(SettingsError, match="does not use TLS"):
         ask(Brokers(connection=secure))
     assert ask(Brokers(connection=secure, url="pulsar+ssl://broker-a:6651"))[A]
 

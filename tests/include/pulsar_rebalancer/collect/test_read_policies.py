@@ -221,7 +221,7 @@ BAD_NAMESPACES = {"bad": {"namespaces": ["("], "primary": ["none"]}}
             Calls(ISOLATED, {"acme/a": "spread"}, failing=["domains"]),
             {"acme/a"},
             True,
-            "failure domains cannot be read, so acme/a cannot be placed",
+            "failure domains cannot be read, so bundles of acme/a cannot move",
         ),
         # The bad policy may reserve any broker: only namespaces that another one rules know theirs.
         (Calls(ISOLATED | BAD), {"acme/a", "acme/b"}, True, "'(' is not a supported pattern: acme/a, acme/b"),

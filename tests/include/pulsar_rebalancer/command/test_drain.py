@@ -108,7 +108,7 @@ def test_drain_command_plans_again_after_another_drain(script, code):
         ([{}], 60, REFUSED, "another release of the rebalancer (KeyError('dag_run_id'))"),
         ([[]], 60, REFUSED, "another release of the rebalancer (TypeError("),
         ([BEGUN, {"state": "refused", "text": "last_broker"}], 60, REFUSED, "refused: last_broker"),
-        ([BEGUN, RUNNING], 0.1, NOT_YET, "Airflow has not planned or ordered the drain: its run is running"),
+        ([BEGUN, RUNNING], 0.1, NOT_YET, "Airflow has not yet planned or ordered the drain: the DAG run is running"),
         ([BEGUN, 502], 0.1, NOT_YET, "Airflow does not answer"),
         ([BEGUN, SHOWN, BEGUN, refused("same_person")], 60, REFUSED, "same_person"),
         ([BEGUN, SHOWN, BEGUN, refused("other_plan")], 0, NOT_YET, "other_plan"),

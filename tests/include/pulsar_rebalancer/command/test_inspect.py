@@ -82,7 +82,7 @@ def test_samples_over_time_count_hits_until_bundles_would_move(served, capsys, m
     assert hits[:2] == [1, 2]
     assert moves[0] == 0 < moves[1]
     assert main(["inspect", served.urls[0], "--for", "1m"]) == FINE
-    assert "hits low 2, high 2; move" in capsys.readouterr().out
+    assert "2 low hits, 2 high hits; move" in capsys.readouterr().out
 
 
 def test_only_gets_are_sent(served, capsys, monkeypatch):
@@ -186,7 +186,7 @@ class TestSettingsThatHurt:
         findings = seen["findings"]
         assert all(each["evidence"] and each["fix"] for each in findings)
         by_reason = {each["reason"]: each for each in findings if each["reason"]}
-        assert "LeastLongTermMessageRate places by rate" in by_reason["not_recommended"]["evidence"]
+        assert "LeastLongTermMessageRate places by message rate" in by_reason["not_recommended"]["evidence"]
         assert "max_unload_percentage 0.2" in by_reason["not_recommended"]["evidence"]
         assert "4 to 16 cores" in by_reason["not_recommended"]["evidence"]
         assert by_reason["not_recommended"]["fix"].endswith("--config maxUnloadPercentage --value 0.5")

@@ -57,14 +57,14 @@ def test_two_clusters_of_one_name_are_refused_and_the_others_live(tmp_path):
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ("{low_threshold: 10, mode: auto, low_threshold: 5}", "more than once: low_threshold"),
+        ("{low_threshold: 10, mode: auto, low_threshold: 5}", "repeated: low_threshold"),
         (
             "{low_threshold: 10, loadBalancerAvgShedderLowThreshold: 30}",
-            "low_threshold is written under both its names",
+            "low_threshold is set twice, under its own and Pulsar's name",
         ),
         (
             "{pause: {until: 2027-01-05T10:00:00Z, until: 2026-01-05T10:00:00Z, reason: x}}",
-            "pause: written more than once: until",
+            "pause: these keys are repeated: until",
         ),
         ("{pause: {until: 2026-11-31T12:00:00+00:00, reason: x}}", "pause.until"),
         ("{pause: {until: 2026-11-30 12:00:00, reason: x}}", "timezone"),

@@ -59,7 +59,7 @@ def entered(request: pytest.FixtureRequest, of_file: Callable[[dict[str, Any]], 
 @pytest.mark.parametrize("text", ["a/\ud800", "a/b\0", "a/\x1b[31m", "a/\x85"])
 def test_unstorable_value_is_refused_with_its_field(entered: list[Callable[[str], Any]], text: str) -> None:
     for enter in entered:
-        with pytest.raises(SettingsError, match=r"(?s)has a control character or half of .*\[wrong_setting\]"):
+        with pytest.raises(SettingsError, match=r"(?s)contains a control character or half of .*\[wrong_setting\]"):
             enter(text)
 
 

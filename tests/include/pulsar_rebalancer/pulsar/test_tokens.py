@@ -256,13 +256,13 @@ async def test_an_issuer_that_cannot_be_reached_or_trusted(issuing, broker, monk
     ("content", "named"),
     [
         (None, "cannot be read: No such file"),
-        ("", "is not JSON"),
+        ("", "must be JSON"),
         (b"\xff\xfe", "not UTF-8 text"),
         ("[1]", "client_id and client_secret"),
         ("[" * 9000, "client_id and client_secret"),
         ({"client_secret": ""}, "client_id and client_secret"),
         ({"client_id": 7}, "client_id and client_secret"),
-        ({"type": "sn_service_account"}, "of the type client_credentials"),
+        ({"type": "sn_service_account"}, "of type client_credentials"),
     ],
 )
 async def test_a_credentials_file_that_cannot_be_used(issuing, broker, content, named):
