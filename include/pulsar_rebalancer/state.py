@@ -298,7 +298,7 @@ class StrategyState:
         except ValidationError as error:
             found = error.errors()[0]
             where = ".".join(map(str, ("strategy_state", *found["loc"])))
-            _log.warning("the stored document 'decision' is damaged, and starts again: %s: %s", where, found["msg"])
+            _log.warning("the strategy's stored state is damaged and starts again: %s: %s", where, found["msg"])
             stored = cls()
         return stored.with_hits({**hits, **stored.shedder.hits})
 
@@ -314,7 +314,7 @@ class StrategyState:
 
 
 PUNCTUALITY = 0.9
-"""Share of a host interval after which an unchanged value counts as new: runs may start some seconds early."""
+"""Share of the host interval after which an equal value counts as a new sample. A run may start seconds early."""
 
 COUNTING = (Reason.COUNTED, Reason.GAP)
 """Reasons of samples that add hits and update the bundles' moving averages."""
@@ -413,7 +413,7 @@ def commit(stored: DecisionState, plan_state: DecisionState) -> DecisionState | 
     if plan_state.seq != stored.seq + 1:
         raise StateError(
             Reason.STALE_PLAN,
-            f"plan {plan_state.plan_id} was made for state {plan_state.seq - 1}, but the store is at {stored.seq} "
-            f"(plan {stored.plan_id or 'none'}); nothing was changed",
+            f"plan {plan_state.plan_id} was made for state {plan_state.seq - 1}, but the stored state is {stored.seq} "
+            f"(of plan {stored.plan_id or 'none'}); nothing was changed",
         )
     return plan_state

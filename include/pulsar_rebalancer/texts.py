@@ -60,7 +60,7 @@ def typed(value: Any) -> Any:
 
 def _typed(text: str) -> str:
     if any(unicodedata.category(letter) in ("Cs", "Cc") for letter in text if letter not in "\t\n\r"):
-        raise ValueError(f"{text[:80]!r} has a control character or half of a surrogate pair")
+        raise ValueError(f"{text[:80]!r} contains a control character or half of a surrogate pair")
     return one_line(text, len(text)).strip()
 
 
@@ -76,7 +76,7 @@ def require_storable(document: object) -> None:
     try:
         json.dumps(document, allow_nan=False, ensure_ascii=False, default=str).encode()
     except (ValueError, RecursionError):
-        raise ValueError("it has NaN, an infinity or a lone surrogate, or is nested too deeply") from None
+        raise ValueError("the document has NaN, an infinity or a lone surrogate, or is nested too deeply") from None
 
 
 def parse_json(data: bytes, fix: Callable[[str], str] = storable) -> Any:

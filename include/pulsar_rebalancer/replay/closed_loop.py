@@ -35,10 +35,10 @@ from pulsar_rebalancer.texts import error_line
 _PROGRESS_REPORTS = 20
 
 _MESSAGES, _THROUGHPUT = slice(0, 2), slice(2, 4)
-"""Rows of `LOADS` with messages in and out, and with bytes in and out."""
+"""Rows of `LOADS`: message rates in and out; throughput in and out."""
 
 LEARNS_FROM = 60
-"""Samples from which costs are learned; with fewer, bundles share a broker's CPU in proportion to their messages."""
+"""Minimum number of samples to learn costs from. With fewer, a bundle's share of CPU is its share of the messages."""
 
 _BLOCK, _MOST_RATES = 5, 5_000_000  # samples of a block; rates to keep: with more, samples are left out
 _LEAST, _SPREAD, _NOISE = 0.05, 0.5, 1.5  # costs relative to the mean; noise of a change of score, in points

@@ -26,10 +26,10 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 NOBODY = -1
-"""Owner of a bundle that no broker reports."""
+"""Index used as the owner of a bundle that no broker reports."""
 
 LOADS = (*TRAFFIC, "topics")
-"""The load values that move with a bundle from broker to broker; `run.tables` has the units."""
+"""The load values that a bundle takes along when it moves to another broker; `run.tables` has the units."""
 
 UNKNOWN_RATE = 50.0
 """Long-term msg/s of a bundle that no broker has reported yet (NamespaceBundleStats' default)."""

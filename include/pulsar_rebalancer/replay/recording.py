@@ -118,11 +118,11 @@ class Coverage(BaseModel):
         if self.blocked:
             words.append(f"excluding {number_of(self.blocked, 'sample')} that validation blocked")
         if self.repeated:
-            words.append(f"{number_of(self.repeated, 'sample')} beyond the first of their minute")
+            words.append(f"excluding {number_of(self.repeated, 'sample')} after the first of the same minute")
         if self.unreadable_count:
-            words.append(f"{self.unreadable_count} could not be read")
+            words.append(f"{number_of(self.unreadable_count, 'file')} could not be read")
         if self.minutes < MINUTES_OF_A_DAY:
-            words.append(f"values a day are extrapolated from {self.minutes / 60:.1f} hours")
+            words.append(f"daily values are extrapolated from {self.minutes / 60:.1f} hours")
         return ", ".join(words)
 
     @property
@@ -131,8 +131,8 @@ class Coverage(BaseModel):
         if not self.repeated:
             return []
         return [
-            "runs were less than a minute apart, but a replay counts at most one hit a minute: variants may need "
-            "longer for the same number of hits"
+            "runs were less than a minute apart, but a replay counts at most one hit a minute: a variant may take "
+            "longer than the recorded runs to reach the same number of hits"
         ]
 
 

@@ -39,7 +39,7 @@ _PLAIN, _FRONT, _CURRENT, _PICKED = "#9aa5b1", "#0b4f8a", "#1a73e8", "#188038"
 _RECORDED = "#5f6368"
 _POINTS = 400
 _GAP = 3
-"""A line in a chart is interrupted where the time between two points exceeds this number of median intervals."""
+"""A chart's line has a gap where two points are further apart than this number of median intervals."""
 _HEADS = (
     *("bundles moved", "events", "unloads a day", "events a day", "disturbed a day, MiB/s"),
     *("range, mean", "95th percentile", "largest", "std", "above 80 %", "lost a broker"),
@@ -65,10 +65,10 @@ def html(
     parts = [
         f"<h1>What-if replay of cluster {escape(request.cluster)}</h1>",
         f"<p>Replayed: {escape(coverage.sentence)}. {number_of(answer.variants, 'variant')} in {answer.seconds:.0f} s"
-        f"{', each day starting from the recorded places of bundles' if request.days_apart else ''}.</p>",
+        f"{', each day starting from the recorded owners of the bundles' if request.days_apart else ''}.</p>",
         f"<p>The current settings are {escape(request.settings_from)}.</p>",
         f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>" if notes else "",
-        f"<p>With one point of range worth {request.worth:g} unloads a day, the choice is "
+        f"<p>If one point of range is worth {request.worth:g} unloads a day, the best variant is "
         f"<b>{escape(answer.picked)}</b>.</p>",
         "<h2>Recording and replay</h2>",
         _agreement(answer, recorded, outcomes[CURRENT]),
@@ -143,9 +143,9 @@ def _agreement(answer: ReplayResult, recorded: Metrics, current: VariantOutcome)
         f"<tr><td class=name>{name}</td>{''.join(f'<td>{cell}</td>' for cell in _cells(row))}</tr>"
         for name, row in rows.items()
     )
-    found = "The current settings failed." if answer.agreement is None else f"{answer.agreement.sentence}."
+    result = "The current settings failed." if answer.agreement is None else f"{answer.agreement.sentence}."
     return (
-        f"<p>{found}</p>{_wide('Recording and replay', ('values', *_HEADS), lines)}"
+        f"<p>{result}</p>{_wide('Recording and replay', ('values', *_HEADS), lines)}"
         "<p class=quiet>As recorded: bundles on a different broker than in the previous sample, by any move. "
         "Lost: bundles whose broker was gone, had restarted or did not report. Recording and replay can agree only if "
         "the cluster was balanced with the current settings.</p>"
@@ -161,7 +161,7 @@ def _scatter(ordered: Sequence[Metrics], answer: ReplayResult, recorded: Metrics
     field.plot([row.unloads_per_day for row in front], [row.range_mean for row in front], color=_FRONT, linewidth=1)
     groups = {
         ("other variants", _PLAIN, 22): [row for row in ordered if row.variant not in answer.front],
-        ("no other beats them in both", _FRONT, 22): front,
+        ("no variant is better in both", _FRONT, 22): front,
         (CURRENT, _CURRENT, 60): [row for row in ordered if row.variant == CURRENT],
         ("picked", _PICKED, 60): [row for row in ordered if row.variant == answer.picked],
         ("as recorded", _RECORDED, 60): [recorded],

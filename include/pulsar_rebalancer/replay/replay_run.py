@@ -224,8 +224,8 @@ def conclude(prepared: PreparedReplay, outcomes: Mapping[str, VariantOutcome], s
     picked = next(row for row in compared if row.variant == answer.picked)
     say(
         f"{request.cluster}: {answer.picked} is picked: {picked.unloads_per_day:.1f} unloads a day "
-        f"({picked.moved:,} in all), "
-        f"range {picked.range_mean:.1f}; {number_of(len(answer.front), 'variant')} on the front, in {seconds:.1f} s"
+        f"({picked.moved:,} in all), mean range {picked.range_mean:.1f}; "
+        f"{number_of(len(answer.front), 'variant')} on the Pareto front; the replay took {seconds:.1f} s"
     )
 
 

@@ -257,7 +257,7 @@ class _Reader:
                     self._add(minutes[run], of_run, whole, self._documents[run])
         for run in sorted(waiting):
             if self._bundle_rows[run]:
-                self.unreadable.append(f"run {run}: the tables of {day} do not hold all of its bundles")
+                self.unreadable.append(f"run {run}: bundles of this run are missing from the tables of {day}")
 
     def _add(self, minute: int, brokers: pa.Table, held: HeldBundles, documents: RunDocuments) -> None:
         writer, left_out = self._writer, documents.left_out

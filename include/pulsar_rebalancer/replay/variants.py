@@ -109,7 +109,7 @@ def _by_field(part: Mapping[str, object], where: str) -> dict[str, list[Any]]:
     for key, values in part.items():
         name = FIELD_OF_PULSAR_NAME.get(str(key), str(key))
         if name not in REPLAYED:
-            raise SettingsError(Reason.WRONG_SETTING, f"{where}: {str(key)[:80]!r} is not a setting of replays")
+            raise SettingsError(Reason.WRONG_SETTING, f"{where}: a replay cannot change setting {str(key)[:80]!r}")
         listed = values if isinstance(values, list) else [values]
         if not listed:
             raise SettingsError(Reason.WRONG_SETTING, f"{where}: {name} has no value")
@@ -120,10 +120,10 @@ def _by_field(part: Mapping[str, object], where: str) -> dict[str, list[Any]]:
 def _refuse_many(parts: Sequence[Mapping[str, list[Any]]]) -> None:
     count = sum(math.prod(len(values) for values in part.values()) for part in parts)
     if count > MOST_VARIANTS:
-        sizes = ", ".join(f"{name} {len(values)}" for part in parts for name, values in part.items())
+        given = ", ".join(f"{name} {len(values)}" for part in parts for name, values in part.items())
         raise SettingsError(
             Reason.WRONG_SETTING,
-            f"grid: {count:,} variants, at most {MOST_VARIANTS:,}: give fewer values (now {sizes[:500]})",
+            f"grid: {count:,} variants, the maximum is {MOST_VARIANTS:,}: give fewer values (now {given[:500]})",
         )
 
 
@@ -212,7 +212,7 @@ class ReplayRequest(VersionedDocument):
         default_factory=lambda: DEFAULT_GRID,
         description="list of grids; a grid maps settings to lists of values, and all its combinations are compared",
     )
-    worth: float = Field(10, ge=0, le=1e6, description="unloads a day that one point of range is worth")
+    worth: float = Field(10, ge=0, le=1e6, description="price of one point of range, in unloads a day")
     days_apart: bool = Field(
         False,
         description="each day (UTC) starts from the recorded placement; days are replayed in parallel",
@@ -313,7 +313,7 @@ MOST_HOURS = 5.0
 """Maximum estimated core hours for a replay; the task that waits for the replay times out after six hours."""
 
 MOST_OUTCOMES = 50_000_000
-"""Maximum number of samples times variants in one replay."""
+"""Maximum product of the number of samples and the number of variants in one replay."""
 
 _LESS = "take a shorter period or fewer variants"
 
@@ -328,7 +328,7 @@ def refuse_many(request: ReplayRequest, variants: int) -> None:
     if samples * variants > MOST_OUTCOMES:
         raise SettingsError(
             Reason.WRONG_SETTING,
-            f"{variants} variants over {samples:,.0f} samples are more than {MOST_OUTCOMES:,} together: {_LESS}",
+            f"{variants} variants times {samples:,.0f} samples exceed the maximum of {MOST_OUTCOMES:,}: {_LESS}",
         )
 
 

@@ -205,10 +205,10 @@ def _values(column: pa.ChunkedArray[Any]) -> list[Any]:
 
 
 MAX_SAMPLES = 10
-"""From this sample on, each sample moves the short-term mean by a tenth of the difference (BundleData)."""
+"""Samples in the short-term mean: each sample from the tenth on moves it by a tenth of the difference (BundleData)."""
 
 LONG_TERM_SAMPLES = 1000
-"""From this sample on, each sample moves the long-term mean by a thousandth of the difference."""
+"""Samples in the long-term mean: each sample from the thousandth on moves it by a thousandth of the difference."""
 
 
 def update(bundles: Iterable[Row], previous: Iterable[Row]) -> list[Row]:

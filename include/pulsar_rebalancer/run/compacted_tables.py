@@ -189,7 +189,7 @@ def refuse_other(found: pa.Schema, today: pa.Schema, where: str) -> None:
     """
     version, reads = tables.version_of(found), tables.version_of(today)
     if version not in ("", reads):
-        raise SnapshotError(Reason.FILE_DAMAGED, f"{where} is of version {version}; this release reads version {reads}")
+        raise SnapshotError(Reason.FILE_DAMAGED, f"{where} has version {version}; this release reads version {reads}")
 
 
 def rows_by_run(file: StoragePath) -> Counter[str]:

@@ -73,11 +73,11 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dr
 
 def check(run: RunFolder) -> None:
     if run.foreign:
-        raise UnreadableRunError(run.name, f"it has files that are not the rebalancer's: {', '.join(run.foreign[:3])}")
+        raise UnreadableRunError(run.name, f"its folder has files of unknown origin: {', '.join(run.foreign[:3])}")
     for path in run.files:
         table = path.partition(".parquet/")[0].removesuffix(".parquet") + ".parquet"
         if ".parquet" in path and not path.rpartition("/")[2].startswith(".") and table not in _TABLE_FILES:
-            raise UnreadableRunError(run.name, f"the history has no place for its table {table}")
+            raise UnreadableRunError(run.name, f"this release does not know its table {table}")
     for kind, (_, today) in TABLES.items():
         _columns(with_run(today), kind, [run])
 
@@ -183,8 +183,8 @@ def _compare(draft: Draft, expected: Mapping[str, int]) -> None:
         run = wrong[0]
         raise SnapshotError(
             Reason.FILE_DAMAGED,
-            f"{draft.file.uri} holds {written[run]} rows of run {run} instead of {expected.get(run, 0)}; "
-            "the day's tables and runs are unchanged",
+            f"{draft.file.uri} has {written[run]} rows of run {run} instead of {expected.get(run, 0)}; "
+            "tables and runs of this day were not changed",
         )
 
 

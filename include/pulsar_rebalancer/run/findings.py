@@ -133,7 +133,7 @@ def traffic_in_doubt(shares: Mapping[str, float]) -> list[Finding]:
         Finding(
             reason=Reason.TRAFFIC_IN_DOUBT,
             subject=broker,
-            detail=f"{share:.0%} of its traffic left out, {MOST_IN_DOUBT:.0%} allowed",
+            detail=f"bundles with {share:.0%} of its traffic are left out, {MOST_IN_DOUBT:.0%} is allowed",
         )
         for broker, share in sorted(shares.items(), key=lambda item: (-item[1], item[0]))
         if share > MOST_IN_DOUBT
@@ -173,8 +173,8 @@ def badly_spread(bundles: pa.Table, brokers: int, left_out: Collection[str]) -> 
     by_traffic = theirs.sort_by([("traffic", "ascending"), ("bundle", "descending")]).to_pylist()
     largest = {row["namespace"]: row["bundle"] for row in by_traffic}
     for row in few:
-        share = f"{row['traffic_sum'] / whole:.0%} of the traffic, the largest {largest[row['namespace']]}"
-        detail = f"{number_of(row['count_all'], 'bundle')} for {brokers} brokers and {share}"
+        traffic, bundle = f"{row['traffic_sum'] / whole:.0%} of the traffic", largest[row["namespace"]]
+        detail = f"{number_of(row['count_all'], 'bundle')} for {brokers} brokers and {traffic}; the largest: {bundle}"
         yield Finding(reason=Reason.FEW_BUNDLES, subject=row["namespace"], detail=detail)
     system = table.filter(pc.field("namespace") == SYSTEM_NAMESPACE).to_pylist()
     broker, held = next(iter(Counter(row["broker"] for row in system).most_common(1)), ("", 0))
@@ -221,6 +221,6 @@ def _counts(reason: Reason) -> bool:
 def _why(left_out: Mapping[Reason, list[str]], started: Iterable[float], settings: Settings) -> str:
     missing = max((ENOUGH_SAMPLES - max(samples, 0) for samples in started), default=0)
     minutes = math.ceil(missing * settings.host_usage_interval_minutes)
-    passes = f"; those that just started join in about {minutes} min" if left_out.get(Reason.JUST_STARTED) else ""
+    passes = f"; brokers that just started join in about {minutes} min" if left_out.get(Reason.JUST_STARTED) else ""
     named = counted({reason: len(brokers) for reason, brokers in left_out.items() if brokers})
     return f"; left out: {named}{passes}" if named else ""

@@ -20,7 +20,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import number_of
 
 KEPT = 2000
-"""Maximum number of bundles whose last values are stored: half a megabyte, read by every manual plan."""
+"""Maximum number of bundles whose last client gap is stored; every manual plan reads this file of half a megabyte."""
 
 
 class ClientGap(BaseModel):
@@ -59,7 +59,7 @@ class ClientGap(BaseModel):
             said = f"clients were away for {self.clients_seconds:.1f} s"
         else:
             missing, clients = self.clients_before - (self.clients_back or 0), number_of(self.clients_before, "client")
-            said = f"{missing} of {clients} not back after {self.watched_seconds:.1f} s"
+            said = f"{missing} of {clients} had not reconnected after {self.watched_seconds:.1f} s"
         sampled = self.topics is not None and self.topics_measured < self.topics
         said += f" ({self.topics_measured} of {self.topics} topics)" if sampled else ""
         return said + (f"; {number_of(self.errors, 'topic')} returned an error" if self.errors else "")
@@ -103,10 +103,10 @@ class ClientGapSummary(BaseModel):
     def sentence(self) -> str:
         parts = []
         if self.longest_seconds is not None:
-            median, longest = f"{self.median_seconds:.1f} s in the median", f"{self.longest_seconds:.1f} s at most"
+            median, longest = f"a median of {self.median_seconds:.1f} s", f"at most {self.longest_seconds:.1f} s"
             parts.append(f"clients were back after {median}, {longest}")
         if self.not_back:
-            parts.append(f"after {self.not_back} of {number_of(self.moves, 'move')} some clients were not back")
+            parts.append(f"after {self.not_back} of {number_of(self.moves, 'move')}, some clients had not reconnected")
         if self.unknown:
             parts.append(f"{self.unknown} of {number_of(self.moves, 'move')} could not be measured")
         if self.errors:
@@ -120,7 +120,7 @@ def last_time(gaps: Collection[ClientGap], moves: int) -> str:
     if summary is None:
         return "not known: no move of these bundles was measured"
     return f"{summary.sentence}" + (
-        f" (known of {len(gaps)} of {number_of(moves, 'bundle')})" if len(gaps) < moves else ""
+        f" (known for {len(gaps)} of {number_of(moves, 'bundle')})" if len(gaps) < moves else ""
     )
 
 
@@ -303,10 +303,10 @@ def _latest(
 
 
 RETRIED = Trait.PASSING | Trait.RETRIED
-"""Traits of outcomes that retrying the task can fix."""
+"""Traits of failed outcomes that a retry of the task can turn into success."""
 
 TRIES = 3
-"""Maximum number of runs in a row that move a bundle home if it lands on other brokers."""
+"""Maximum number of consecutive runs that move a bundle home, if it lands on another broker each time."""
 
 _Record = TypeVar("_Record", Unload, BundleSplit)
 

@@ -101,7 +101,7 @@ def parts_by_bundle(splits: Mapping[str, BundleSplit]) -> dict[str, dict[str, fl
 
 
 WAVE_DELAY = timedelta(minutes=5)
-"""Time during which waves may still begin after their plan has become too old."""
+"""Time by which a plan may exceed its maximum age while its later waves still begin."""
 
 SPLIT_GRACE = timedelta(hours=1)
 """Time during which the parts of a split bundle are not split again, so that clients and averages settle first."""
@@ -206,7 +206,7 @@ OF_A_WAVE = 200
 """Maximum number of bundles in a wave unless `MAX_WAVES` applies. The gate is checked again before every wave."""
 
 LONGEST_RUN = timedelta(minutes=30)
-"""Timeout for a DAG run: anything older cannot belong to a run that is still in progress."""
+"""Timeout of a DAG run: a plan or task that is older cannot belong to a run in progress."""
 
 
 class ForcedRun(BaseModel):
@@ -431,5 +431,5 @@ def verify(run: StoragePath, summary: Summary) -> Actions:
     except (KeyError, TypeError, ValueError):  # other columns, or values of other kinds
         same = False
     if not same:
-        raise PlanError(Reason.PLAN_CHANGED, f"the files of plan {summary.plan_id} are not those that were decided")
+        raise PlanError(Reason.PLAN_CHANGED, f"the files of plan {summary.plan_id} have changed since it was made")
     return Actions(_moves(taken), splits_of(splits))

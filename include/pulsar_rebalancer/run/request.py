@@ -161,7 +161,7 @@ class HandRequest(BaseModel):
         description="unload: bundles, namespaces (tenant/namespace), or patterns with * and ?; split: one bundle",
     )
     destination: _Broker = Field(
-        "", description="unload: the broker (host:port) that gets them; empty: placement chooses one for each"
+        "", description="unload: broker (host:port) that gets the bundles; empty: placement chooses brokers"
     )
     broker: _Brokers = Field((), description="drain, release, fill: the brokers (host:port)")
     algorithm: SplitAlgorithm | None = Field(
@@ -172,8 +172,8 @@ class HandRequest(BaseModel):
     )
     unload: bool = Field(False, description="split: unload the parts afterwards, so that placement spreads them")
     run: str = Field("", max_length=80, description="undo: plan_id of the run (the name of its folder)")
-    overrule: tuple[Overrule, ...] = Field((), description="rules that do not apply to this plan; needs a reason")
-    reason: str = Field("", max_length=500, description="why; recorded with the plan")
+    overrule: tuple[Overrule, ...] = Field((), description="rules that this plan may break; give a reason")
+    reason: str = Field("", max_length=500, description="reason, recorded with the plan")
     plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="hash of the shown plan to carry out")
 
     @model_validator(mode="after")
@@ -192,7 +192,7 @@ class HandRequest(BaseModel):
         wrong = {name: _MISSING[name] for name in needed if name not in given}
         wrong |= {name: f"{self.action} does not use this field." for name in given if name not in known}
         if splits and len(self.bundles) > 1:
-            wrong["bundles"] = "Name one bundle: one is split at a time."
+            wrong["bundles"] = "Name only one bundle: a plan can split only one."
         if splits and bool(self.positions) != (self.algorithm is SplitAlgorithm.POSITIONS):
             verb = "Only {} takes positions." if self.positions else "{} needs a position."
             wrong["positions"] = verb.format(SplitAlgorithm.POSITIONS)

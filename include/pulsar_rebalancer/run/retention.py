@@ -180,7 +180,7 @@ class Report:
 
 
 _DAY = timedelta(days=1)
-_NOT_OURS = "not the rebalancer's"
+_NOT_OURS = "not written by the rebalancer"
 
 
 def maintain(storage: ClusterStorage, settings: Settings, needed: Needs, now: datetime, *, dry_run: bool) -> Report:

@@ -78,7 +78,7 @@ class StateBefore(BaseModel):
     @classmethod
     def parse(cls, document: Any, where: str) -> Self:
         if not isinstance(document, Mapping) or not {"decision", "moves", "control", "drains"} <= document.keys():
-            raise SnapshotError(Reason.FILE_DAMAGED, f"{where} is not a state")
+            raise SnapshotError(Reason.FILE_DAMAGED, f"{where} does not contain the state of a cluster")
         handed, roll = document.get("handed_over"), document.get("roll")
         return cls(
             decision=DecisionState.parse(document["decision"], where),
@@ -196,7 +196,7 @@ class Snapshot:
             found = source.schema_arrow
             version = version_of(found)
             if version != VERSION or found.names != INPUT[name].names:
-                what = f"is of version {version or 'none'}" if version != VERSION else "has other columns"
+                what = f"has version {version or 'none'}" if version != VERSION else "has unexpected columns"
                 where = f"{self.folder.uri}: table {name}"
                 raise SnapshotError(Reason.FILE_DAMAGED, f"{where} {what}; this release reads version {VERSION}")
             yield source
@@ -247,7 +247,7 @@ def latest_sample(storage: ClusterStorage, now: datetime, max_age_seconds: float
     age = (now - snapshot.request.collected_at).total_seconds()
     if age > max_age_seconds:
         raise SnapshotError(
-            Reason.BAD_REPORT_TIME, f"the latest sample is {age:.0f} s old, limit {max_age_seconds:g} s"
+            Reason.BAD_REPORT_TIME, f"the latest sample is {age:.0f} s old; the limit is {max_age_seconds:g} s"
         )
     blocking = snapshot.validation.reasons(Effect.BLOCK)
     if blocking:
@@ -293,10 +293,10 @@ def find_run(storage: ClusterStorage, address: str, airflow_run_id: str) -> Stor
     run = storage.run(StoragePath(address).name)
     request = None if run is None else run / "input" / "settings.json"
     if run is None or request is None or run.uri != address or not lies_below(storage.root, request):
-        raise PlanError(Reason.FOREIGN_RUN, f"{address[:200]!a} is not a run of cluster {storage.cluster}")
+        raise PlanError(Reason.FOREIGN_RUN, f"{address[:200]!a} is not a run folder of cluster {storage.cluster}")
     if not belongs(request.read_json(), storage.cluster, airflow_run_id):
         raise PlanError(
-            Reason.FOREIGN_RUN, f"{run.uri} is not of run {airflow_run_id[:200]!a} of cluster {storage.cluster}"
+            Reason.FOREIGN_RUN, f"{run.uri} is not the folder of {storage.cluster}'s run {airflow_run_id[:200]!a}"
         )
     return run
 

@@ -56,9 +56,9 @@ _UNITS = {
     "source_score": "percent, weighted maximum",
     "destination_score": "percent, weighted maximum",
     "gap": "score points",
-    "target": "msg/s or bytes/s, as measure says",
-    "traffic": "msg/s or bytes/s, as measure says",
-    "traffic_taken": "msg/s or bytes/s, as measure says",
+    "target": "msg/s or bytes/s: see column measure",
+    "traffic": "msg/s or bytes/s: see column measure",
+    "traffic_taken": "msg/s or bytes/s: see column measure",
 }
 
 LARGEST: dict[str, float] = {
@@ -149,7 +149,7 @@ MEANS = _schema(("cluster", _S), ("bundle", _S), ("samples", _I), *_TRAFFIC, *((
 
 RATES = ("hour_rate", "quick_rate", "quarter_rate", "hour_before")
 COSTS = (*RATES, "cost", "cost_variance", "samples")
-"""Columns in which a strategy that learns stores what it knows about bundles (`strategies.learning.BundleCosts`)."""
+"""Columns with the values that a learning strategy stores for each bundle (`strategies.learning.BundleCosts`)."""
 
 BUNDLE_COSTS = pa.schema([MEANS.field("bundle"), *(pa.field(name, pa.float32()) for name in COSTS)])
 
@@ -329,11 +329,11 @@ def known_file(folder: StoragePath, name: str, schema: pa.Schema) -> StoragePath
             return None
         found = file.read_table().schema
         if (found.names, found.types) != (schema.names, schema.types):
-            raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri} has other columns")
+            raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri} has unexpected columns")
     except SnapshotError as error:
         if error.reason is Reason.STORAGE_FAILED:
             raise
-        _log.warning("%s: its contents start again with this sample", error)
+        _log.warning("%s. The table is not used: its values start again with this sample", error)
         return None
     return file
 

@@ -20,7 +20,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 _Model = TypeVar("_Model", bound=BaseModel)
 
 VERSION = 1
-"""Version of all documents; any change but a new field with a default requires a higher one."""
+"""Version of all documents. Raise it with every change, except when a new field has a default."""
 
 
 class Versioned(BaseModel):
@@ -78,7 +78,7 @@ def load(model: type[_Model], document: Any, where: str) -> _Model:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
-            raise SnapshotError(Reason.FILE_DAMAGED, f"{where}: this release does not know {field}") from None
+            raise SnapshotError(Reason.FILE_DAMAGED, f"{where}: this release does not know field {field}") from None
         raise SnapshotError(Reason.FILE_DAMAGED, f"{where} cannot be read: {field}: {first['msg']}") from None
 
 

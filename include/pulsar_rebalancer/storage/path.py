@@ -314,5 +314,5 @@ def _check_inside(base: Path, folders: Iterable[Path]) -> None:
         real = folder.resolve()
         if not real.is_relative_to(base) or real == base:
             raise SnapshotError(
-                Reason.FILE_DAMAGED, f"{folder} leads to {real}, outside {base}: nothing was deleted there"
+                Reason.FILE_DAMAGED, f"{folder} is a link to {real}, outside {base}: nothing was deleted there"
             )

@@ -18,10 +18,10 @@ from pulsar_rebalancer.strategies.sample import CandidateMove
 _TAKEN = Reason.TAKEN  # looked up once instead of for each of a million moves
 
 _RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:\.\d+)*")
-"""A release number that a distributor may have extended; a suffix does not show which fixes a build has."""
+"""Pattern of a release number; a distributor may have added numbers. A version with a suffix does not match."""
 
 _FIRST_OF_40, _FIRST = (4, 0, 10), (4, 2, 1)
-"""The first releases with the fix; 4.1 has no fixed release (release notes of 4.0.10 and 4.2.1, 27 April 2026)."""
+"""First releases that store destinations by bundle; 4.1 has none (release notes of 4.0.10 and 4.2.1, 27 April 2026)."""
 
 
 class CapacityCheck(Protocol):

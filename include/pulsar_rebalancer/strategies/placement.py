@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 MAX_COUNT = 2**31 - 1
-"""Value after which the counter starts over at 0."""
+"""Value after which the counter starts again at 0."""
 
 
 class RoundRobin:

@@ -349,7 +349,7 @@ def around(mean: float | None, thresholds: Mapping[str, Threshold]) -> tuple[Lin
 
 
 def within(summary: Summary) -> str:
-    return f"{summary.brokers} brokers are within {summary.score_range:.1f} points"
+    return f"the scores of {summary.brokers} brokers are within {summary.score_range:.1f} points"
 
 
 class NoSettings(BaseModel):

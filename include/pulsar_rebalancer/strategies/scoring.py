@@ -201,7 +201,7 @@ def scores_after(
 MEMORY, NETWORK = "direct_memory", "bandwidth_out"
 
 LASTING = 10
-"""Consecutive counted samples after which a resource that determines the scores is the bottleneck."""
+"""Number of consecutive counted samples after which another resource that determines the scores is the bottleneck."""
 
 UNIT = {Measure.RATE: 1.0, Measure.THROUGHPUT: 1000.0}
 """Divisor from msg/s or bytes/s to the unit of learned loads (msg/s or kB/s); similar sizes keep their sums exact."""

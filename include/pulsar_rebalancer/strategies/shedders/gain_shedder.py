@@ -46,8 +46,8 @@ _OF_OTHERS = 50  # number of candidates, the largest, of a broker whose pair doe
 class GainSettings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    min_gain: float = Field(45, ge=0, description="minimum gain of a move, points squared; half if the pair is urgent")
-    hot_threshold: float = Field(80, ge=0, description="score from which a gap above low_threshold is urgent, percent")
+    min_gain: float = Field(45, ge=0, description="minimum gain of a move, points squared; halved for an urgent pair")
+    hot_threshold: float = Field(80, ge=0, description="score of its source from which a pair is urgent, percent")
 
 
 @dataclass(slots=True, eq=False)
@@ -200,7 +200,7 @@ def _planned(
 
 def _staying(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
     if broker.able and not broker.at_first:  # it was never the hotter of two brokers
-        broker.words = f"Its expected load is {broker.height:+.0f} points from the mean; others have to shed first"
+        broker.words = f"Its expected load is {broker.height:+.0f} points from the mean; hotter brokers shed first"
     taken, pair, source = Reason.TAKEN, broker.pair, broker.name  # looked up once instead of for each bundle
     at_first = broker.at_first or repeat(Reason.NOT_REACHED)
     for of, reason, first in zip(broker.bundles, broker.reasons, at_first, strict=False):
@@ -238,9 +238,9 @@ def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Br
     after = hotter.height - load / hotter.cores, colder.height + load / colder.cores
     if net[best] >= 0 or (not hotter.words and net[best] > -np.inf):
         giver = "" if hotter.gives else f" of {hotter.name}"  # a pair may take from a broker that is not its own
-        heights = f"{hotter.height:+.0f}/{colder.height:+.0f} to {after[0]:+.0f}/{after[1]:+.0f}"
+        from_mean = f"{hotter.height:+.0f}/{colder.height:+.0f} to {after[0]:+.0f}/{after[1]:+.0f}"
         worth = f"gain {gains[best]:.0f}, price {prices[best]:.0f}"
-        hotter.words = f"{bundle.bundle}{giver} to {colder.name} brings the two from {heights}: {worth}"
+        hotter.words = f"{bundle.bundle}{giver} to {colder.name}: points from the mean go from {from_mean}; {worth}"
     if net[best] < 0:
         return None
     hotter.height, colder.height = after
@@ -269,7 +269,7 @@ def _with_moves(
             reason=Reason.FIRED if decision.pair in traffic else Reason.NO_GAIN,
             measure=sample.measure,
             target=traffic.get(decision.pair, 0.0),
-            explanation=f"{gap_and_hits(decision)}. {words[decision.pair] or 'It has no bundle that may move'}",
+            explanation=f"{gap_and_hits(decision)}. {words[decision.pair] or 'The source has no bundle that may move'}",
         )
         if decision.pair in words
         else decision

@@ -110,7 +110,7 @@ def walk(sample: ClusterSample, broker: str, number: int, target: float) -> list
 
 
 MARGIN = 0.05
-"""Shedding aims for a load this far below the bound; 1 is 100 percent."""
+"""How far below the threshold shedding brings a broker's load; 1 is 100 percent."""
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:

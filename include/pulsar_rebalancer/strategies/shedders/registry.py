@@ -46,7 +46,7 @@ this variable.
 """
 
 SOURCES: list[Callable[[], str]] = [lambda: os.environ.get(STRATEGIES_VARIABLE, "")]
-"""Functions that return the import paths of permitted custom shedders, comma-separated."""
+"""Functions that each return a comma-separated list of the import paths of permitted custom shedders."""
 
 PROFILES: Mapping[str, Profile] = {
     Strategy.AVG.value: avg_shedder.PROFILE,
@@ -98,7 +98,7 @@ _SHOWN: dict[str, TypeAdapter[Any]] = {
     "lines": TypeAdapter(tuple[Line, ...]),
     "sentence": TypeAdapter(str),
 }
-"""Functions of a profile whose results are shown, each with the type of its result."""
+"""Names of the functions in `Profile` whose results are shown to users, with the type of each result."""
 
 
 def _or_default(strategy: str, name: str, profile: Profile) -> Callable[..., object]:
@@ -137,11 +137,11 @@ def not_recommended(settings: Settings, cpu_limits: Iterable[float]) -> list[Fin
     found, strategy, placement = [], settings.strategy, placement_of(settings)
     limits = [limit for limit in cpu_limits if limit > 0]
     if strategy == Strategy.THRESHOLD and placement is Placement.LEAST_RATE:
-        found.append(f"{strategy} sheds by usage, but {placement} places by rate")
+        found.append(f"{strategy} sheds by resource usage, but {placement} places by message rate")
     if strategy == Strategy.AVG and settings.max_unload_percentage < _HALF:
-        found.append(f"max_unload_percentage {settings.max_unload_percentage:g} leaves a pair of {strategy} uneven")
+        found.append(f"{strategy} with max_unload_percentage {settings.max_unload_percentage:g} leaves pairs uneven")
     if strategy in (Strategy.AVG, Strategy.UNIFORM) and limits and max(limits) > _UNEQUAL * min(limits):
-        found.append(f"{strategy} with brokers of {min(limits) / 100:g} to {max(limits) / 100:g} cores")
+        found.append(f"{strategy} is used, but brokers have {min(limits) / 100:g} to {max(limits) / 100:g} cores")
     host = settings.host_usage_interval_minutes
     if settings.interval_seconds < host * 60:
         seconds = f"{host:g} ({host * 60:g} s)"
@@ -165,14 +165,14 @@ def _from_outside(path: str) -> Profile:
     except BaseException as error:  # someone else's module may raise anything at import
         raise SettingsError(Reason.WRONG_SETTING, f"strategy {path}: {error_line(error)}") from None
     if not callable(shed):
-        raise SettingsError(Reason.WRONG_SETTING, f"strategy {path}: cannot be called")
+        raise SettingsError(Reason.WRONG_SETTING, f"strategy {path} is not callable")
     profile = getattr(loaded, "PROFILE", None)
     return profile if isinstance(profile, Profile) and profile.shed is shed else Profile(shed)
 
 
 _OF_PAIRS = "force_threshold"
 _OF_SOME = {_OF_PAIRS, *(name for profile in PROFILES.values() for name in profile.run_params)}
-"""Parameters of a manual run that not every strategy supports."""
+"""Parameters of a manual run that only some strategies support."""
 
 
 def checked_settings(given: Settings, where: str) -> Settings:
@@ -228,7 +228,7 @@ def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunP
     foreign = [name for name in unknown if getattr(params, name, None) is not None]
     if foreign:
         raise SettingsError(
-            Reason.CONTRADICTION, f"{', '.join(foreign)}: strategy {resolved.settings.strategy} does not use them"
+            Reason.CONTRADICTION, f"strategy {resolved.settings.strategy} does not support {', '.join(foreign)}"
         )
     return resolved
 

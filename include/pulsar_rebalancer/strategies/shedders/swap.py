@@ -78,7 +78,7 @@ NEVER_MOVED = (
     Reason.BUNDLE_QUARANTINED,
     Reason.TO_BE_SPLIT,
 )
-"""Reasons that exclude a bundle from swaps too. As in Pulsar, the grace period is not one of them."""
+"""Reasons that also exclude a bundle from swaps. As in Pulsar, the grace period does not."""
 
 SWAP_LIMIT = 0.75
 """A swap must bring the source below this share of its throughput."""
@@ -261,7 +261,7 @@ class LoadStats:
     def imbalance(self) -> Imbalance | None:
         target = self._settings.target_std
         if self.std > target:
-            words = f"standard deviation of the loads {self.std:.3f}, above {target:g}"
+            words = f"the standard deviation of the loads is {self.std:.3f}, above {target:g}"
             return Imbalance("overloaded", self.std, target, words)
         return self._underloaded(min(0.5, max(0.0, target / 2))) or self._overloaded(target)
 
@@ -269,7 +269,7 @@ class LoadStats:
         least, most = self.least, self.most
         bound = self.mean * share
         if least.load < bound:
-            words = f"load of {least.broker} {least.load:.1%}, below {share:.0%} of the mean {self.mean:.1%}"
+            words = f"the load of {least.broker} is {least.load:.1%}, below {share:.0%} of the mean {self.mean:.1%}"
             return Imbalance("underloaded", least.load, bound, words)
         bound = most.throughput_average * share
         if least.throughput_average < bound:

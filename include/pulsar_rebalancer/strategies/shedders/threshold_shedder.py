@@ -35,10 +35,10 @@ from pulsar_rebalancer.strategies.shedders.overload_shedder import MEASURE, Comp
 from pulsar_rebalancer.texts import number_of
 
 MARGIN = 0.05
-"""Shedding aims for a load this far below the bound; 1 is 100 percent."""
+"""How far below the upper bound shedding brings a broker's load; 1 is 100 percent."""
 
 LOWER_MARGIN = 0.5
-"""Share of the threshold that the busiest broker sheds if another broker is below the lower boundary."""
+"""Part of average_threshold by which the busiest broker's load falls if another is below the lower boundary."""
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
@@ -97,7 +97,7 @@ def _above(
     bound = mean + threshold
     above = f"the mean of {mean:.1%} plus {sample.settings.average_threshold:g} points"
     if average < bound or mean == 0:
-        words = f"average load {average:.1%}, below {above}" if mean else "no broker is loaded"
+        words = f"average load {average:.1%} is below {above}" if mean else "no broker is loaded"
         compared = Comparison(average * 100, bound * 100)
         return broker_decision(sample, broker, number, compared, Reason.BALANCED, words), []
     target = broker.traffic(MEASURE) * (average - mean - threshold + MARGIN)
@@ -115,8 +115,8 @@ def _below(
     bound = _mean(averages) - threshold
     lowest = min(averages, key=averages.__getitem__)
     if not averages[lowest] < bound:
-        return None, [], f"none is below the lower boundary of {bound:.1%}"
-    below = f"{lowest} is below the lower boundary of {bound:.1%} with {averages[lowest]:.1%}"
+        return None, [], f"no broker is below the lower boundary of {bound:.1%}"
+    below = f"{lowest} has {averages[lowest]:.1%}, below the lower boundary of {bound:.1%}"
     giving = [broker for broker in sample.taking_part if broker.bundles > 1 and averages[broker.broker] > bound]
     if not giving:
         return None, [], f"{below}, but no other broker has more than one bundle"
@@ -133,7 +133,7 @@ def _offload(
     compared = Comparison(average * 100, bound * 100)
     minimum = sample.settings.min_unload_bundle_throughput * MIB
     if target < minimum:
-        little = f"{amount(MEASURE, target)} must leave, less than the minimum of {amount(MEASURE, minimum)}"
+        little = f"{amount(MEASURE, target)} would have to leave, less than the minimum of {amount(MEASURE, minimum)}"
         words = f"{why}: {little}"
         return broker_decision(sample, broker, number, compared, Reason.BELOW_MINIMUM, words), []
     return offload(sample, broker, number=number, target=target, why=why, compared=compared)
@@ -147,7 +147,7 @@ def _lines(settings: Settings, mean: float | None) -> tuple[Line, ...]:
     if mean is None:
         return ()
     limit = mean + settings.average_threshold
-    return (Line(name="above the mean by the threshold", lower=limit, upper=limit),)
+    return (Line(name="mean plus average_threshold", lower=limit, upper=limit),)
 
 
 PROFILE = Profile(

@@ -77,7 +77,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     if stopped_by is None:
         decisions, moves, stopped_by = _pairs(sample, stats)
         hits = 0 if any(move.taken for move in moves) else hits
-        sentence = f"{number_of(len(decisions), 'pair')} of brokers considered, then {stopped_by.sentence}"
+        sentence = f"{number_of(len(decisions), 'pair')} of brokers considered; shedding ended: {stopped_by.sentence}"
     else:
         sentence = stopped_by.sentence
     if not sample.brief:
@@ -123,10 +123,10 @@ def _unfit(sample: ClusterSample, loads: list[BrokerLoad], stats: LoadStats) -> 
     for load in loads:
         elapsed = sample.unloaded_brokers.get(load.broker)
         if elapsed is not None and elapsed < delay and not is_outdated(load, settings):
-            words = f"{load.broker} reported {elapsed:.0f} s after its last unload, less than {delay:g} s"
+            words = f"{load.broker} reported {elapsed:.0f} s after its last unload; at least {delay:g} s are needed"
             if elapsed < 0:
                 words = f"{load.broker} last reported {-elapsed:.0f} s before its last unload"
-            return NoShedding(Reason.COOL_DOWN, elapsed, delay, f"{words}: its load is not known yet")
+            return NoShedding(Reason.COOL_DOWN, elapsed, delay, f"{words}: its present load is not known yet")
     if not stats.counted:
         words = f"no report is younger than {settings.load_data_ttl_seconds:g} s" if loads else "no broker reports"
         return NoShedding(Reason.OUTDATED, None, None, words)
@@ -140,7 +140,7 @@ def _waiting(sample: ClusterSample, stats: LoadStats, imbalance: Imbalance | Non
     needed = sample.settings.hit_count_transfer
     if hits > needed or sample.forced:
         return None
-    words = f"{imbalance.sentence}: run {hits} in a row; more than {needed} are needed"
+    words = f"{imbalance.sentence}: {number_of(hits, 'run')} in a row; more than {needed} are needed"
     return NoShedding(Reason.HIT_COUNT, hits, needed, words)
 
 
@@ -196,8 +196,8 @@ def _pair(
     )
     if len(bundles) <= 1:
         reason = Reason.FEW_BUNDLES if bundles else Reason.NO_TOP_BUNDLES
-        held = "its single bundle stays" if bundles else "it has no top bundles"
-        words = f"{wanted}; {source.broker} gives none, {held}"
+        held = "it has only one bundle" if bundles else "it has no top bundles"
+        words = f"{wanted}; {source.broker} gives no bundle: {held}"
         return replace(decision, reason=reason, explanation=words, fired=False, measure=None, target=None), transfer
     transfer.run(bundles)
     return decision, transfer
@@ -214,7 +214,7 @@ def _others(
         why, words = stopped_by, f"load {load.load:.1%}; {stopped_by.sentence}"
         if is_outdated(load, sample.settings):
             ttl = sample.settings.load_data_ttl_seconds
-            words = f"the report is {load.age:.0f} s old, more than {ttl:g} s: not part of the mean"
+            words = f"the report is {load.age:.0f} s old, more than {ttl:g} s, so the mean does not include it"
             why = NoShedding(Reason.OUTDATED, load.age, ttl, words)
         decisions.append(
             Decision(

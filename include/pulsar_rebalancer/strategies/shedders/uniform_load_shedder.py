@@ -29,7 +29,7 @@ from pulsar_rebalancer.strategies.shedders.overload_shedder import Comparison, b
 
 MAX_INT = 2**31 - 1
 NOTHING = 1e-6
-"""If the idlest broker's traffic is at most this, it counts as 1."""
+"""Traffic of the idlest broker up to which this traffic counts as 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ class TrafficDifference:
     @property
     def sentence(self) -> str:
         by_rate = self.measure is Measure.RATE
-        name, unit, of = ("message rate", " %", "above") if by_rate else ("throughput", "", "times")
+        name, unit, above_or_times = ("message rate", " %", "above") if by_rate else ("throughput", "", "times")
         if self.bound <= 0:
             return f"{name} is ignored"
-        compared = f"more than {self.bound:g}{unit}" if self.exceeded else f"not more than {self.bound:g}{unit}"
+        limit = f"more than {self.bound:g}{unit}" if self.exceeded else f"not more than {self.bound:g}{unit}"
         most, least = amount(self.measure, self.most), amount(self.measure, self.least)
-        return f"{name} {most} is {self.value:,.1f}{unit} {of} the least of {least}, {compared}"
+        return f"{name} {most} is {self.value:,.1f}{unit} {above_or_times} the lowest, {least}: {limit}"
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
@@ -120,8 +120,8 @@ def _extremes(sample: ClusterSample, measure: Measure) -> tuple[str, float, floa
 def _not_busiest(sample: ClusterSample, broker: BrokerSample, looked_at: TrafficDifference, number: int) -> Decision:
     carried = broker.traffic(looked_at.measure)
     explanation = (
-        f"carries {amount(looked_at.measure, carried)}, {looked_at.busiest} "
-        f"{amount(looked_at.measure, looked_at.most)}: only the busiest broker sheds"
+        f"carries {amount(looked_at.measure, carried)}; only the busiest broker, {looked_at.busiest} with "
+        f"{amount(looked_at.measure, looked_at.most)}, sheds"
     )
     compared = Comparison(carried, looked_at.most)
     return broker_decision(sample, broker, number, compared, Reason.NO_PARTNER, explanation)

@@ -110,4 +110,4 @@ def test_foreign_files_stay(storage):
     report = upkeep(storage, history_days=1)
 
     assert all_files(storage) == dict.fromkeys(FOREIGN, SECRET.encode())
-    assert report.left["runs/README"] == "not the rebalancer's"
+    assert report.left["runs/README"] == "not written by the rebalancer"

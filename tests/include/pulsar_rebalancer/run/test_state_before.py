@@ -13,5 +13,5 @@ def test_a_state_without_one_of_its_documents_is_damaged(tmp_path, name):
     assert StateBefore.read(run) == StateBefore()
     file.write_json({key: value for key, value in file.read_json().items() if key != name})
 
-    with pytest.raises(SnapshotError, match=r"is not a state \[file_damaged\]"):
+    with pytest.raises(SnapshotError, match=r"does not contain the state of a cluster \[file_damaged\]"):
         StateBefore.read(run)

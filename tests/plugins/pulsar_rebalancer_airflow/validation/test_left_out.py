@@ -39,13 +39,13 @@ def test_an_interval_below_the_brokers_host_sample_is_told(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "cores", "said"),
     [
-        ({"strategy": "ThresholdShedder", "placement": "LeastLongTermMessageRate"}, (8, 8), "places by rate"),
+        ({"strategy": "ThresholdShedder", "placement": "LeastLongTermMessageRate"}, (8, 8), "places by message rate"),
         ({"strategy": "ThresholdShedder"}, (8, 8), ""),
         ({"strategy": "UniformLoadShedder", "placement": "LeastLongTermMessageRate"}, (8, 8), ""),
         ({"max_unload_percentage": 0.2}, (8, 8), "max_unload_percentage 0.2"),
         ({"strategy": "UniformLoadShedder", "max_unload_percentage": 0.2}, (8, 8), ""),
-        ({}, (4, 12), "AvgShedder with brokers of 4 to 12 cores"),
-        ({"strategy": "UniformLoadShedder"}, (4, 12), "UniformLoadShedder with brokers of 4 to 12 cores"),
+        ({}, (4, 12), "AvgShedder is used, but brokers have 4 to 12 cores"),
+        ({"strategy": "UniformLoadShedder"}, (4, 12), "UniformLoadShedder is used, but brokers have 4 to 12 cores"),
         ({"strategy": "GainShedder"}, (4, 12), ""),
     ],
 )
@@ -100,7 +100,7 @@ def all_spoiled(column, value, brokers=3, **settings):
         ),
         (
             all_spoiled("host_samples", 0.0, host_usage_interval_minutes=2),
-            {"too_few_brokers": "0 of 3; left out: 3 just started; those that just started join in about 4 min"},
+            {"too_few_brokers": "0 of 3; left out: 3 just started; brokers that just started join in about 4 min"},
         ),
         (many({"cpu_usage": None}), {"too_many_quarantined": "4 left out, 2 allowed; left out: 4 with a bad value"}),
         (
@@ -165,7 +165,7 @@ def doubtful(sample):
     ],
 )
 def test_bundles_left_out_put_their_broker_in_doubt_when_they_carry_too_much(changes, share, tmp_path):
-    expected = [] if share is None else [(FIRST, f"{share} of its traffic left out, 25% allowed")]
+    expected = [] if share is None else [(FIRST, f"bundles with {share} of its traffic are left out, 25% is allowed")]
     assert doubtful(read_alone(spoiled_bundle(**changes), tmp_path)) == expected
 
 
@@ -173,7 +173,7 @@ def test_bundles_left_out_put_their_broker_in_doubt_when_they_carry_too_much(cha
     ("kept", "throughput", "topics", "said"),
     [
         (3, 1000.0, 4, ""),
-        (2, 1000.0, 4, "2 bundles for 3 brokers and 100% of the traffic, the largest acme/shop/0x00000000_0x10000000"),
+        (2, 1000.0, 4, "2 bundles for 3 brokers and 100% of the traffic; the largest: acme/shop/0x00000000_0x10000000"),
         (2, 1000.0, 1, ""),
         (2, 100.0, 4, ""),
         (1, math.inf, 4, ""),

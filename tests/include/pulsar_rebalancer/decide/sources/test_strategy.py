@@ -108,8 +108,8 @@ def test_the_cool_down_lasts_until_a_report_is_young_enough(average, age, reason
 @pytest.mark.parametrize(
     ("age", "told"),
     [
-        (100.0, "a:1 reported 100 s after its last unload, less than 180 s"),
-        (200.0, "a:1 reported 0 s after its last unload, less than 180 s"),
+        (100.0, "a:1 reported 100 s after its last unload; at least 180 s are needed"),
+        (200.0, "a:1 reported 0 s after its last unload; at least 180 s are needed"),
         (600.0, "a:1 last reported 400 s before its last unload"),
     ],
 )

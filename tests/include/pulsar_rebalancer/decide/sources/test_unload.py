@@ -166,8 +166,8 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
         "  score of b:1: 1.0 -> 22.1",
         "  score of a:1: 21.1 -> 0.0",
         "  disturbed: 42 topics, 63 producers, 84 consumers",
-        "  last time: clients were back after 3.1 s in the median, 3.1 s at most; after 1 of 2 moves some clients were "
-        "not back (known of 2 of 21 bundles)",
+        "  last time: clients were back after a median of 3.1 s, at most 3.1 s; after 1 of 2 moves, some clients had "
+        "not reconnected (known for 2 of 21 bundles)",
         "To carry out this plan before 2026-11-22T13:00:00+00:00: "
         f'airflow dags trigger the_dag --conf \'{{"plan": "{summary.hash}"}}\'',
     ]

@@ -148,7 +148,7 @@ def test_a_plan_says_for_how_long_clients_were_away(tmp_path):
     assert ended is not None
     assert (ended.folder, ended.client_gap) == (
         folder.name,
-        "Clients were back after 1.2 s in the median, 1.2 s at most; 1 of 4 moves could not be measured.",
+        "Clients were back after a median of 1.2 s, at most 1.2 s; 1 of 4 moves could not be measured.",
     )
     assert [move.client_gap for move in ended.moves] == [
         "client gap unknown: the bundle has no known owner",
@@ -158,9 +158,9 @@ def test_a_plan_says_for_how_long_clients_were_away(tmp_path):
     assert known is not None
     assert unknown.client_gap == "The last time: not known: no move of these bundles was measured."
     assert {move.client_gap for move in unknown.moves} == {""}
-    assert known.client_gap.startswith("The last time: after 1 of 1 move some clients were not back")
+    assert known.client_gap.startswith("The last time: after 1 of 1 move, some clients had not reconnected")
     assert {move.planned.bundle: move.client_gap for move in known.moves if move.client_gap} == {
-        bundles[0]: "last time, 2 of 5 clients not back after 15.0 s"
+        bundles[0]: "last time, 2 of 5 clients had not reconnected after 15.0 s"
     }
 
 
