@@ -32,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
 only by its owner, with the token in ${TOKEN_VARIABLE} or a new one.
 
 Control, with the same token, on any live broker:
-  GET    /simulation/state                                  what is true: loads, scores, owners, faults
+  GET    /simulation/state                                  actual loads, scores, owners and faults
   POST   /simulation/faults    {{"kind": …, "broker": …}}     also bundle, path, amount, times, target, values
   DELETE /simulation/faults[?kind=…&broker=…]
   POST   /simulation/load      {{"factor": 2, "bundle": …}}   or "broker": its bundles; neither: all
@@ -49,14 +49,14 @@ Kinds of faults:
     add("--bundles", type=int, default=200, metavar="N", help="number of bundles in all namespaces (200)")
     add("--seed", type=int, default=1, metavar="N", help="random seed (1)")
     add("--hot-score", type=float, default=HOT_SCORE, metavar="P", help="score of the hot broker, percent (85)")
-    add("--host", default="127.0.0.1", help="address to listen on, part of the brokerIds (127.0.0.1)")
-    add("--port", type=int, default=0, metavar="N", help="first of consecutive ports; 0: any free ones (0)")
+    add("--host", default="127.0.0.1", help="listening address and host in brokerIds (127.0.0.1)")
+    add("--port", type=int, default=0, metavar="N", help="first of consecutive ports; 0: any free ports (0)")
     add("--token-file", type=Path, required=True, metavar="FILE", help="file of the super-user token")
-    add("--user-token-file", type=Path, metavar="FILE", help="file to write a token without super-user rights to")
-    add("--ready-file", type=Path, metavar="FILE", help="JSON written once all brokers answer, removed at the end")
+    add("--user-token-file", type=Path, metavar="FILE", help="output file for a token without super-user rights")
+    add("--ready-file", type=Path, metavar="FILE", help="JSON file, written when all brokers answer, removed at exit")
     add("--name", default="simulated", help="cluster name (simulated)")
-    add("--version", default="4.2.4", help="Pulsar version shown (4.2.4)")
-    add("--stats-period", type=float, default=5.0, metavar="S", help="seconds between bundle statistics (5)")
+    add("--version", default="4.2.4", help="reported Pulsar version (4.2.4)")
+    add("--stats-period", type=float, default=5.0, metavar="S", help="seconds between updates of bundle statistics (5)")
     add("--host-check-period", type=float, default=5.0, metavar="S", help="seconds between cpu samples (5)")
     add("--session-timeout", type=float, default=8.0, metavar="S", help="seconds until a killed broker is noticed (8)")
     add(
@@ -64,13 +64,13 @@ Kinds of faults:
         choices=list(PlacementStrategy),
         default=PlacementStrategy.LEAST_LOADED,
         type=PlacementStrategy,
-        help="destination of bundles that are unloaded without one (least_loaded)",
+        help="how a bundle unloaded without a destination is placed (least_loaded)",
     )
-    add("--affinity-by-range", action="store_true", help="destinations are kept only by hash range, as in 4.0.8")
+    add("--affinity-by-range", action="store_true", help="store destinations only by hash range, as in 4.0.8")
     add("--scalable-topics", action="store_true", help="half of the topics are segments of scalable topics (5.0)")
-    add("--quiet", action="store_true", help="constant load: no noise, no drift")
+    add("--quiet", action="store_true", help="constant load, without noise or drift")
     add("--ssl-certfile", type=Path, metavar="FILE", help="PEM file of the certificate; the brokers then use https")
-    add("--ssl-keyfile", type=Path, metavar="FILE", help="PEM file of its key")
+    add("--ssl-keyfile", type=Path, metavar="FILE", help="PEM file of the private key")
     return parser
 
 

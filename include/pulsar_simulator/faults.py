@@ -107,36 +107,36 @@ KINDS: dict[FaultKind, KindInfo] = {
     FaultKind.SILENT: KindInfo("accepts the connection and never answers"),
     FaultKind.SLOW: KindInfo("answers `amount` seconds late", amount=1.0),
     FaultKind.RESET: KindInfo("resets the connection instead of answering"),
-    FaultKind.DEAD: KindInfo("refuses connections, though the others still list it"),
+    FaultKind.DEAD: KindInfo("refuses connections, but other brokers still list it"),
     FaultKind.UNAUTHORIZED: KindInfo("401 with an HTML page, whatever the token"),
     FaultKind.FORBIDDEN: KindInfo("403 with a JSON reason"),
     FaultKind.REDIRECT_TO_STRANGER: KindInfo("307 to `target`, a host outside the cluster", _HOPS),
-    FaultKind.REDIRECT_CIRCLE: KindInfo("307 to the next broker with this fault, in a circle", _HOPS),
+    FaultKind.REDIRECT_CIRCLE: KindInfo("307 to the next broker that has this fault, in a loop", _HOPS),
     FaultKind.ERROR_500: KindInfo("500, as the extensible load manager answers report requests", _REPORT),
     FaultKind.NULL_ANSWER: KindInfo("the literal null, as the no-op load manager answers", _REPORT),
     FaultKind.GARBAGE: KindInfo("200 with bytes that are not JSON", _REPORT),
-    FaultKind.HALF_JSON: KindInfo("200 with JSON that ends in the middle", _REPORT),
+    FaultKind.HALF_JSON: KindInfo("200 with JSON that is cut off", _REPORT),
     FaultKind.HUGE_ANSWER: KindInfo("200 with a valid JSON object of `amount` bytes", _REPORT, 64.0 * 1024 * 1024),
     FaultKind.NAN_USAGE: KindInfo('cpu usage is "NaN", quoted as Jackson writes it', _REPORT),
     FaultKind.BARE_NAN: KindInfo("cpu usage is NaN without quotes", _REPORT),
     FaultKind.NEGATIVE_USAGE: KindInfo("cpu usage is -1", _REPORT),
     FaultKind.NEGATIVE_RATE: KindInfo("the message rates of the first `amount` bundles are negative", _REPORT, 1.0),
-    FaultKind.HUGE_COUNT: KindInfo("2^62 producers and consumers of the first `amount` bundles", _REPORT, 1.0),
+    FaultKind.HUGE_COUNT: KindInfo("the first `amount` bundles have 2^62 producers and consumers", _REPORT, 1.0),
     FaultKind.MISSING_FIELD: KindInfo("the field named by `target` is missing (cpu if empty)", _REPORT),
     FaultKind.OVER_LIMIT: KindInfo("usage of `target` (cpu if empty) is `amount` times its limit", _REPORT, 3.0),
-    FaultKind.ZERO_LIMIT: KindInfo("NIC limits, or that of `target`, are 0, as when a speed is unreadable", _REPORT),
+    FaultKind.ZERO_LIMIT: KindInfo("limit of `target` (both NICs if empty) is 0, as if its speed is unknown", _REPORT),
     FaultKind.STALE_LAST_UPDATE: KindInfo("lastUpdate is `amount` seconds old", _REPORT, 3600.0),
     FaultKind.FUTURE_CLOCK: KindInfo("the broker's clock is `amount` seconds ahead", _REPORT, 3600.0),
-    FaultKind.WRONG_BROKER: KindInfo("the report is that of the next broker", _REPORT),
-    FaultKind.UNACCOUNTED: KindInfo("the broker's own traffic is `amount` times that of its bundles", _REPORT, 2.0),
+    FaultKind.WRONG_BROKER: KindInfo("answers with the report of the next broker", _REPORT),
+    FaultKind.UNACCOUNTED: KindInfo("the broker's traffic is `amount` times the sum of its bundles", _REPORT, 2.0),
     FaultKind.ODD_BUNDLE: KindInfo("the report has one extra bundle, named `target`, without traffic", _REPORT),
     FaultKind.TWO_OWNERS: KindInfo("the broker lists `bundle` as its own, no matter which broker owns it"),
     FaultKind.LISTED_TWICE: KindInfo("the list of active brokers names the broker twice"),
     FaultKind.NOT_LISTED: KindInfo("the broker is missing from the list of active brokers"),
     FaultKind.STRAY: KindInfo("a bundle unloaded with a destination lands elsewhere"),
-    FaultKind.DESTINATION_VANISHES: KindInfo("the destination dies once the leader has accepted it"),
-    FaultKind.OTHER_CONFIGURATION: KindInfo("runtime configuration shows `values` instead of the cluster's"),
-    FaultKind.CLIENTS_GONE: KindInfo("producers and consumers of `bundle` do not come back after its unload"),
+    FaultKind.DESTINATION_VANISHES: KindInfo("the destination dies after the leader has accepted the move"),
+    FaultKind.OTHER_CONFIGURATION: KindInfo("runtime configuration shows `values`, not the cluster's"),
+    FaultKind.CLIENTS_GONE: KindInfo("producers and consumers of `bundle` do not reconnect after its unload"),
 }
 
 
@@ -179,7 +179,7 @@ class Fault:
         }
         for name, types in expected.items():
             if not isinstance(getattr(self, name), types):
-                raise TypeError(f"{name} of a fault cannot be {getattr(self, name)!r}")
+                raise TypeError(f"{name} of a fault has the wrong type: {getattr(self, name)!r}")
         if not 0 <= self.amount <= LARGEST:
             raise ValueError(f"amount of a fault must be from 0 to {LARGEST:g}, got {self.amount!r}")
         if not all(isinstance(text, str) for text in self.values.values()):

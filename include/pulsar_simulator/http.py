@@ -136,7 +136,7 @@ class ControlApi:
         }
         action = actions.get(request.path_params["action"])
         if action is None:
-            raise Refusal(404, f"No such action: {request.path_params['action']}; there are {', '.join(actions)}")
+            raise Refusal(404, f"No such action: {request.path_params['action']}; expected {' or '.join(actions)}")
         await run_in_threadpool(action, request.path_params["broker"])
         return Response(status_code=204)
 
@@ -147,7 +147,7 @@ class ControlApi:
         for key, find in (("broker", self._cluster.membership.find), ("bundle", self._cluster.topology.index)):
             name = body.get(key)
             if not isinstance(name, str | None):
-                raise Refusal(400, f"{key} must be a text, got {name!r}")
+                raise Refusal(400, f"{key} must be a string, got {name!r}")
             if name is not None:
                 find(name)
         return body
@@ -196,12 +196,12 @@ class Brokers:
         self._router = Router([*ControlApi(cluster).routes(), *AdminApi(cluster).routes()])
         self.reset: Callable[[int, int], None] = lambda client_port, broker_port: None
         self.ports: dict[int, int] = {}
-        """Broker indexes by local port."""
+        """Index of the broker that listens on each local port."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request as the broker that listens on the local port."""
         if scope["type"] != "http":
-            raise RuntimeError(f"brokers speak HTTP, not {scope['type']}")
+            raise RuntimeError(f"brokers accept only HTTP, not {scope['type']}")
         index = self.ports[scope["server"][1]]
         broker = self._cluster.membership.brokers[index]
         self._cluster.refresh()

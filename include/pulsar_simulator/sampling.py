@@ -68,7 +68,7 @@ class Samples:
         bundles = len(traffic.msg_rate_in)
         nobody = np.full(bundles, NOBODY, dtype=np.int64)
         self.owner: Ints = nobody
-        """Owner of each bundle when statistics were last taken."""
+        """Owner of each bundle at the last update of the statistics."""
         self.owner_before: Ints = nobody
         self.rates: Rates = traffic.at(0.0)
         self.totals: Rates = self.rates.per_broker(nobody, self._brokers)

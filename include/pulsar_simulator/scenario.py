@@ -48,10 +48,10 @@ def spec(
         ValueError: there are too few brokers or bundles, or the hot score is out of range.
     """
     if not _MIDDLE_SCORES[1] <= hot_score <= 100:
-        raise ValueError(f"needs a hot broker of {_MIDDLE_SCORES[1]:g} to 100 percent, got {hot_score:g}")
+        raise ValueError(f"the hot score must be from {_MIDDLE_SCORES[1]:g} to 100 percent, got {hot_score:g}")
     if brokers < 2 or bundles < brokers:
         raise ValueError(
-            f"needs at least 2 brokers and as many bundles as brokers, got {brokers} brokers and {bundles} bundles"
+            f"expected at least 2 brokers and at least as many bundles, got {brokers} brokers and {bundles} bundles"
         )
     timing = timing or Timing()
     noise = noise or Noise()

@@ -209,7 +209,7 @@ def running(
     thread.start()
     try:
         if not ready.wait(_START_TIMEOUT):
-            raise RuntimeError("the simulated brokers did not come up")
+            raise RuntimeError("the simulated brokers did not start")
         yield RunningCluster(cluster, server.urls, auth.token, auth.user_token)
     finally:
         server.should_exit = True

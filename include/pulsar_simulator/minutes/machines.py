@@ -87,7 +87,7 @@ class Spec:
 
 
 KBIT = 8 / 1000
-"""Kbit per byte: NIC speeds are in Kbit/s, as Pulsar reports them."""
+"""Kbit in a byte. NIC speeds are in Kbit/s, as Pulsar reports them."""
 
 _NOTHING = 1e-9  # instead of a divisor of 0
 

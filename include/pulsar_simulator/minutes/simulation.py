@@ -21,7 +21,7 @@ class Unload(NamedTuple):
 
 
 Place = Callable[[int, list[int]], int | None]
-"""Function that chooses one of the registered brokers (by index) for a bundle; it returns None if it chooses none."""
+"""Function that returns the index of the broker chosen for a bundle, or None. The list has the registered brokers."""
 
 
 class Simulation:
