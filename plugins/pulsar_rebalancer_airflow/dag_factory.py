@@ -150,7 +150,7 @@ def control_dag(entry: ClusterEntry, root: str) -> DAG:
 _LONGEST = timedelta(hours=6)
 
 _FIRST_MINUTE, _MINUTES = 60, 240
-"""Upkeep begins between 01:00 and 05:00 UTC, when the last runs of the previous day have ended."""
+"""Upkeep begins between 01:00 and 05:00 UTC, after the last runs of the previous day have ended."""
 
 
 def daily_schedule(cluster: str) -> str:
@@ -185,7 +185,7 @@ def replay_dag(entry: ClusterEntry, root: str) -> DAG:
 
 
 _LONGEST_STEP = 30.0
-"""Maximum time between two steps of a rolling restart, in seconds."""
+"""Maximum seconds between two checks of a rolling restart's progress."""
 
 
 def roll_dag(entry: ClusterEntry, root: str) -> DAG:

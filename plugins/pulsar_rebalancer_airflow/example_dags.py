@@ -11,7 +11,7 @@ from pulsar_rebalancer_airflow.notifications import AlertNotifier
 from pulsar_rebalancer_airflow.state_store import moves_asset
 
 CLUSTER = "east"
-"""Name in the clusters file."""
+"""Name of the cluster in the clusters file."""
 REBALANCE = f"pulsar_rebalance__{CLUSTER}"
 
 

@@ -79,7 +79,7 @@ class PulsarAdminHook(BaseHook):
                 if isinstance(report, AdminError) and report.reason == Reason.NO_LOAD_REPORT:
                     reports[broker] = await _asked_for_metrics(admin, broker)
         failed = {
-            broker: "its load manager has no load report" if report is None else report
+            broker: "this broker's load manager has no load report" if report is None else report
             for broker, report in reports.items()
             if report is None or isinstance(report, AdminError)
         }

@@ -30,7 +30,7 @@ def java_version() -> str:
         return answer
     if home := os.environ.get("JAVA_HOME"):
         place = f"JAVA_HOME={home}, where Spark looks first,"
-        advice = "set JAVA_HOME to one that is, or unset it"
+        advice = "set JAVA_HOME to such a Java, or unset it"
     else:
         place = "PATH"
         advice = "install a JRE (Debian: openjdk-17-jre-headless), or set JAVA_HOME"

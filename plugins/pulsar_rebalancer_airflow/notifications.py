@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 TIMEOUT_SECONDS = 10.0
-"""Time limit per run for all messages to all receivers."""
+"""Maximum time that a run spends on sending alerts, for all messages and receivers together."""
 
 _LOG_URLS = ("apprise", "urllib3")
 """Loggers that write parts of URLs, which can contain secrets."""
@@ -72,7 +72,7 @@ def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool],
     for name in _LOG_URLS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     service = Apprise()
-    missed = {"one without a usable URL" for url in receivers(connection) if not service.add(url)}
+    missed = {"a receiver without a usable URL" for url in receivers(connection) if not service.add(url)}
     until, taken = time.monotonic() + TIMEOUT_SECONDS, []
     for message in messages:
         left = until - time.monotonic()
@@ -126,7 +126,7 @@ def send_run_alerts(context: Context, cluster: str, settings: Settings, run: str
         run_name = folder.name if folder else ""
         update_alerts(context, cluster, settings, AlertsState, observed, values_of(ended), now, run=run_name)
     except Exception as error:
-        _log.warning("Alerts: nothing could be sent about this run (%s)", type(error).__name__)
+        _log.warning("Alerts: sending failed for this run (%s)", type(error).__name__)
 
 
 def _closed(store: StateStore, settings: Settings, now: datetime) -> dict[Reason, str]:
@@ -200,7 +200,7 @@ def deliver(connection: str, messages: Sequence[AlertMessage]) -> list[bool]:
         _log.warning("Alerts: connection %s cannot be used (%s)", connection, type(error).__name__)
     else:
         if missed or sum(taken) < len(messages):
-            warning = "Alerts: %d of %d sent through connection %s. Failed: %s"
+            warning = "Alerts: %d of %d messages sent through connection %s. Failed receivers: %s"
             _log.warning(warning, sum(taken), len(messages), connection, ", ".join(missed) or "none")
         return taken
     return []
@@ -278,7 +278,7 @@ def _send(measurements: Iterator[Measurement]) -> None:
             else:
                 stats.gauge(name, measurement.value, tags=labels)
     except Exception as error:
-        _log.warning("Metrics: nothing more could be sent about this run (%s)", type(error).__name__)
+        _log.warning("Metrics: sending failed, the remaining metrics of this run are lost (%s)", type(error).__name__)
 
 
 def _in_force(context: Context, cluster: str, settings: Settings) -> Iterator[Measurement]:

@@ -59,7 +59,7 @@ STORAGE_VARIABLE = f"{VARIABLES}STORAGE_ROOT"
 """Environment variable with the storage root, a path or an object-store URI."""
 
 REBALANCE_DAG = "pulsar_rebalance__"
-"""Id prefix of the DAG that rebalances a cluster; the cluster's name follows each of these prefixes."""
+"""Prefix of the id of the DAG that rebalances a cluster. The cluster's name follows this prefix and the others."""
 
 BY_HAND_DAG = "pulsar_by_hand__"
 
@@ -142,7 +142,7 @@ def read_extra(connection: Connection, known: Set[str]) -> dict[str, object]:
     try:
         given: object = connection.extra_dejson
     except RecursionError:
-        raise SettingsError(Reason.WRONG_SETTING, "extra is nested too deeply") from None
+        raise SettingsError(Reason.WRONG_SETTING, "extra: the JSON is nested too deeply") from None
     return checked_extra(given, known, "extra")
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _TRIGGER = re.compile(r"/api/v2/dags/([^/]+)/dagRuns/?$")
 
 _LONGEST = 1 << 20
-"""Size in bytes above which a request is left to Airflow and to the DAG's own check."""
+"""Maximum bytes of a request that this plugin checks. Longer ones are checked only by Airflow and the DAG."""
 
 
 class FormGuard:

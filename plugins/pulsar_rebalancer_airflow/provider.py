@@ -42,7 +42,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "{AIRFLOW_HOME}/pulsar_rebalancer",
         "s3://bucket/pulsar-rebalancer",
         "Folder of runs, means and histories: an absolute path, or the address of an object store. "
-        "The DAG processor, the workers, the API server and Spark's executors must see it under this name.",
+        "It must exist under this name for the DAG processor, the workers, the API server and Spark's executors.",
     ),
     "spark_archive": _option(
         "",
@@ -53,8 +53,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "strategies": _option(
         "",
         "my_package.my_module:shed",
-        "Import paths of shedders of your own that the clusters file or a replay may name, separated by commas. "
-        "Read by the DAG processor, the workers and the API server, which pass them to Spark.",
+        "Import paths, separated by commas, of your own shedders that the clusters file or a replay may name. "
+        "The DAG processor, the workers and the API server read this option and pass it to Spark.",
     ),
 }
 """Deployment settings; `options` reads them."""
@@ -68,7 +68,7 @@ def get_provider_info() -> dict[str, Any]:
     return {
         "package-name": "pulsar-rebalancer",
         "name": "Pulsar rebalancer",
-        "description": "Load rebalancing of `Apache Pulsar <https://pulsar.apache.org/>`__ clusters from the outside.",
+        "description": "Balances the load of `Apache Pulsar <https://pulsar.apache.org/>`__ clusters, outside Pulsar.",
         "integrations": [
             {"integration-name": _INTEGRATION, "external-doc-url": "https://pulsar.apache.org/", "tags": ["apache"]}
         ],
@@ -100,21 +100,21 @@ def get_provider_info() -> dict[str, Any]:
                     },
                 },
                 "conn-fields": {
-                    "ca_file": _text("CA file", "PEM file of the only certificate authority to trust for brokers"),
+                    "ca_file": _text("CA file", "PEM file; brokers' certificates from any other authority are refused"),
                     "client_cert": _text("Client certificate", "PEM file"),
-                    "client_key": _text("Client key", "PEM file; empty if the certificate's file contains the key"),
+                    "client_key": _text("Client key", "PEM file; empty if the client certificate contains the key"),
                     "token_file": _text(
-                        "Token file", "File with the token, which may be renewed at any time; instead of Token"
+                        "Token file", "Use instead of Token: a file with a token, which may be replaced at any time"
                     ),
                     "credentials_file": _text(
-                        "OAuth 2.0 credentials file", "JSON with client_id and client_secret, instead of Token"
+                        "OAuth 2.0 credentials file", "Use instead of Token: JSON with client_id and client_secret"
                     ),
                     "issuer_url": _text("Issuer URL", "https://…; empty for the issuer_url of the credentials file"),
-                    "audience": _text("Audience", "The cluster, as the issuer knows it"),
+                    "audience": _text("Audience", "Name of the Pulsar cluster at the issuer"),
                     "scope": _text("Scope", "Scopes to request, separated by spaces"),
                     "read_only": {
                         "label": "Read-only",
-                        "description": "Refuse every request that is not a GET, before it is sent",
+                        "description": "Send only GET requests; refuse all others",
                         "schema": {"type": ["boolean", "null"], "default": False},
                     },
                     "address_map": _text(
@@ -123,11 +123,11 @@ def get_provider_info() -> dict[str, Any]:
                     ),
                     "address_template": _text(
                         "Address template",
-                        "URL with {host} and {port} of the brokerId, for brokers missing from the map",
+                        "For brokers missing from the map: URL with {host} and {port} of the brokerId",
                     ),
                     "service_url": _text(
                         "Service URL",
-                        "pulsar+ssl://broker-0:6651, for the extensible load manager; empty to query the brokers",
+                        "For the extensible load manager: pulsar+ssl://broker-0:6651; empty: the brokers are asked",
                     ),
                     "answer_timeout_seconds": {
                         "label": "Time-out",

@@ -105,7 +105,7 @@ def make_archive(path: Path) -> None:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode or not draft.exists():
             output = (done.stdout + done.stderr)[-3000:]
-            raise ArchiveError(Reason.TASK_FAILED, f"the Spark application failed on a small cluster:\n{output}")
+            raise ArchiveError(Reason.TASK_FAILED, f"the Spark application failed on sample data:\n{output}")
         draft.replace(path)
 
 

@@ -28,7 +28,7 @@ CONNECTION_TYPE = "spark_connect"
 DEFAULT_PORT = 15002
 _REACHED_SECONDS = 10
 _RELEASED_SECONDS = 4
-"""Time allowed for a terminated process to stop its work on the server; Airflow kills the task after 5 seconds."""
+"""Seconds that a terminated process has to stop its work on the server. Airflow kills the task after 5 seconds."""
 _LAST_LINES = 20
 
 
@@ -52,9 +52,9 @@ def _environment(connection: Connection) -> dict[str, str]:
     host, port = _address(connection)
     tls, token = flag(read_extra(connection, {"use_ssl"}), "use_ssl"), connection.password
     if not (_is_loopback(host) or (tls and token)):
-        raise _wrong(f"{host} is another machine: a Spark Connect server there needs use_ssl and a token")
+        raise _wrong(f"{host} is another machine: set use_ssl and a token to connect to its Spark Connect server")
     if token and re.fullmatch(r"[!-~]+", token) is None:
-        raise _wrong("token: only printable ASCII without spaces (value not shown)")
+        raise _wrong("token: use printable ASCII without spaces (value not shown)")
     try:
         socket.create_connection((host, port), _REACHED_SECONDS).close()
         if token and not tls:
@@ -101,14 +101,14 @@ def _localhost(host: str, port: int) -> str:
         addresses = {str(info[4][0]) for info in socket.getaddrinfo("localhost", port, type=socket.SOCK_STREAM)}
         if str(ip_address(host)) not in addresses:
             raise _wrong(
-                f"Spark sends a token without TLS only to localhost, which is {', '.join(sorted(addresses))} and not "
-                f"{host}: let the server listen there, or set use_ssl"
+                f"without use_ssl, Spark sends a token only to localhost ({', '.join(sorted(addresses))}), not "
+                f"to {host}: let the server listen on localhost, or set use_ssl"
             )
         for other in sorted(addresses - {str(ip_address(host))}):
             with suppress(OSError), socket.create_connection((other, port), _REACHED_SECONDS):
                 raise _wrong(
-                    f"Spark would send the token to localhost, and {other}:{port} answers there too: set the host to "
-                    "localhost if that is the same server, else give the server another port"
+                    f"Spark would send the token to localhost, but {other}:{port} also answers there. If that is the "
+                    "same server, set the host to localhost; otherwise, give the server another port"
                 )
     return "localhost"
 
@@ -141,7 +141,7 @@ class ConnectedApplication:
             self.end()
             raise
         if code:
-            raise AirflowException(f"The application ended with {code}. It said:\n{''.join(last)}")
+            raise AirflowException(f"The application ended with exit code {code}. Its last lines:\n{''.join(last)}")
 
     def end(self) -> None:
         self._process.terminate()

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 ORDERS = (Control, Drains, Roll, Breaker)
-"""The models of the documents that are checked again before each bundle of a plan moves."""
+"""Models of the documents that are read again before each bundle of a plan moves."""
 
 DOCUMENTS = (
     *(DecisionState, MovesState, AlertsState, WatchState, ShownPlans, HandedOverPlans, Question, Answers),
     *ORDERS,
 )
-"""The models of all documents in the store. The first run writes them all, so a missing one is a lost one."""
+"""Models of all documents in the store. The first run writes all documents, so a missing document has been lost."""
 
 _ALWAYS = datetime.max.replace(tzinfo=UTC)
 

@@ -51,7 +51,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-a
 """Content security policy of the page: allow inline styles and nothing else."""
 
 _REPEATED = {"bundles": ["cluster", "broker", "policy"]}
-"""Columns that become categorical, by table, because Great Expectations hashes and copies every string in a frame."""
+"""Columns, by table, that become categorical. Great Expectations would hash and copy each of their strings."""
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
             frame = table.to_pandas(categories=_REPEATED.get(name))
             results = _run_suite(name, frame, suites or suites_folder(), parameters(settings))
         except Exception as error:  # a table that cannot be judged must block the run
-            log.exception("the suite of table %s could not be run", name)
+            log.exception("the expectation suite of table %s could not be run", name)
             findings.append(suite_failed(name, f"{type(error).__name__}: {error}"))
             continue
         findings += findings_of(name, results)

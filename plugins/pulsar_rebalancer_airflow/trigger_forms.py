@@ -56,10 +56,10 @@ def _usual(name: str, settings: Settings) -> str:
     """Return text that names the value without the parameter, or the names to which the parameter adds some."""
     usual = getattr(settings, name)
     if name in PulsarSettings.model_fields and name not in settings.model_fields_set:
-        return "in addition to those of the brokers" if isinstance(usual, tuple) else "default: the brokers' value"
+        return "added to the brokers' values" if isinstance(usual, tuple) else "default: the brokers' value"
     if isinstance(usual, tuple):
-        return f"in addition to those of the clusters file: {', '.join(usual) or 'none'}"
-    return f"clusters file: {'none' if usual is None else f'{usual:g}'}"
+        return f"added to the values in the clusters file: {', '.join(usual) or 'none'}"
+    return f"value in the clusters file: {'none' if usual is None else f'{usual:g}'}"
 
 
 def by_hand_params() -> dict[str, Param]:
@@ -128,7 +128,7 @@ def maintenance_params() -> dict[str, Param]:
             True,
             type="boolean",
             title="Dry run",
-            description="only report what would change, with counts and bytes; scheduled runs always act",
+            description="only report the changes, with counts and bytes, but make none; scheduled runs make them",
         )
     }
 

@@ -106,7 +106,7 @@ QUARANTINED = pa.schema([MEANS.field(name) for name in ("cluster", "bundle")])
 """Columns of the table of bundles that validation left out."""
 
 PARTS = pa.schema([*QUARANTINED, pa.field("part", pa.string()), pa.field("share", pa.float64())])
-"""Columns of the table of parts of recently split bundles, with each part's share of the bundle's traffic."""
+"""Columns of the table of recent splits: a row per part of a bundle, with its share of the bundle's traffic."""
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:

@@ -43,7 +43,7 @@ _F, _KEY = pa.float64(), {"cluster": pa.string()}
 
 _COUNTS: _Columns = dict.fromkeys(("high", "low"), pa.int64())
 KNOWN = pa.schema({**_KEY, "broker": pa.string(), **_COUNTS, "counted_score": _F})
-"""Columns of the table of brokers' values in the state: hits, and the score that has recently caused a hit."""
+"""Columns of the table of stored hits by broker, with the score that recently gave the broker a hit."""
 
 _SETTINGS: _Columns = {
     **{f"{name}_weight": _F for name in SCORED},
@@ -55,7 +55,7 @@ _OF_RUN: _Columns = {
     **dict.fromkeys(("judges", "counts"), pa.bool_()),
 }
 RULES = pa.schema({**_KEY, **_SETTINGS, **_OF_RUN})
-"""Columns of the table of each cluster's rules: settings, and what holds for the run (`Judge`, `Counting`)."""
+"""Columns of the table of rules by cluster: settings, and properties of the run (`Judge`, `Counting`)."""
 
 BUNDLES_PER_TASK = 100_000
 
@@ -168,20 +168,20 @@ def _why(error: BaseException, root: str) -> str:
     condition = error.getCondition() or "" if isinstance(error, PySparkException) else ""
     if condition == "PATH_NOT_FOUND":
         # The driver has just read the run, so only Spark, which runs on other machines, does not see it.
-        return f"Spark does not see the storage root {root} [{Reason.FILE_MISSING}]"
+        return f"Spark cannot find the storage root {root} on its machines [{Reason.FILE_MISSING}]"
     # Only errors of a Spark Connect server have a status.
     status = error.getGrpcStatusCode().name if hasattr(error, "getGrpcStatusCode") else ""
     if status == "UNAUTHENTICATED":
-        return f"the Spark Connect server refuses the connection's token [{Reason.SPARK_UNREACHABLE}]"
+        return f"the Spark Connect server refused the token of the Airflow connection [{Reason.SPARK_UNREACHABLE}]"
     if status == "UNAVAILABLE" or condition.startswith("INVALID_HANDLE"):
-        return f"the Spark Connect server has ended: start it again [{Reason.SPARK_UNREACHABLE}]"
+        return f"the Spark Connect server has stopped: start it again [{Reason.SPARK_UNREACHABLE}]"
     traceback.print_exception(error)
     return f"{type(error).__name__} [{Reason.SPARK_FAILED}]"
 
 
 def main(arguments: Sequence[str], spark: Future[SparkSession]) -> int:
     """Plan a run, print the result, and return the exit code: 1 if it fails, with its reason code printed."""
-    parser = argparse.ArgumentParser(prog="application.py", description="Decide a run of the Pulsar rebalancer.")
+    parser = argparse.ArgumentParser(prog="application.py", description="Make the plan of a rebalancer run.")
     parser.add_argument("--root", required=True, help="storage root, the folder of all clusters")
     parser.add_argument("--run", required=True, help="folder of the run")
     given, started = parser.parse_args(arguments), time.monotonic()

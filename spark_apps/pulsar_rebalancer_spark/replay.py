@@ -53,7 +53,7 @@ def run(context: SparkContext, prepared: Sequence[PreparedReplay]) -> dict[str, 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the replays, and return the exit code: 1 if any fails, with its reason code printed."""
-    parser = argparse.ArgumentParser(prog="replay.py", description="Replay recorded load through variants.")
+    parser = argparse.ArgumentParser(prog="replay.py", description="Replay recorded load with other settings.")
     parser.add_argument("--root", required=True, help="storage root, the folder of all clusters")
     parser.add_argument("--replay", required=True, action="append", help="folder of a replay; may be repeated")
     given = parser.parse_args(arguments)

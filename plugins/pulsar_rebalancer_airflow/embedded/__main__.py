@@ -65,7 +65,7 @@ def describe(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> Ru
     try:
         summary, outcome = Summary.read(StoragePath(uri)), Outcome.read(StoragePath(uri))
     except (SnapshotError, AttributeError):
-        return RunLine(f"{head} ended without a plan  {seconds}")
+        return RunLine(f"{head} the run ended without a plan  {seconds}")
     text = f"{head} {_scores(summary)}  {_progress(summary)}  {_verdict(summary, outcome)}  {seconds}"
     moved = any(move.ok for move in outcome.moves)
     return RunLine(text, is_balanced(summary), moved=moved, in_force=outcome.in_force)
@@ -86,7 +86,7 @@ def _thresholds(summary: Summary) -> Mapping[str, Threshold]:
 
 def _scores(summary: Summary) -> str:
     if summary.score_min is None or summary.score_max is None:
-        return "no broker could be judged"
+        return "no broker has a score"
     return f"range {summary.score_range:4.1f} ({summary.score_min:.1f} to {summary.score_max:.1f} %)"
 
 

@@ -29,7 +29,7 @@ SOURCE = Path(__file__).resolve().parents[3]
 
 _PORTS = 12_000
 _numbers = itertools.count(secrets.randbelow(_PORTS))
-_ANOTHER_FOLDER = "name a folder of your own (make run FOLDER=…, or --folder)"
+_ANOTHER_FOLDER = "choose another folder (make run FOLDER=…, or --folder)"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class AirflowHome:
         if not keep and self.folder.exists():
             if any(self.folder.iterdir()) and not self._marker.exists():
                 raise EmbeddedError(
-                    f"{self.folder} would be deleted, but was not made by an earlier run: delete it if you do not "
+                    f"{self.folder} would be deleted, but no earlier run created it: delete it yourself if you do not "
                     f"need it, or {_ANOTHER_FOLDER}"
                 )
             shutil.rmtree(self.folder)
@@ -161,7 +161,7 @@ def _check_own(folder: Path) -> None:
             continue
         status = step.lstat()
         if status.st_uid not in (0, os.getuid()):
-            owner = f"{step} belongs to another user (number {status.st_uid})"
+            owner = f"{step} belongs to another user (id {status.st_uid})"
             raise EmbeddedError(f"{owner}, who could replace the files of this run: {_ANOTHER_FOLDER}")
         kept = stat.S_ISLNK(status.st_mode) or (status.st_mode & stat.S_ISVTX and step not in ends)
         if status.st_mode & 0o022 and not kept:

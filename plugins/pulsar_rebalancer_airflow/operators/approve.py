@@ -116,7 +116,7 @@ class ApproveOperator(ApprovalOperator):
     def _plan(self, question: Question) -> tuple[StoragePath, Summary]:
         run = self.storage.run(question.plan_id)
         if run is None or (summary := Summary.read(run)).hash != question.hash:
-            raise PlanError(Reason.PLAN_CHANGED, f"run {question.plan_id} has another plan now")
+            raise PlanError(Reason.PLAN_CHANGED, f"the plan of run {question.plan_id} has changed")
         return run, summary
 
     def _note(self, context: Context, event: dict[str, Any]) -> PlanError | None:
@@ -168,7 +168,7 @@ class CarryOutApprovedOperator(HandOverOperator):
             noted = (known for known in answers if known.question.run_id == asked_by and known.carried_out_by)
             answer = next(noted, None)
             if answer is None:
-                raise PlanError(Reason.NO_USER, f"no approval is recorded for the question of {asked_by}")
+                raise PlanError(Reason.NO_USER, f"no approval is recorded for the question that run {asked_by} asked")
             refusal = refusal_now(context, self.entry, store, datetime.now(UTC))
             if refusal := refusal or roll_refusal(store, answer.question.plan_id):
                 raise refusal

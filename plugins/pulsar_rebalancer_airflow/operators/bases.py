@@ -107,10 +107,10 @@ def refusal_now(
     """
     dag_id = f"{REBALANCE_DAG}{entry.name}"
     if context["ti"].get_dag(dag_id).is_paused:
-        return PlanError(Reason.DAG_PAUSED, f"DAG {dag_id} is paused, so its run would wait, and move bundles later")
+        return PlanError(Reason.DAG_PAUSED, f"DAG {dag_id} is paused, so a new run would move bundles only later")
     closed = closings(entry.settings, store.orders(), now, JudgedRun(now, store.last_plan()))
     closed = [each for each in closed if not may_wait or each.reason in LASTING]
-    return PlanError(closed[0].reason, f"nothing is carried out: {closed[0].detail}") if closed else None
+    return PlanError(closed[0].reason, f"the plan is not carried out: {closed[0].detail}") if closed else None
 
 
 def roll_refusal(store: StateStore, plan_id: str) -> PlanError | None:
@@ -130,7 +130,7 @@ def refuse_while_plan_waits(context: Context, dag_id: str, store: StateStore) ->
     runs.update(other.run_id for other in store.get(HandedOverPlans).plans.values())
     runs -= cancelled(context, dag_id, runs)
     if runs and context["ti"].get_dr_count(dag_id, run_ids=sorted(runs), states=["queued", "running"]):
-        raise PlanError(Reason.PLAN_UNDER_WAY, f"it is run {' or '.join(sorted(runs))} of {dag_id}"[:500])
+        raise PlanError(Reason.PLAN_UNDER_WAY, f"run {' or '.join(sorted(runs))} of {dag_id} is under way"[:500])
 
 
 def cancelled(context: Context, dag_id: str, runs: Collection[str]) -> set[str]:

@@ -83,7 +83,7 @@ def refuse_not_drained(store: StoredState, brokers: Iterable[str]) -> None:
     """Raise SettingsError `not_drained` unless all brokers are drained, by a person or a roll that has stopped."""
     drained = {*store.get(Drains).brokers, store.get(Roll).stranded} - {""}
     if others := ", ".join(name for name in brokers if name not in drained):
-        text = f"Not drained: {others}. Drained: {', '.join(sorted(drained)) or 'no broker'}."
+        text = f"Not drained: {others}. Drained brokers: {', '.join(sorted(drained)) or 'none'}."
         raise wrong_field(Reason.NOT_DRAINED, "broker", text)
 
 
@@ -203,7 +203,7 @@ class CarryOutOperator(HandOverOperator):
                 except PlanError:
                     store.put(before_it)
                     raise
-                self.log.warning("%s drained by %s: %s", request.broker, drain.by or "unknown", drain.reason)
+                self.log.warning("%s is now drained, by %s: %s", request.broker, drain.by or "unknown", drain.reason)
                 send_order_metrics(context, self.entry.name, self.entry.settings)
                 return
             self.trigger_run_id, self.conf = handed.run_id, {"plan": form.plan}
@@ -228,7 +228,7 @@ class CarryOutOperator(HandOverOperator):
             raise PlanError(Reason.OTHER_PLAN, f"no plan {form.plan[:16]} was shown recently")
         different = form.differs(planned.request)
         if different:
-            raise PlanError(Reason.OTHER_PLAN, f"plan {form.plan[:16]} was made with other {', '.join(different)}")
+            raise PlanError(Reason.OTHER_PLAN, f"plan {form.plan[:16]} has different values of {', '.join(different)}")
         age = (now - entry.at).total_seconds()
         if age > self.entry.settings.max_awaiting_minutes * 60:
             raise PlanError(Reason.PLAN_EXPIRED, f"plan {form.plan[:16]} is {age:.0f} s old")
@@ -246,7 +246,7 @@ class CarryOutOperator(HandOverOperator):
             run = self.storage.run(handed.plan.plan_id)
             if run is None or drained.keys() != StateBefore.read(run).drains.brokers.keys():
                 named = ", ".join(drained)
-                raise PlanError(Reason.OTHER_PLAN, f"the drained brokers have changed since it was shown: {named}")
+                raise PlanError(Reason.OTHER_PLAN, f"since the plan was shown, drained brokers have changed: {named}")
             return handed
         known = store.get(Drains).released
         released = [known[broker] for broker in brokers if broker in known]
@@ -271,7 +271,7 @@ class CarryOutOperator(HandOverOperator):
         if before is not None and not self._count(context, {before.run_id}):
             return handed.model_copy(update={"run_id": before.run_id})  # recorded by an attempt that ended early
         if before is not None and not self._was_held_back(context, before, answers):
-            raise PlanError(Reason.PLAN_USED, f"see run {before.run_id} of {self.trigger_dag_id}")
+            raise PlanError(Reason.PLAN_USED, f"it was used by run {before.run_id} of {self.trigger_dag_id}")
         return handed.model_copy(update={"run_id": new_run_id("by_hand", handed.plan.plan_id)})
 
     def _was_held_back(self, context: Context, handed: HandedOverPlan, answers: Answers) -> bool:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 _ANY_THRESHOLDS = {"low_threshold": "0", "high_threshold": "1000"}
-"""Placeholders for the live brokers' thresholds; no setting from the clusters file or a run can contradict them."""
+"""Placeholders for the brokers' thresholds. They contradict no setting from the clusters file or a run's form."""
 
 
 class CollectOperator(ClusterOperator):
@@ -67,7 +67,7 @@ class CollectOperator(ClusterOperator):
             # `collect` resolves again with the live brokers' settings; refuse here any mistake that shows without them.
             asked = resolve(self.entry.given, _ANY_THRESHOLDS, params)
             if asked.settings.mode is Mode.OFF:
-                raise AirflowSkipException(f"cluster {self.entry.name}: mode is off, nothing was asked [mode_off]")
+                raise AirflowSkipException(f"cluster {self.entry.name}: mode is off, no request was sent [mode_off]")
             storage, store = self.storage, self._store(context)
             store.begin()
             orders = store.orders(context["dag_run"].start_date)
@@ -131,7 +131,7 @@ def _with_what_is_in_force(request: RunRequest, orders: OrdersInForce, previous:
 
 
 FINDINGS = "findings"
-"""XCom key of the findings, for operators and other tasks; missing if there are none."""
+"""XCom key of the findings, for people and other tasks. The key is missing if there are no findings."""
 
 _MEANS = {
     Effect.BLOCK: "Validation blocks the run; nothing was decided.",

@@ -385,7 +385,7 @@ class ControlOperator(ClusterOperator):
             (request, order), store = asked(context), self._store(context)
             answer = self._act(store, request, order)
             if self.ordered.get("undecided"):
-                answer |= {"undecided": "the run in progress has no plan yet, and will carry none out"}
+                answer |= {"undecided": "the run in progress has no plan yet, and will not carry out its plan"}
             answer = {"in_force": self._in_force(store)} | answer
         self.log.info("%s of cluster %s:\n%s", request.action, self.entry.name, json.dumps(answer, indent=1))
         if request.form_action.needs_reason:

@@ -69,7 +69,7 @@ class RecordOperator(RunOperator):
             stored = store.get(DecisionState)
             document = commit(stored, read_state(run).model_copy(update={"plan_hash": summary.hash}))
             if document is None:
-                self.log.info("Plan %s is recorded already, as number %d", stored.plan_id, stored.seq)
+                self.log.info("Plan %s was already recorded as number %d", stored.plan_id, stored.seq)
                 document = stored
             else:
                 store.put(document)
@@ -219,7 +219,7 @@ class Holds:
         self._look()
         if self._reason is None and self._limit_reached():
             self._reason = Reason.BREAKER_OPEN
-            _log.warning("No more moves are started: %d have failed in this run", self._failed(self._closed_at))
+            _log.warning("No more moves are started: %d moves have failed in this run", self._failed(self._closed_at))
         return self._reason
 
     def _limit_reached(self) -> bool:
@@ -275,7 +275,7 @@ class Holds:
         if settings is None:
             return Closing(Reason.WRONG_SETTING, self._file.error)
         if settings.mode is Mode.APPROVE and self._mode is not Mode.APPROVE:
-            return Closing(Reason.AWAITING_APPROVAL, f"mode is now {settings.mode}")
+            return Closing(Reason.AWAITING_APPROVAL, f"the cluster's mode is now {settings.mode}")
         return None
 
 

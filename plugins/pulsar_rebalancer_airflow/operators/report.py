@@ -130,7 +130,7 @@ class ReportOperator(RunOperator):
             if gaps:
                 self._last_client_gaps(folder).added(gaps, outcome.ended_at).write(folder)
         except SnapshotError as error:
-            self.log.warning("The costs of the moves are not kept for manual plans: %s", error)
+            self.log.warning("Later manual plans will not show what these moves cost clients: %s", error)
 
     def _last_client_gaps(self, folder: StoragePath) -> BundleClientGaps:
         try:
@@ -138,7 +138,7 @@ class ReportOperator(RunOperator):
         except SnapshotError as error:
             if error.reason is not Reason.FILE_DAMAGED:
                 raise
-            self.log.warning("The costs of earlier moves are lost: %s", error)
+            self.log.warning("The record of what earlier moves cost clients is lost: %s", error)
             return BundleClientGaps()
 
     def _in_force(self, context: Context, store: StateStore, resolved: RunSettings) -> str:
@@ -228,7 +228,7 @@ class WatchOperator(BaseOperator):
         )
         if self.settings.mode is Mode.OFF:
             seen = Observation(False, unwatched=Reason.MODE_OFF)
-        values = [f"seconds without the end of a run: {seconds:.0f}, limit {limit:.0f}"]
+        values = [f"seconds since a run last ended: {seconds:.0f}, limit {limit:.0f}"]
         update_alerts(context, self.cluster, self.settings, WatchState, {Condition.NO_RUN: seen}, values, now)
         return seconds
 

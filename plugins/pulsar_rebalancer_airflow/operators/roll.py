@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 _FEWEST_INTERVALS = 5
-"""Minimum number of intervals for which a roll waits before it stops."""
+"""Minimum number of intervals without progress before a rolling restart stops."""
 
 _LONGEST_RUN = timedelta(minutes=3)
-"""The latest run's sample is too old if its age exceeds one interval plus this time."""
+"""Time by which the age of the latest sample may exceed one interval."""
 
 
 class RollOperator(BaseSensorOperator):
@@ -99,7 +99,7 @@ class RollOperator(BaseSensorOperator):
             planned = roll_plan.restarts(sample, shown.order)
         except AirflowTaskTimeout as error:
             # A retry would take as long, and an active roll could take no step meanwhile.
-            raise AirflowFailException("the dry run took too long: name fewer brokers") from error
+            raise AirflowFailException("the dry run timed out: name fewer brokers") from error
         refused = "; ".join(f"{why.reason}: {why.message}" for why in self._refusals(context, store, roll, now))
         closed = (f"{why.reason} {why.detail}" for why in self._closed(store, now) if why.reason not in LASTING)
         waits = "; ".join(filter(None, [*closed, roll_plan.why_no_turn(sample)]))
@@ -117,16 +117,16 @@ class RollOperator(BaseSensorOperator):
         if roll.id == plan and not again:
             raise PlanError(Reason.PLAN_USED, f"{roll.progress} (run {roll.run_id})")
         if shown is None or shown.id != plan:
-            raise PlanError(Reason.OTHER_PLAN, f"no roll {plan[:16]} was shown last")
+            raise PlanError(Reason.OTHER_PLAN, f"the last rolling restart shown is not {plan[:16]}")
         age = (now - shown.at).total_seconds()
         if age > settings.max_awaiting_minutes * 60:
-            raise PlanError(Reason.PLAN_EXPIRED, f"roll {plan[:16]} is {age:.0f} s old")
+            raise PlanError(Reason.PLAN_EXPIRED, f"rolling restart {plan[:16]} was shown {age:.0f} s ago")
         require_second_person(settings, shown.by, by, asks=False)
         for why in self._refusals(context, store, roll, now):
             raise why
         sample = self._sample()
         if roll_plan.shown_roll(sample, shown.order, shown.by, shown.reason).id != plan:
-            raise PlanError(Reason.OTHER_PLAN, f"brokers came, left or restarted since roll {plan[:16]} was shown")
+            raise PlanError(Reason.OTHER_PLAN, f"brokers joined, left or restarted since {plan[:16]} was shown")
         listed = tuple(broker.broker for broker in sample.brokers_without({}))
         self.log.warning("%s begins a rolling restart of %s: %s", by or "unknown", ", ".join(shown.order), shown.reason)
         return roll.start(shown, run_id, listed, now, by, sample.folder.name)
@@ -139,13 +139,13 @@ class RollOperator(BaseSensorOperator):
             yield PlanError(Reason.DRAINING, f"release these brokers first: {', '.join(drained)[:500]}")
         for closed in self._closed(store, now):
             if closed.reason in LASTING:
-                yield PlanError(closed.reason, f"no roll is begun: {closed.detail}")
+                yield PlanError(closed.reason, f"the rolling restart does not begin: {closed.detail}")
         try:
             refuse_while_plan_waits(context, f"{REBALANCE_DAG}{self.entry.name}", store)
         except PlanError as error:
             yield error
         if asked := self._manual_question(context, store, now):
-            yield PlanError(Reason.PLAN_UNDER_WAY, f"manual plan {asked} waits for approval: answer it first")
+            yield PlanError(Reason.PLAN_UNDER_WAY, f"approve or reject manual plan {asked} first")
         if hindrance := self._hindrance(context):
             yield PlanError(Reason.RESTART_FAILED, f"roll_restart_dag: {hindrance}")
 
@@ -166,7 +166,7 @@ class RollOperator(BaseSensorOperator):
         goes_on = context["ti"].get_dr_count(run.dag_id, run_ids=[roll.run_id], states=["queued", "running"])
         if plan != roll.id or goes_on:
             raise PlanError(Reason.ROLLING, f"{roll.progress} (run {roll.run_id}, plan {roll.id})")
-        self.log.warning("%s: run %s continues the roll of run %s", by or "unknown", run.run_id, roll.run_id)
+        self.log.warning("%s: run %s continues the rolling restart of run %s", by or "unknown", run.run_id, roll.run_id)
         return roll.model_copy(update={"run_id": run.run_id})
 
     def _sample(self) -> Snapshot:

@@ -52,7 +52,7 @@ CONF = {
     # At INFO, Spark adds some hundred lines to a run's task log.
     "spark.log.level": "WARN",
 }
-"""Settings for a small application that runs once a minute, where start-up takes most of the time."""
+"""Settings for a small application that runs once a minute and spends most of its time on starting."""
 
 LOCAL_CONF = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -60,7 +60,7 @@ LOCAL_CONF = {
     # Other users of the machine can reach Spark's ports; a secret that Spark makes per application keeps them out.
     "spark.authenticate": "true",
 }
-"""Settings for a driver and executor in one process, which no other process needs to reach."""
+"""Settings for a driver and executor in one process. No other process has to connect to this process."""
 
 
 def path_of(application: str) -> str:
@@ -299,7 +299,7 @@ class ReplayOperator(SparkApplicationOperator):
                 )
             request.write(folder)
         self.application_args = ["--root", self.root, "--replay", folder.uri]
-        self.log.info("Replay of %s to %s in %s", request.start, request.end, folder.uri)
+        self.log.info("Replay of the period from %s to %s; files in %s", request.start, request.end, folder.uri)
         self._submit(context, connection)
         self.report_of = folder.name
         answer: dict[str, JsonValue] = (folder / ANSWER).read_json()

@@ -101,7 +101,7 @@ class PlanPartOperator(RunOperator):
         if refused:
             raise AirflowFailException(f"{part}: {counted(counts)}. {refused[0].meaning}")
         if any(reason.has(RETRIED) for reason in counts.keys() - ordered):
-            raise UnfinishedError(f"{part}: {counted(counts)}; a retry continues with the rest")
+            raise UnfinishedError(f"{part}: {counted(counts)}; a retry continues with the remaining bundles")
         if ordered and ordered == counts.keys():
             raise AirflowSkipException(f"{part}: {counted(counts)}. {min(ordered).meaning}")
         return {str(reason): count for reason, count in counts.items()}
@@ -128,7 +128,7 @@ class _Progress:
         done = history.ended_moves
         progress = {"done": len(done), "of": self._total, "failed": sum(not outcome.ok for outcome in done)}
         self._context["ti"].xcom_push(key="progress", value=progress)
-        _log.info("%(done)d of %(of)d, %(failed)d not on their planned broker", progress)
+        _log.info("%(done)d of %(of)d bundles done, %(failed)d of them not on their planned broker", progress)
         self._told_at = time.monotonic()
 
 
@@ -198,7 +198,7 @@ class UnloadWaveOperator(PlanPartOperator):
                 history.add_skipped([not_moved(move, verdict.reason) for move in fresh], now)
             if verdict.reason.has(Trait.ORDERED) and all(move.bundle in history.outcomes for move in planned):
                 return []
-            raise PlanError(verdict.reason, f"wave {self.wave} was not begun: {verdict.detail}")
+            raise PlanError(verdict.reason, f"wave {self.wave} did not begin: {verdict.detail}")
         stop_reason, waiting = holds.reason(), _ranges_in_use(run, history, fresh)
 
         def skip_reason(move: Move) -> Reason | None:
@@ -227,7 +227,7 @@ class UnloadWaveOperator(PlanPartOperator):
             admin.set_brokers({broker for move in moves for broker in (move.source, move.destination)})
             runtime = await admin.runtime_configuration()
             if shedding_is_on(runtime):
-                raise PlanError(Reason.BUILTIN_SHEDDING_ON, f"wave {self.wave} was not begun")
+                raise PlanError(Reason.BUILTIN_SHEDDING_ON, f"wave {self.wave} did not begin")
             history.plan(moves, datetime.now(UTC))
             await carry_out_moves(
                 admin.bundles,
@@ -260,7 +260,7 @@ def _ranges_in_use(run: StoragePath, history: WaveHistory, moves: Sequence[Move]
     ranges = history.unsettled_ranges.intersection(range_of(move.bundle) for move in moves)
     if not ranges or not needs_waves(Snapshot(run).brokers_without({})):
         return frozenset()
-    _log.warning("Not begun, because a bundle of the same range in another wave is not placed: %s", sorted(ranges))
+    _log.warning("These hash ranges wait for unfinished moves of the same ranges in another wave: %s", sorted(ranges))
     return ranges
 
 

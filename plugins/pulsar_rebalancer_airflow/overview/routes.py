@@ -101,7 +101,7 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
         folder = airflow_facts.run_folder(session, storage, dag_id, run_id)
         view = overview.of_one_run(storage, entry, folder, _now()) if folder else None
         if view is None:
-            raise HTTPException(404, "This run has no files yet, or they are already part of its day's history.")
+            raise HTTPException(404, "This run has no files yet, or they have been moved to the history of its day.")
         return airflow_facts.with_links(view.model_copy(update={"acts": acts}), dag_id, storage)
     try:
         view = overview.present(storage, entry, facts, _now())
@@ -116,7 +116,7 @@ def answer(dag_id: str, run_id: str, session: SessionDep) -> RunAnswer:
     """Return the outcome of a run that the page started. Status 404 if there is none."""
     outcome = answer_of(session, dag_id, run_id)
     if outcome is None:
-        raise HTTPException(404, "There is no such run of a cluster.")
+        raise HTTPException(404, "There is no such run of a Pulsar cluster's DAG.")
     return outcome
 
 

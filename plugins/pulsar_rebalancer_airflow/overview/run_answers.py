@@ -84,7 +84,7 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
     started = read_xcom(session, dag_id, run_id, key="trigger_run_id", task="carry_out")
     if started is not None:
         carries_out = answer_of(session, f"{REBALANCE_DAG}{dag_id.removeprefix(prefix)}", str(started))
-        return carries_out or RunAnswer(text=f"Run {started} carries the plan out.")
+        return carries_out or RunAnswer(text=f"Run {started} carries out the plan.")
     rejected = RunAnswer(text=words.REJECTED)
     return rejected if prefix == APPLY_DAG else _by_hand(session, run)
 
@@ -154,7 +154,7 @@ def _asked(session: Session, dag_id: str, run: Run) -> RunAnswer:
 
 
 FOR_READERS_OF_LOGS = [Depends(requires_access_dag("GET", DagAccessEntity.TASK_LOGS))]
-"""Dependencies of a route: the user must be allowed to read the logs of the DAG `dag_id`."""
+"""Dependencies of a route that is open only to users who may read the task logs of the DAG `dag_id`."""
 
 _HEADERS = {"Content-Security-Policy": f"{POLICY}; frame-ancestors 'self'; sandbox"}
 
@@ -182,7 +182,7 @@ router = APIRouter()
 )
 def validation_result(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
     page = stored_page(storage_root(), dag_id, run_id, folder)
-    return served(page, "This DAG run has no such validation result; they are kept for history_days.")
+    return served(page, "This DAG run has no such validation result; results are kept for history_days.")
 
 
 @router.get(

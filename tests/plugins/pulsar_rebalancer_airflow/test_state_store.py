@@ -51,7 +51,7 @@ def test_missing_documents_are_initial_ones_until_a_run_is_committed(storage):
     [
         ({"version": 99}, "it has version 99; this release reads 1"),
         ({"version": 1, "brokers": 7}, "it cannot be read: brokers: Input should be a valid dictionary"),
-        ({"version": 1, "of_another_release": 1}, "it: this release does not know of_another_release"),
+        ({"version": 1, "of_another_release": 1}, "it: this release does not know field of_another_release"),
     ],
 )
 def test_a_document_that_cannot_be_read_is_lost_and_the_others_are_shown(state, storage, damage, why):

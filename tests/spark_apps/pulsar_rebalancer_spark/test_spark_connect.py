@@ -188,7 +188,7 @@ def test_a_token_that_the_server_refuses(tmp_path, server, task, caplog, monkeyp
     run = runs.make(tmp_path, runs.tables("east", 3, 3))
     monkeypatch.setenv("AIRFLOW_CONN_CONNECT", server.connection("of-nobody").as_json())
     said = failed(task(run), context_of(run))
-    assert "refuses the connection's token" in said
+    assert "refused the token of the Airflow connection" in said
     assert not {"of-nobody", TOKEN} & set(re.findall(r"[\w-]+", said + caplog.text + server.log.read_text()))
 
 
@@ -217,7 +217,7 @@ def test_a_server_that_dies_meanwhile_fails_the_run_and_the_next_decides(tmp_pat
         server.process.kill()
         server.process.wait()
         said = running.result(PATIENCE)  # Spark's client would go on for ten minutes, and again for the end
-    assert "has ended: start it again" in said
+    assert "has stopped: start it again" in said
     assert not (large / "plan").exists()
     assert not (RunInput.read(large.uri).new_means_file / "_SUCCESS").exists()
     server.process = Server(tmp_path, server.port).process

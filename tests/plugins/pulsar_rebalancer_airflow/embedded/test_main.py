@@ -124,7 +124,7 @@ def is_open_to(mode: int, below: str = "") -> Callable[[Path], Path]:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        pytest.param(belongs_to_a_stranger, f"{{}} belongs to another user (number {STRANGER})", marks=AS_ROOT),
+        pytest.param(belongs_to_a_stranger, f"{{}} belongs to another user (id {STRANGER})", marks=AS_ROOT),
         pytest.param(lambda folder: belongs_to_a_stranger(folder) / "run", "{} belongs to another user", marks=AS_ROOT),
         pytest.param(is_a_link_of_a_stranger, "{} belongs to another user", marks=AS_ROOT),
         pytest.param(is_a_link_to_a_stranger, "{} belongs to another user", marks=AS_ROOT),
@@ -140,7 +140,7 @@ def test_a_folder_whose_files_others_could_replace_is_refused(tmp_path, monkeypa
     assert main(["--folder", str(make(folder))]) == 1
     refused = capsys.readouterr().err
     assert said.format(folder) in refused
-    assert "name a folder of your own (make run FOLDER=" in refused
+    assert "choose another folder (make run FOLDER=" in refused
     assert not [*tmp_path.rglob("run"), *tmp_path.rglob("lock")]
 
 

@@ -86,7 +86,7 @@ def test_a_receiver_that_is_down_does_no_harm_and_is_told_later(storage, state, 
 
     own = [r for r in caplog.records if r.name.startswith("pulsar_rebalancer")]
     (warning,) = [r.getMessage() for r in own if r.levelno >= logging.WARNING]
-    assert warning.startswith("Alerts: 0 of 1 sent through connection alerts. Failed: ")
+    assert warning.startswith("Alerts: 0 of 1 messages sent through connection alerts. Failed receivers: ")
     assert store_of(state).get(AlertsState).incidents[Condition.BLOCKED].told is False
     connect(monkeypatch, hook.url)
     for _ in range(2):

@@ -83,7 +83,7 @@ def test_a_wave_that_was_not_begun_in_time_is_left_and_says_so(scene):
     moves = scene.moves(2)
     run = scene.run(moves, age=timedelta(seconds=180 + 300 + 5))
 
-    with pytest.raises(AirflowFailException, match=r"wave 0 was not begun.*plan_too_old"):
+    with pytest.raises(AirflowFailException, match=r"wave 0 did not begin.*plan_too_old"):
         scene.unload(run)
 
     assert scene.all_on(moves, "source")

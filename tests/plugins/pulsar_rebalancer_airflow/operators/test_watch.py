@@ -37,7 +37,7 @@ def test_runs_that_do_not_end_are_told_once_and_their_return_once(state, hook):
 
     assert hook.titles == ["Pulsar east: no run", "[Resolved] Pulsar east: no run"]
     assert "no_run x1" in hook.messages[0]["message"]
-    assert re.search(r"seconds without the end of a run: \d+, limit 180", hook.messages[0]["message"])
+    assert re.search(r"seconds since a run last ended: \d+, limit 180", hook.messages[0]["message"])
     assert "/dags/pulsar_watch__east/runs/manual__1" in hook.messages[0]["message"]
 
 

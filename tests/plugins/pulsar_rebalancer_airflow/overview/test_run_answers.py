@@ -193,7 +193,7 @@ def test_a_cancelled_run_waits_no_longer_although_airflow_keeps_it_in_the_queue(
 def test_a_plan_that_was_accepted_continues_in_the_run_that_carries_it_out(session):
     accepted = asked(session, "by_hand", 2, "success", conf={"plan": "0" * 64})
     left(session, accepted, "carry_out", "trigger_run_id", "by_hand__1")
-    assert answered(session, accepted) == ("done", "Run by_hand__1 carries the plan out.")
+    assert answered(session, accepted) == ("done", "Run by_hand__1 carries out the plan.")
     asked(session, "rebalance", 1, run_id="by_hand__1", run_type=DagRunType.OPERATOR_TRIGGERED)
 
     assert answered(session, accepted) == ("waiting", "for its turn")
