@@ -314,7 +314,7 @@ class StrategyState:
 
 
 PUNCTUALITY = 0.9
-"""Share of the host interval after which an equal value counts as a new sample. A run may start seconds early."""
+"""Share of the host interval after which an unchanged value counts as a new sample, because runs may start early."""
 
 COUNTING = (Reason.COUNTED, Reason.GAP)
 """Reasons of samples that add hits and update the bundles' moving averages."""

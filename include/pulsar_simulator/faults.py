@@ -124,7 +124,9 @@ KINDS: dict[FaultKind, KindInfo] = {
     FaultKind.HUGE_COUNT: KindInfo("the first `amount` bundles have 2^62 producers and consumers", _REPORT, 1.0),
     FaultKind.MISSING_FIELD: KindInfo("the field named by `target` is missing (cpu if empty)", _REPORT),
     FaultKind.OVER_LIMIT: KindInfo("usage of `target` (cpu if empty) is `amount` times its limit", _REPORT, 3.0),
-    FaultKind.ZERO_LIMIT: KindInfo("limit of `target` (both NICs if empty) is 0, as if its speed is unknown", _REPORT),
+    FaultKind.ZERO_LIMIT: KindInfo(
+        "limit of `target` (both NICs if empty) is 0, as if its speed were unknown", _REPORT
+    ),
     FaultKind.STALE_LAST_UPDATE: KindInfo("lastUpdate is `amount` seconds old", _REPORT, 3600.0),
     FaultKind.FUTURE_CLOCK: KindInfo("the broker's clock is `amount` seconds ahead", _REPORT, 3600.0),
     FaultKind.WRONG_BROKER: KindInfo("answers with the report of the next broker", _REPORT),

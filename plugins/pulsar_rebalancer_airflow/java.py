@@ -30,7 +30,7 @@ def java_version() -> str:
         return answer
     if home := os.environ.get("JAVA_HOME"):
         place = f"JAVA_HOME={home}, where Spark looks first,"
-        advice = "set JAVA_HOME to such a Java, or unset it"
+        advice = f"set JAVA_HOME to Java {_OLDEST} or newer, or unset it"
     else:
         place = "PATH"
         advice = "install a JRE (Debian: openjdk-17-jre-headless), or set JAVA_HOME"

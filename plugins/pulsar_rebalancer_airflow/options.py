@@ -105,8 +105,8 @@ def rebalance_dags(entries: Iterable[ClusterEntry]) -> dict[str, ClusterEntry]:
     return dags
 
 
-FOLDER = "folder"
 NOTE = "note"
+FOLDER = "folder"
 """XCom key of the run folder that a task worked on."""
 
 

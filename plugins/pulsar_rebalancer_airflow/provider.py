@@ -102,7 +102,7 @@ def get_provider_info() -> dict[str, Any]:
                 "conn-fields": {
                     "ca_file": _text("CA file", "PEM file; brokers' certificates from any other authority are refused"),
                     "client_cert": _text("Client certificate", "PEM file"),
-                    "client_key": _text("Client key", "PEM file; empty if the client certificate contains the key"),
+                    "client_key": _text("Client key", "PEM file; empty if the client certificate file has the key"),
                     "token_file": _text(
                         "Token file", "Use instead of Token: a file with a token, which may be replaced at any time"
                     ),
@@ -147,7 +147,7 @@ def get_cli_commands() -> list[CLICommand]:
     from pulsar_rebalancer.command.__main__ import SUBCOMMANDS, main
 
     words = Arg(  # type: ignore[no-untyped-call]
-        ("words",), nargs=argparse.REMAINDER, metavar="SUBCOMMAND", help=f"{' or '.join(SUBCOMMANDS)}, and its options"
+        ("words",), nargs=argparse.REMAINDER, metavar="SUBCOMMAND", help=f"{' or '.join(SUBCOMMANDS)}, with options"
     )
     what = "Check and operate the Pulsar rebalancer"
     return [ActionCommand("pulsar-rebalancer", what, lambda given: sys.exit(main(given.words)), [words])]

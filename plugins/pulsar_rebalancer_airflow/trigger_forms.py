@@ -128,7 +128,7 @@ def maintenance_params() -> dict[str, Param]:
             True,
             type="boolean",
             title="Dry run",
-            description="only report the changes, with counts and bytes, but make none; scheduled runs make them",
+            description="only report what would change, with counts and bytes; scheduled runs always make the changes",
         )
     }
 

@@ -42,7 +42,7 @@ _FIXES = {
     "even_distribution": _SET.format("loadBalancerDistributeBundlesEvenlyEnabled", "false"),
     "max_unload_percentage": _SET.format("maxUnloadPercentage", 0.5),
 }
-"""Commands that replace the values of settings that are not recommended."""
+"""Commands that replace values that are not recommended."""
 
 _BUNDLE = re.compile(r"[^\s/]+/[^\s/]+/0x[0-9a-f]{8}_0x[0-9a-f]{8}")
 

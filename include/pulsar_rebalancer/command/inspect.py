@@ -40,8 +40,8 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", help="address of a broker, such as http://broker:8080")
-    parser.add_argument("--for", dest="seconds", type=_seconds, default=0.0, help="sampling time, such as 10m")
-    parser.add_argument("--every", type=_seconds, default=60.0, help="time between samples (60s, as brokers measure)")
+    parser.add_argument("--for", dest="seconds", type=_seconds, default=0.0, help="total sampling time, such as 10m")
+    parser.add_argument("--every", type=_seconds, default=60.0, help="time between samples (default: 60s)")
     parser.add_argument("--connection", type=Path, help="YAML file with the fields of the connection")
     parser.add_argument("--topic", default="", help="also say where this topic is, and why it moves or stays")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write the page of the cluster to this file")

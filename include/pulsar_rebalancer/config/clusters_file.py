@@ -29,7 +29,7 @@ _DEEPEST = 20
 """Maximum number of nesting levels in a clusters file; a valid file has four."""
 
 _MOST_VALUES = 100_000
-"""Maximum number of values in a clusters file; the values of an alias count each time it is used."""
+"""Maximum number of values in a clusters file; the values of an alias count each time the alias is used."""
 
 _LONGEST_PROBLEM = 300
 
@@ -188,7 +188,7 @@ class RunParams(BaseModel):
     force_threshold: Percent | None = Field(
         None, description="score gap at which a forced run moves bundles, points; empty: low_threshold"
     )
-    mode: Mode | None = Field(None, description="mode of this run; it must be lower than that of the clusters file")
+    mode: Mode | None = Field(None, description="mode of this run, not higher than the mode in the clusters file")
     low_threshold: Percent | None = None
     high_threshold: Percent | None = None
     hit_count_low: int | None = Field(None, ge=1)

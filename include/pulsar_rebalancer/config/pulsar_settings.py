@@ -100,7 +100,7 @@ class PulsarSettings(BaseModel):
         50,
         alias="loadBalancerMsgRateDifferenceShedderThreshold",
         description="UniformLoadShedder: sheds if the busiest broker's message rate exceeds the idlest's by more "
-        "than this, percent; 0: ignored",
+        "than this percentage; 0: ignored",
     )
     throughput_ratio: float = Field(
         4,

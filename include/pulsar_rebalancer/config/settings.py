@@ -131,7 +131,7 @@ class Settings(PulsarSettings):
     two_people: bool = Field(
         False,
         description="nobody may approve their own plan, or carry out their own drain or rolling restart (in mode "
-        "auto: any own manual plan)",
+        "auto: any manual plan of their own)",
     )
     unload_concurrency: Annotated[int, Field(ge=1, le=MOST_MOVES)] | Literal["auto"] = Field(
         4, description="maximum concurrent moves; auto: per broker, as max_client_gap_seconds allows"
@@ -140,13 +140,13 @@ class Settings(PulsarSettings):
         0.5, gt=0, le=15, description="seconds within which clients must reconnect; for unload_concurrency auto"
     )
     move_timeout_seconds: float = Field(
-        30, gt=0, description="seconds to wait for an unload request, and then for the new owner"
+        30, gt=0, description="seconds to wait for the unload request, then for the new owner"
     )
     fill_new_brokers: bool = Field(False, description="automatically fill a new healthy broker up to the mean score")
     roll_restart_dag: str = Field(
         "",
         pattern=r"^[A-Za-z0-9_.-]{0,250}$",
-        description="id of your DAG that restarts a broker in a rolling restart; empty: a person is asked",
+        description="id of your DAG that restarts brokers in rolling restarts; empty: a person is asked",
     )
     roll_wait_minutes: float = Field(
         30,
@@ -198,7 +198,7 @@ _SHORT = Repr()
 _SHORT.maxlevel, _SHORT.maxstring = 3, 100
 
 Check = Callable[[Settings, str], Settings]
-"""Checks settings against their strategy and returns them. The second argument names their origin in messages."""
+"""Checks settings against their strategy and returns them. Error messages name the second argument as the origin."""
 
 
 def validate(

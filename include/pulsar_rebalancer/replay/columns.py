@@ -26,7 +26,7 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 NOBODY = -1
-"""Index used as the owner of a bundle that no broker reports."""
+"""Owner index of a bundle that no broker reports."""
 
 LOADS = (*TRAFFIC, "topics")
 """The load values that a bundle takes along when it moves to another broker; `run.tables` has the units."""

@@ -153,8 +153,8 @@ def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settin
     for day in sorted(days, reverse=True):
         for name, request in _of_day(storage, day):
             if request.params == RunParams():
-                return request.resolved.settings, f"those of run {name}"
-    return of_file, "those of the clusters file; no run with the brokers' own settings was found"
+                return request.resolved.settings, f"taken from run {name}"
+    return of_file, "taken from the clusters file, because no run with the brokers' own settings was found"
 
 
 def _of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, RunRequest]]:

@@ -73,11 +73,11 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dr
 
 def check(run: RunFolder) -> None:
     if run.foreign:
-        raise UnreadableRunError(run.name, f"its folder has files of unknown origin: {', '.join(run.foreign[:3])}")
+        raise UnreadableRunError(run.name, f"the run's folder has unknown files: {', '.join(run.foreign[:3])}")
     for path in run.files:
         table = path.partition(".parquet/")[0].removesuffix(".parquet") + ".parquet"
         if ".parquet" in path and not path.rpartition("/")[2].startswith(".") and table not in _TABLE_FILES:
-            raise UnreadableRunError(run.name, f"this release does not know its table {table}")
+            raise UnreadableRunError(run.name, f"this release does not know the run's table {table}")
     for kind, (_, today) in TABLES.items():
         _columns(with_run(today), kind, [run])
 

@@ -180,7 +180,7 @@ def badly_spread(bundles: pa.Table, brokers: int, left_out: Collection[str]) -> 
     broker, held = next(iter(Counter(row["broker"] for row in system).most_common(1)), ("", 0))
     if is_crowded(held, len(system), brokers):
         bundle = min(row["bundle"] for row in system if row["broker"] == broker)
-        detail = f"{held} of {len(system)} bundles of {SYSTEM_NAMESPACE} on {broker}, such as {bundle}"
+        detail = f"{held} of {len(system)} bundles of {SYSTEM_NAMESPACE} are on {broker}, such as {bundle}"
         yield Finding(reason=Reason.NOT_RECOMMENDED, subject=broker, detail=detail)
 
 

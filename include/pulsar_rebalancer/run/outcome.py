@@ -303,10 +303,10 @@ def _latest(
 
 
 RETRIED = Trait.PASSING | Trait.RETRIED
-"""Traits of failed outcomes that a retry of the task can turn into success."""
+"""Traits of failures that a retry of the task may fix."""
 
 TRIES = 3
-"""Maximum number of consecutive runs that move a bundle home, if it lands on another broker each time."""
+"""How many runs in a row may try to return a bundle to its broker after a rolling restart if it lands elsewhere."""
 
 _Record = TypeVar("_Record", Unload, BundleSplit)
 

@@ -171,7 +171,7 @@ class HandRequest(BaseModel):
         (), max_length=_LISTED, description="split: hashes at which specified_positions_divide cuts, such as 0x15000000"
     )
     unload: bool = Field(False, description="split: unload the parts afterwards, so that placement spreads them")
-    run: str = Field("", max_length=80, description="undo: plan_id of the run (the name of its folder)")
+    run: str = Field("", max_length=80, description="undo: plan_id of the run (the name of the run's folder)")
     overrule: tuple[Overrule, ...] = Field((), description="rules that this plan may break; give a reason")
     reason: str = Field("", max_length=500, description="reason, recorded with the plan")
     plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="hash of the shown plan to carry out")

@@ -223,10 +223,10 @@ class _Upkeep:
 
     def _may_go(self, run: RunFolder) -> bool:
         if run.name in self.needed.plans:
-            self._leave(run.folder, "the state still refers to its plan")
+            self._leave(run.folder, "the state still refers to the run's plan")
             return False
         if not run.ended and run.at > self.now - _DAY:
-            self._leave(run.folder, "it has no outcome yet")
+            self._leave(run.folder, "the run has no outcome yet")
             return False
         return True
 

@@ -156,7 +156,7 @@ BUNDLE_COSTS = pa.schema([MEANS.field("bundle"), *(pa.field(name, pa.float32()) 
 # Not `empty_table`, which imports pandas.
 NO_COSTS = pa.Table.from_batches([], BUNDLE_COSTS)
 NO_LOADS = pa.Table.from_batches([], pa.schema([MEANS.field("bundle"), pa.field("load", pa.float64())]))
-"""What a bundle adds to its broker, in msg/s or kB/s at average cost."""
+"""Load that a bundle adds to its broker, as msg/s or kB/s of average cost."""
 
 DECISIONS = _schema(
     ("cluster", _S),

@@ -204,7 +204,7 @@ LASTING = 10
 """Number of consecutive counted samples after which another resource that determines the scores is the bottleneck."""
 
 UNIT = {Measure.RATE: 1.0, Measure.THROUGHPUT: 1000.0}
-"""Divisor from msg/s or bytes/s to the unit of learned loads (msg/s or kB/s); similar sizes keep their sums exact."""
+"""Divisors that convert msg/s and bytes/s to the units of learned loads: msg/s and kB/s, which are of similar size."""
 
 
 def measure_of(bottleneck: str) -> Measure:

@@ -21,7 +21,7 @@ class Unload(NamedTuple):
 
 
 Place = Callable[[int, list[int]], int | None]
-"""Function that returns the index of the broker chosen for a bundle, or None. The list has the registered brokers."""
+"""Function of a bundle and the registered brokers (all by index) that returns the chosen broker, or None."""
 
 
 class Simulation:

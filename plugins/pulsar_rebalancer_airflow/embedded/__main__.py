@@ -94,7 +94,7 @@ def _progress(summary: Summary) -> str:
     thresholds = _thresholds(summary)
     if not thresholds:
         return f"{summary.resolved.settings.strategy}: {summary.sentence}"
-    over = f"pairs over {summary.pairs_over} of {summary.pairs}"
+    over = f"over threshold: {summary.pairs_over} of {number_of(summary.pairs, 'pair')}"
     required = ((kind, threshold.hits) for kind, threshold in thresholds.items())
     hits = (f"{have}/{need} {kind}" for have, (kind, need) in zip(summary.hits, required, strict=False))
     return f"{over}, hits {' '.join(hits)}" if summary.pairs_over else over
@@ -266,10 +266,10 @@ def _watch(airflow: LocalAirflow, dag_id: str, *, once: bool, acts: bool) -> int
             _say(f"balanced after {number_of(number, 'run')}: nothing more to move")
             return 0
         if once and failures == _ONCE_FAILURES:
-            raise EmbeddedError(f"not balanced: {failures} runs in a row failed, the last one with: {line.failed}")
+            raise EmbeddedError(f"not balanced: {failures} runs in a row failed, the last run with: {line.failed}")
         if once and number == _ONCE_RUNS:
             missed = "not balanced" if moved else "nothing was moved"
-            raise EmbeddedError(f"{missed} after {number_of(number, 'run')}; the last one: {line.text}")
+            raise EmbeddedError(f"{missed} after {number_of(number, 'run')}; the last run: {line.text}")
     return 0
 
 

@@ -142,7 +142,7 @@ def locked(folder: Path) -> Iterator[Path]:
         descriptor = os.open(folder / "lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         why = f"{error.filename} cannot be written ({error.strerror})"
-        raise EmbeddedError(f"{why}: if it is a link, remove it; else {_ANOTHER_FOLDER}") from None
+        raise EmbeddedError(f"{why}: if this file is a link, remove the link; otherwise, {_ANOTHER_FOLDER}") from None
     with os.fdopen(descriptor, "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

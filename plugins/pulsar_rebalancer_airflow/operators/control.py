@@ -385,11 +385,11 @@ class ControlOperator(ClusterOperator):
             (request, order), store = asked(context), self._store(context)
             answer = self._act(store, request, order)
             if self.ordered.get("undecided"):
-                answer |= {"undecided": "the run in progress has no plan yet, and will not carry out its plan"}
+                answer |= {"undecided": "the run in progress has no plan yet; its plan will not be carried out"}
             answer = {"in_force": self._in_force(store)} | answer
         self.log.info("%s of cluster %s:\n%s", request.action, self.entry.name, json.dumps(answer, indent=1))
         if request.form_action.needs_reason:
-            self.log.warning("%s of cluster %s %s", request.action, self.entry.name, order.because)
+            self.log.warning("%s of cluster %s was ordered %s", request.action, self.entry.name, order.because)
         return answer
 
     def _act(self, store: StateStore, request: ControlRequest, order: GivenOrder) -> dict[str, object]:

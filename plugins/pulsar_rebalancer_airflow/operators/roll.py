@@ -145,7 +145,9 @@ class RollOperator(BaseSensorOperator):
         except PlanError as error:
             yield error
         if asked := self._manual_question(context, store, now):
-            yield PlanError(Reason.PLAN_UNDER_WAY, f"approve or reject manual plan {asked} first")
+            yield PlanError(
+                Reason.PLAN_UNDER_WAY, f"manual plan {asked} waits for approval: approve or reject it first"
+            )
         if hindrance := self._hindrance(context):
             yield PlanError(Reason.RESTART_FAILED, f"roll_restart_dag: {hindrance}")
 

@@ -322,9 +322,9 @@ class SplitOperator(PlanPartOperator):
             self._work(self._connection(), work)
         return self._conclude("Splits", (history.outcomes[split.bundle] for split in splits))
 
-    def _open(self, context: Context, run: StoragePath, history: SplitHistory, opened: str) -> Sequence[Split]:
-        if opened != Reason.OPEN:
-            raise AirflowSkipException(f"The gate is closed: {opened}")
+    def _open(self, context: Context, run: StoragePath, history: SplitHistory, gate: str) -> Sequence[Split]:
+        if gate != Reason.OPEN:
+            raise AirflowSkipException(f"The gate is closed: {gate}")
         verdict = self._judge(context, run, begun=history.planned)
         if verdict.reason is not Reason.OPEN:
             raise AirflowSkipException(f"The gate has closed: {verdict.reason} {verdict.detail}")

@@ -119,7 +119,7 @@ def _refused(session: Session, dag_id: str, run_id: str, came_to: str) -> RunAns
     if reason is not None:
         message = str(read_xcom(session, dag_id, run_id, key=MESSAGE, task=task) or "")
         return RunAnswer(state="refused", text=words.refusal(f"in {task}", reason, message))
-    text = f"in {task}: {came_to or 'its log says why.'}" if task else words.TIMED_OUT
+    text = f"in {task}: {came_to or 'see the log of this task.'}" if task else words.TIMED_OUT
     return RunAnswer(state="failed", text=text)
 
 

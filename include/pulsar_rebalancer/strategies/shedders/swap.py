@@ -81,7 +81,7 @@ NEVER_MOVED = (
 """Reasons that also exclude a bundle from swaps. As in Pulsar, the grace period does not."""
 
 SWAP_LIMIT = 0.75
-"""A swap must bring the source below this share of its throughput."""
+"""A swap must bring the source below this share of its throughput before the swap."""
 
 
 @dataclass
@@ -281,7 +281,7 @@ class LoadStats:
     def _overloaded(self, target: float) -> Imbalance | None:
         bound = max(self._settings.overloaded_threshold / 100, self.mean + target)
         if self.most.load > bound:
-            words = f"load of {self.most.broker} {self.most.load:.1%}, above {bound:.1%}"
+            words = f"the load of {self.most.broker} is {self.most.load:.1%}, above {bound:.1%}"
             return Imbalance("overloaded", self.most.load, bound, words)
         return None
 

@@ -38,7 +38,7 @@ MARGIN = 0.05
 """How far below the upper bound shedding brings a broker's load; 1 is 100 percent."""
 
 LOWER_MARGIN = 0.5
-"""Part of average_threshold by which the busiest broker's load falls if another is below the lower boundary."""
+"""Factor on average_threshold: the share of its traffic that the busiest broker sheds because of the lower boundary."""
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:

@@ -29,7 +29,7 @@ from pulsar_rebalancer.strategies.shedders.overload_shedder import Comparison, b
 
 MAX_INT = 2**31 - 1
 NOTHING = 1e-6
-"""Traffic of the idlest broker up to which this traffic counts as 1."""
+"""If the idlest broker's traffic is at most this number, 1 is used instead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,7 +224,7 @@ BAD_NAMESPACES = {"bad": {"namespaces": ["("], "primary": ["none"]}}
             "failure domains cannot be read, so bundles of acme/a cannot move",
         ),
         # The bad policy may reserve any broker: only namespaces that another one rules know theirs.
-        (Calls(ISOLATED | BAD), {"acme/a", "acme/b"}, True, "'(' is not a supported pattern: acme/a, acme/b"),
+        (Calls(ISOLATED | BAD), {"acme/a", "acme/b"}, True, "is not a supported pattern: bundles of acme/a, acme/b"),
         # It may rule all namespaces that no earlier one rules.
         (Calls(ISOLATED | BAD_NAMESPACES), {"acme/a", "acme/b"}, True, "policy 'bad': namespaces: '('"),
         (Calls(BAD_NAMESPACES | ISOLATED), {"vip/x", "acme/a", "acme/b"}, False, "policy 'bad': namespaces: '('"),

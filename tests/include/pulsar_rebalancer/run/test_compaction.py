@@ -148,7 +148,7 @@ def other_values(run: StoragePath) -> str:
 
 def unknown_table(run: StoragePath) -> str:
     (run / "plan" / "forecast.parquet").write_table(pa.table({"broker": ["b:1"]}))
-    return "does not know its table plan/forecast.parquet"
+    return "does not know the run's table plan/forecast.parquet"
 
 
 def foreign_file(run: StoragePath) -> str:

@@ -14,7 +14,7 @@ def test_a_contradiction_with_the_brokers_is_found_when_resolved():
 def test_settings_of_avg_shedder_are_refused_for_others():
     params = parse_params({"force": "now", "force_threshold": 10})
     assert resolve({}, {}, params).settings.strategy == "AvgShedder"
-    with pytest.raises(SettingsError, match="force_threshold: strategy ThresholdShedder does not use"):
+    with pytest.raises(SettingsError, match="strategy ThresholdShedder does not support force_threshold"):
         resolve({"strategy": "ThresholdShedder"}, {}, params)
     with pytest.raises(SettingsError, match="placement RoundRobinBrokerSelector is never used"):
         validate({"placement": "RoundRobinBrokerSelector"}, where="here")

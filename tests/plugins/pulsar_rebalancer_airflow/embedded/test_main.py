@@ -63,7 +63,7 @@ def test_a_folder_of_somebody_else_is_not_deleted(tmp_path):
     thesis.write_text("years of work")
     home = AirflowHome(folder=thesis.parent, clusters={}, connections={})
 
-    with pytest.raises(EmbeddedError, match="not made by an earlier run"):
+    with pytest.raises(EmbeddedError, match="no earlier run created it"):
         home.prepare(keep=False)
     assert thesis.read_text() == "years of work"
 
@@ -162,9 +162,9 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        ([WAITS, *[FAILED] * 3, BALANCED], r"3 runs in a row failed, the last one with: decide failed \[bad_value\]"),
-        ([MOVED, *[WAITS] * 49, BALANCED], "not balanced after 50 runs; the last one: the line"),
-        ([*[BALANCED] * 50, MOVED], "nothing was moved after 50 runs; the last one: the line"),
+        ([WAITS, *[FAILED] * 3, BALANCED], r"3 runs in a row failed, the last run with: decide failed \[bad_value\]"),
+        ([MOVED, *[WAITS] * 49, BALANCED], "not balanced after 50 runs; the last run: the line"),
+        ([*[BALANCED] * 50, MOVED], "nothing was moved after 50 runs; the last run: the line"),
     ],
 )
 def test_once_gives_up_with_the_reason(watch, lines, reason):

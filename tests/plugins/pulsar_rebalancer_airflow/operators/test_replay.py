@@ -55,7 +55,7 @@ def test_without_a_word_the_last_day_is_taken_through_the_settings_of_the_last_r
 
     asked = request(storage)
     assert asked.settings.low_threshold == 12.5
-    assert asked.settings_from == f"those of run {run.name}"
+    assert asked.settings_from == f"taken from run {run.name}"
     assert asked.end - asked.start == timedelta(days=1)
     assert datetime.now(UTC) - asked.end < timedelta(minutes=5)
     assert len(asked.variants.variants) > 10
@@ -78,7 +78,7 @@ def test_the_current_settings_are_found_however_long_ago_a_run_had_them(storage:
     replay(storage)
 
     asked = request(storage)
-    assert (asked.settings.low_threshold, asked.settings_from) == (12.5, f"those of run {plain.name}")
+    assert (asked.settings.low_threshold, asked.settings_from) == (12.5, f"taken from run {plain.name}")
 
 
 def test_a_spark_connect_server_replays_nothing(storage: ClusterStorage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,5 +199,5 @@ def test_system_bundles_crowded_on_a_broker_are_found(tmp_path, held):
     for i, bundle in enumerate(sample.bundles):
         bundle |= {"bundle": f"pulsar/system/0x{i}0000000_0x{i + 1}0000000", "broker": FIRST if i < held else SECOND}
     found = [f for f in read_alone(sample, tmp_path) if f.reason == "not_recommended"]
-    said = f"5 of 6 bundles of pulsar/system on {FIRST}, such as pulsar/system/0x00000000_0x10000000"
+    said = f"5 of 6 bundles of pulsar/system are on {FIRST}, such as pulsar/system/0x00000000_0x10000000"
     assert [(f.subject, f.detail) for f in found] == [(FIRST, said)] * (held == 5)

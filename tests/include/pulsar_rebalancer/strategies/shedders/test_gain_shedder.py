@@ -82,7 +82,7 @@ def test_the_best_bundle_moves_first_and_each_other_has_a_reason():
     pair = result.decisions[0]
     assert pair.explanation == (
         "hot is 41.1 points above cold, 8 low and 2 high hits. t/n/hot-1 to cold: points from the mean go from "
-        "+23/-18 to +7/-2; gain 803, price 30"
+        "+23 and -18 to +7 and -2; gain 803, price 30"
     )
     assert (pair.reason, pair.target) == (Reason.FIRED, 2000)
     # All three brokers were part of a move.
