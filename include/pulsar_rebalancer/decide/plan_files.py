@@ -52,7 +52,7 @@ def write_run(run: RunInput, plan: Plan) -> Summary:
     return write(
         run,
         plan,
-        _state(run, plan),
+        _next_state(run, plan),
         run.splits.rows,
         **scores_fields(scores, scores_after(scores, plan.taken, plan.traffic), not_compared),
         drains=dict(plan.drains),
@@ -75,13 +75,13 @@ def write_by_hand(
     sample: PlanningSample,
     plan: Plan,
     record: ManualPlanRecord,
-    after: Mapping[str, float],
+    predicted: Mapping[str, float],
     splits: Sequence[Row],
     restarts: Mapping[str, CountedSample],
 ) -> Summary:
     """Write a plan that no strategy decided, and return its summary. It counts no hits.
 
-    `after` are predicted scores, in percent; `restarts` are brokers whose hits are reset when the plan is
+    `predicted` are scores, in percent; `restarts` are brokers whose hits are reset when the plan is
     carried out.
     """
     before = sample.snapshot.before.decision
@@ -91,8 +91,8 @@ def write_by_hand(
         plan,
         before.model_copy(update=changed),
         splits,
-        **scores_fields(sample.scores, after, sample.left_out),
-        by_hand=_with_effect(sample, plan, splits, record, after),
+        **scores_fields(sample.scores, predicted, sample.left_out),
+        by_hand=_with_effect(sample, plan, splits, record, predicted),
         counting=Reason.BY_HAND,
         pairs=0,
         pairs_over=0,
@@ -111,9 +111,9 @@ def write(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence[Row]
     request, decisions = run.request, plan.completed
     moves = move_table(request.cluster, plan.moves)
     empty = {"restarts"} if not state.restarts else set()
-    document = state.model_dump(mode="json", exclude=empty)
-    decided = table([_row(request.cluster, decision) for decision in decisions], DECISIONS)
-    write_tables(run.folder, moves, decided, document)
+    plan_document = state.model_dump(mode="json", exclude=empty)
+    decided = table([_decision_row(request.cluster, decision) for decision in decisions], DECISIONS)
+    write_tables(run.folder, moves, decided, plan_document)
     cuts = write_splits(run.folder, splits)
     taken = moves.filter(moves["taken"]).to_pylist()
     skip_reasons = sum(plan.reasons.values(), Counter[Reason]())
@@ -126,7 +126,7 @@ def write(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence[Row]
         airflow_run_id=request.airflow_run_id,
         base_seq=state.seq - 1,
         # The hash covers the values that a reader of the files will see.
-        hash=plan_hash(decided.to_pylist(), taken, json.loads(json.dumps(document)), cuts),
+        hash=plan_hash(decided.to_pylist(), taken, json.loads(json.dumps(plan_document)), cuts),
         collected_at=request.collected_at,
         reasons=dict(sorted(Counter(decision.reason for decision in decisions).items())),
         bundles_taken=len(taken),
@@ -140,7 +140,7 @@ def write(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence[Row]
     return summary
 
 
-def _state(run: RunInput, plan: Plan) -> DecisionState:
+def _next_state(run: RunInput, plan: Plan) -> DecisionState:
     counts, now, before = run.counting.counts, run.request.collected_at, run.before.decision
     used = {**plan.samples, **used_samples(plan.decisions, run.counting, plan.moves)}
     return DecisionState(
@@ -158,7 +158,7 @@ def _state(run: RunInput, plan: Plan) -> DecisionState:
 
 
 def _with_effect(
-    sample: PlanningSample, plan: Plan, splits: Sequence[Row], record: ManualPlanRecord, after: Mapping[str, float]
+    sample: PlanningSample, plan: Plan, splits: Sequence[Row], record: ManualPlanRecord, predicted: Mapping[str, float]
 ) -> ManualPlanRecord:
     ends = {end for move in plan.taken for end in (move.source, move.destination) if end is not None}
     unloaded = [(move.source, move.bundle) for move in plan.taken]
@@ -168,7 +168,7 @@ def _with_effect(
     bundles = [sample.bundles.find(*each) for each in unloaded]
     return record.model_copy(
         update={
-            "scores": {name: (sample.scores[name], after[name]) for name in sorted(ends)},
+            "scores": {name: (sample.scores[name], predicted[name]) for name in sorted(ends)},
             **{name: sum(getattr(bundle, name) for bundle in bundles) for name in ("topics", "producers", "consumers")},
             "unknown": tuple(sorted(move.bundle for move in plan.moves if move.reason is Reason.UNKNOWN_NAME)),
         }
@@ -192,7 +192,7 @@ def move_table(cluster: str, moves: Sequence[CandidateMove]) -> pa.Table:
     return pa.table(columns, schema=MOVES)
 
 
-def _row(cluster: str, decision: Decision) -> dict[str, Cell]:
+def _decision_row(cluster: str, decision: Decision) -> dict[str, Cell]:
     return {name: getattr(decision, name, cluster) for name in DECISIONS.names}
 
 
@@ -212,8 +212,8 @@ def scores_fields(before: Mapping[str, float], after: Mapping[str, float], exclu
 LISTED = 20
 
 
-def document(summary: Summary, run: StoragePath, last: Mapping[str, ClientGap]) -> dict[str, JsonValue]:
-    """Return the plan as JSON, with its first moves. `last` is the known cost of each bundle's last move."""
+def plan_document(summary: Summary, run: StoragePath, last_gaps: Mapping[str, ClientGap]) -> dict[str, JsonValue]:
+    """Return the plan as JSON, with its first moves. `last_gaps` is the known cost of each bundle's last move."""
     hand, moves = summary.by_hand, read_moves(run)[:LISTED]
     return {
         "plan": summary.hash if summary.has_effect else "",
@@ -224,20 +224,20 @@ def document(summary: Summary, run: StoragePath, last: Mapping[str, ClientGap]) 
         "splits": list(summary.splits_told),
         "stay": {str(reason): count for reason, count in summary.bundle_skip_reasons.items()},
         "unknown": list(hand.unknown) if hand else [],
-        "scores": {name: [round(before, 2), round(after, 2)] for name, (before, after) in _hottest(summary)},
+        "scores": {name: [round(before, 2), round(after, 2)] for name, (before, after) in _by_score(summary)},
         "disturbed": {"topics": hand.topics, "producers": hand.producers, "consumers": hand.consumers} if hand else {},
-        "last_seconds": {m.bundle: last[m.bundle].clients_seconds for m in moves if m.bundle in last},
+        "last_seconds": {m.bundle: last_gaps[m.bundle].clients_seconds for m in moves if m.bundle in last_gaps},
         "folder": run.uri,
     }
 
 
-def text(summary: Summary, run: StoragePath, dag_id: str, last: Mapping[str, ClientGap]) -> str:
+def plan_text(summary: Summary, run: StoragePath, dag_id: str, last_gaps: Mapping[str, ClientGap]) -> str:
     """Return the plan as a few lines of text, with the command that carries it out."""
     hand, moves = summary.by_hand, read_moves(run)
     lines = [f"{summary.sentence} (only a plan: nothing was moved)"]
     lines += [f"No effect: {why_no_effect(summary, run)}"] if not summary.has_effect else []
     for move in moves[:LISTED]:
-        client_gap = f"; last time, {last[move.bundle].text}" if move.bundle in last else ""
+        client_gap = f"; last time, {last_gaps[move.bundle].text}" if move.bundle in last_gaps else ""
         lines.append(f"  {move.bundle}: {move.source} -> {move.destination}{client_gap}")
     if summary.bundles_taken > LISTED:
         lines.append(f"  and {summary.bundles_taken - LISTED} more: {run.uri}/plan/moves.parquet")
@@ -247,11 +247,11 @@ def text(summary: Summary, run: StoragePath, dag_id: str, last: Mapping[str, Cli
     ]
     lines += [f"  no broker reports a bundle matching {one_line(name, 512)}" for name in (hand.unknown if hand else ())]
     if hand is not None and summary.has_effect:
-        lines += [f"  score of {name}: {before:.1f} -> {after:.1f}" for name, (before, after) in _hottest(summary)]
+        lines += [f"  score of {name}: {before:.1f} -> {after:.1f}" for name, (before, after) in _by_score(summary)]
         disturbed = {"topic": hand.topics, "producer": hand.producers, "consumer": hand.consumers}
         lines.append(f"  disturbed: {', '.join(number_of(count, noun) for noun, count in disturbed.items())}")
-        lines += [f"  last time: {last_time(last.values(), len(moves))}"] if moves else []
-        until, conf = document(summary, run, last)["until"], json.dumps({"plan": summary.hash})
+        lines += [f"  last time: {last_time(last_gaps.values(), len(moves))}"] if moves else []
+        until, conf = plan_document(summary, run, last_gaps)["until"], json.dumps({"plan": summary.hash})
         lines.append(f"To carry out this plan before {until}: airflow dags trigger {dag_id} --conf '{conf}'")
     return "\n".join(lines)
 
@@ -268,6 +268,6 @@ def why_no_effect(summary: Summary, run: StoragePath) -> str:
     return f"{counted(reasons) or 'there is no bundle to move'}{until}.{offer}"
 
 
-def _hottest(summary: Summary) -> list[tuple[str, tuple[float, float]]]:
+def _by_score(summary: Summary) -> list[tuple[str, tuple[float, float]]]:
     scores = summary.by_hand.scores if summary.by_hand else {}
     return sorted(scores.items(), key=lambda item: (-item[1][1], item[0]))[:LISTED]

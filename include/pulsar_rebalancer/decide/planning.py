@@ -165,14 +165,14 @@ def complete(
     for move in sorted(taken, key=lambda move: (move.pair, move.rank)):
         of_pair.setdefault(move.pair, []).append(move)
     return [
-        _completed(
+        _completed_decision(
             decision, of_pair.get(decision.pair, []), {} if decision.pair is None else reasons.get(decision.pair, {})
         )
         for decision in decisions
     ]
 
 
-def _completed(decision: Decision, taken: Sequence[CandidateMove], reasons: Mapping[Reason, int]) -> Decision:
+def _completed_decision(decision: Decision, taken: Sequence[CandidateMove], reasons: Mapping[Reason, int]) -> Decision:
     reason = decision.reason
     if reason is Reason.FIRED and not reasons.keys() & {Reason.TAKEN, *CAPPED}:
         reason = Reason.NO_ALLOWED_BUNDLE if reasons.keys() & KEPT_IN_PLACE else Reason.NO_FITTING_BUNDLE
@@ -268,20 +268,20 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
     the run cannot be read.
     """
 
-    def within_caps(*wanted: Proposal) -> list[list[CandidateMove]]:
+    def within_caps(*proposals: Proposal) -> list[list[CandidateMove]]:
         """Return the moves of each source after the caps; those of the first source come first."""
-        room = next((each.room() for each in wanted if each.room), None)
-        moves = caps.apply((move for each in wanted for move in each.moves), settings, policies.groups, brokers, room)
-        if sum(bool(each.moves) for each in wanted) < 2:  # a plan may have a million moves
-            return [moves if each.moves else [] for each in wanted]
-        pairs = [{move.pair for move in each.moves} for each in wanted]
+        room = next((each.room() for each in proposals if each.room), None)
+        moves = caps.apply((move for p in proposals for move in p.moves), settings, policies.groups, brokers, room)
+        if sum(bool(each.moves) for each in proposals) < 2:  # a plan may have a million moves
+            return [moves if each.moves else [] for each in proposals]
+        pairs = [{move.pair for move in each.moves} for each in proposals]
         return [[move for move in moves if move.pair in of] for of in pairs]
 
     if sources.requested is not None:
         (moves,) = within_caps(sources.requested)
         return _combined([sources.requested.report(moves)], moves)
     drains = sources.drains or _NOTHING
-    arriving = _arriving(*within_caps(drains)) if drains.moves else {}
+    arriving = _arriving_traffic(*within_caps(drains)) if drains.moves else {}
     strategy = sources.strategy(arriving) if sources.strategy else _NOTHING
     if sources.rolling:
         strategy = replace(strategy, moves=[move.put_off(Reason.ROLLING) for move in strategy.moves])
@@ -300,7 +300,7 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
 _NOTHING = Proposal([], lambda _: SourceReport([]))
 
 
-def _arriving(moves: Iterable[CandidateMove]) -> dict[str, Counter[Measure]]:
+def _arriving_traffic(moves: Iterable[CandidateMove]) -> dict[str, Counter[Measure]]:
     traffic: dict[str, Counter[Measure]] = {}
     for move in moves:
         if move.taken and move.destination is not None:

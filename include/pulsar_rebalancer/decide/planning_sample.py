@@ -52,7 +52,7 @@ class PlanningSample:
         rows = with_means(rows, snapshot.cluster, MEANS.empty_table() if means is None else means.read_table(OF_MEANS))
         return cls(snapshot, ClusterSample(brokers, _bundles(rows), settings), policies)
 
-    def draining(self, brokers: Collection[str]) -> Self:
+    def with_drained(self, brokers: Collection[str]) -> Self:
         """Return a copy in which these brokers are drained as well, unless left out for a more serious reason."""
         drained = [
             each._replace(left_out=Reason.DRAINING)
@@ -62,7 +62,7 @@ class PlanningSample:
         ]
         return replace(self, cluster_sample=replace(self.cluster_sample, brokers=drained))
 
-    def of_roll(self) -> Self:
+    def for_roll(self) -> Self:
         """Return a copy in which brokers of any version take a roll's bundles.
 
         During an upgrade, the few brokers of the latest version could not take them.
@@ -182,14 +182,14 @@ class SpareCapacity:
     def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         """Return the moves, each with a destination with capacity or a reason. A unit's moves are made together."""
         if unit[0].source in self._samples:
-            return [self._leaving(unit[0])]
-        gains = self._gains(unit)
+            return [self._fit_drain_move(unit[0])]
+        gains = self._score_gains(unit)
         if any(gain > 0 and name in self._filled and not self._fits(name, gain) for name, gain in gains.items()):
             return [move._replace(reason=Reason.WOULD_OVERLOAD, wave=None) for move in unit]
         return unit
 
     def take(self, unit: list[CandidateMove]) -> None:
-        for name, gain in self._gains(unit).items():
+        for name, gain in self._score_gains(unit).items():
             self._gained[name] = self._gained.get(name, 0.0) + gain
         first = unit[0]
         sample = self._samples.get(first.source)
@@ -197,8 +197,8 @@ class SpareCapacity:
             self._filled.add(first.destination)
             self._policies[id(sample)].placed(sample.bundles.find(first.source, first.bundle), first.destination)
 
-    def _leaving(self, move: CandidateMove) -> CandidateMove:
-        sample, gain = self._samples[move.source], self._gains([move])[str(move.destination)]
+    def _fit_drain_move(self, move: CandidateMove) -> CandidateMove:
+        sample, gain = self._samples[move.source], self._score_gains([move])[str(move.destination)]
         free = gain <= 0 or Overrule.OVERLOAD in self._overruled.get(move.source, ())
         if free or self._fits(str(move.destination), gain, sample):
             return move
@@ -214,7 +214,7 @@ class SpareCapacity:
     def _score(self, broker: str, sample: PlanningSample) -> float:
         return sample.scores[broker] + self._gained.get(broker, 0.0)
 
-    def _gains(self, unit: list[CandidateMove]) -> dict[str, float]:
+    def _score_gains(self, unit: list[CandidateMove]) -> dict[str, float]:
         gains: dict[str, float] = {}
         for move in unit:
             sample = self._samples.get(move.source, self._sample)

@@ -17,7 +17,7 @@ from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.planning import candidates_of, place_moves
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
-from pulsar_rebalancer.decide.rolling import REPORTS, RollSample, why_none
+from pulsar_rebalancer.decide.rolling import REPORTS, RollSample, why_wait
 from pulsar_rebalancer.decide.sources import requested
 from pulsar_rebalancer.decide.sources.drains import NEVER
 from pulsar_rebalancer.decide.sources.filling import recently_arrived, recently_moved
@@ -50,7 +50,7 @@ class Removal(NamedTuple):
 
 def sample_of(snapshot: Snapshot) -> PlanningSample:
     """Return the input for `removal`, without the grace period, which only slows a drain down."""
-    sample = PlanningSample.read(snapshot, {Overrule.GRACE_PERIOD}).of_roll()
+    sample = PlanningSample.read(snapshot, {Overrule.GRACE_PERIOD}).for_roll()
     # A dry run asks for all brokers' usage at each of their turns.
     brokers = [each._replace(weighted={SCORED: weighted_usage(each, sample.settings)}) for each in sample.brokers]
     return replace(sample, cluster_sample=replace(sample.cluster_sample, brokers=brokers))
@@ -61,7 +61,7 @@ def removal(sample: PlanningSample, broker: str) -> Removal:
 
     Raises PlanError: `unknown_name`, `last_broker`, or why the removal cannot be predicted.
     """
-    sample = sample.draining([broker])
+    sample = sample.with_drained([broker])
     room, ends = SpareCapacity({broker: sample}), Counter[Reason]()
     for wanted in place_moves(sample, candidates_of(sample, requested.drain(sample, [broker]))):
         move = room.fitted([wanted])[0] if wanted.taken else wanted
@@ -88,8 +88,8 @@ def shown_roll(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str)
     started = snapshot.started
     unknown = [name for name in brokers if name not in started]
     if unknown:
-        text = f"Not among the {len(started)} active brokers: {', '.join(unknown)[:500]}."
-        raise wrong_field(Reason.UNKNOWN_NAME, "brokers", text)
+        roll_text = f"Not among the {len(started)} active brokers: {', '.join(unknown)[:500]}."
+        raise wrong_field(Reason.UNKNOWN_NAME, "brokers", roll_text)
     if len(started) < 2:
         raise PlanError(Reason.LAST_BROKER, f"{', '.join(started)} is the cluster's only broker")
     (leader,) = snapshot.table("cluster", ["leader"])["leader"].to_pylist()
@@ -110,8 +110,8 @@ def restarts(snapshot: Snapshot, order: Sequence[str]) -> list[BrokerRestart]:
         except PlanError as error:
             bundles, why_not = len(sample.bundles.of(name)), error.message
         else:
-            bundles, why_not = fit.bundles, f"no {_lacks(fit)}" if fit.stay else ""
-        runs = 2 * _runs(bundles, settings) + REPORTS
+            bundles, why_not = fit.bundles, f"no {_missing_room_text(fit)}" if fit.stay else ""
+        runs = 2 * _run_count(bundles, settings) + REPORTS
         minutes = runs * settings.interval_seconds / 60 + _HOST_SAMPLES * settings.host_usage_interval_minutes
         broker, silent = known[name], name in snapshot.silent
         turn = BrokerRestart(
@@ -126,7 +126,7 @@ def restarts(snapshot: Snapshot, order: Sequence[str]) -> list[BrokerRestart]:
     return result
 
 
-def _runs(bundles: int, settings: Settings) -> int:
+def _run_count(bundles: int, settings: Settings) -> int:
     """Return the runs in which a broker's bundles move away or back, plus one that sees the result."""
     caps = (settings.max_bundles_per_run, settings.max_bundles_per_broker)
     return math.ceil(bundles / min((cap for cap in caps if cap is not None), default=max(bundles, 1))) + 1
@@ -134,10 +134,10 @@ def _runs(bundles: int, settings: Settings) -> int:
 
 def why_no_turn(snapshot: Snapshot) -> str:
     """Return why no broker's turn could begin now; empty if one could."""
-    return why_none((), snapshot.started, snapshot.unwell, ())
+    return why_wait((), snapshot.started, snapshot.unwell, ())
 
 
-def text(shown: ShownRestarts, reason: str, dag_id: str) -> str:
+def roll_text(shown: ShownRestarts, reason: str, dag_id: str) -> str:
     """Return a shown roll as human-readable text."""
     lines = [
         f"{number} {turn.broker}: score {turn.score:.1f} %, {amount(Measure.THROUGHPUT, turn.traffic)}, "
@@ -157,9 +157,9 @@ def sample_of_roll(snapshot: Snapshot, roll: Roll, drained: Collection[str]) -> 
     """Return the state of an active roll as of a run's snapshot. `drained`: by operators, not by the roll."""
     started, waits = snapshot.started, roll.phase is Phase.WAITING
     home = _home_of(snapshot, roll.broker) if waits else _moved_away(snapshot, roll)
-    left, stay = _progress(snapshot, roll)
+    left, stay = _remaining(snapshot, roll)
     no_room = ""
-    if waits and roll.broker in started and not why_none(roll.listed, started, snapshot.unwell, drained):
+    if waits and roll.broker in started and not why_wait(roll.listed, started, snapshot.unwell, drained):
         known = snapshot.request.collected_at in roll.seen
         no_room = roll.waits if known else _why_no_room(snapshot, roll.broker)
     return RollSample(
@@ -169,10 +169,10 @@ def sample_of_roll(snapshot: Snapshot, roll: Roll, drained: Collection[str]) -> 
         unwell=snapshot.unwell,
         drained=tuple(sorted(drained)),
         home=home,
-        never=_never(snapshot, roll.broker) if roll.phase is Phase.DRAINING and left == 0 else (),
+        never=_immovable_bundles(snapshot, roll.broker) if roll.phase is Phase.DRAINING and left == 0 else (),
         left=left,
         stay=stay,
-        outcome=_outcome(snapshot) if left else "",
+        outcome=_outcome_text(snapshot) if left else "",
         no_room=no_room,
     )
 
@@ -185,12 +185,12 @@ def with_owned_bundles(state: RollSample, storage: ClusterStorage, roll: Roll, o
     return state._replace(left=max(arrived, state.left or 0)) if arrived else state
 
 
-def _never(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
+def _immovable_bundles(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
     rows = candidate_rows(snapshot.folder)
     return tuple(row["bundle"] for row in rows if row["source"] == broker and row["reason"] in NEVER)
 
 
-def _outcome(snapshot: Snapshot) -> str:
+def _outcome_text(snapshot: Snapshot) -> str:
     previous = ClusterStorage.of_run(snapshot.folder).run(snapshot.before.decision.plan_id)
     outcome = Outcome.known(snapshot.folder) or (Outcome.known(previous) if previous else None)
     if outcome is None or outcome.verdict is Reason.NOTHING_TO_DO:
@@ -204,20 +204,20 @@ def _why_no_room(snapshot: Snapshot, broker: str) -> str:
         fit = removal(sample_of(snapshot), broker)
     except PlanError as error:
         return error.message
-    return _lacks(fit) if fit.stay else ""
+    return _missing_room_text(fit) if fit.stay else ""
 
 
-def _lacks(fit: Removal) -> str:
-    bundles = f"{fit.stay.total()} of {number_of(fit.bundles, 'bundle')}"
-    return f"room for {bundles} on brokers with scores below {fit.limit:g} %: {counted(fit.stay)}"
+def _missing_room_text(removal: Removal) -> str:
+    bundles = f"{removal.stay.total()} of {number_of(removal.bundles, 'bundle')}"
+    return f"room for {bundles} on brokers with scores below {removal.limit:g} %: {counted(removal.stay)}"
 
 
-def _progress(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reason, int]]:
+def _remaining(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reason, int]]:
     summary = Summary.known(snapshot.folder)
     if summary is None or summary.by_hand is not None:
         return None, {}
     if roll.phase is Phase.RETURNING:
-        return _returning(snapshot, roll) if roll.same_phase(snapshot.before.roll) else (None, {})
+        return _remaining_returns(snapshot, roll) if roll.same_phase(snapshot.before.roll) else (None, {})
     drain = summary.drains.get(roll.broker)
     if drain is None or drain.bundles is None or drain.since != roll.turn_at:
         return None, {}
@@ -225,7 +225,7 @@ def _progress(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reaso
     return drain.bundles - (sum(drain.stay.values()) - sum(stay.values())), stay
 
 
-def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int]]:
+def _remaining_returns(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int]]:
     """Return how many bundles have yet to return; if none of them can, 0 and the number that stay, by reason.
 
     A bundle can return if the run moves it, if validation leaves out a broker of its move, if no report shows
@@ -233,7 +233,7 @@ def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int
     """
     home, recent = set(roll.home), recently_moved(snapshot)
     unreported = home - snapshot.owners(home).keys()
-    parents = _parts(snapshot, unreported)
+    parents = _wholes_by_part(snapshot, unreported)
     home, unreported = home.union(parents).difference(parents.values()), unreported.difference(parents.values())
     # Their last owners may still report them.
     back = {
@@ -258,7 +258,7 @@ def _returning(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int
     return 0, stay + Counter({Reason.UNKNOWN_NAME: gone})
 
 
-def _parts(snapshot: Snapshot, bundles: Collection[str]) -> dict[str, str]:
+def _wholes_by_part(snapshot: Snapshot, bundles: Collection[str]) -> dict[str, str]:
     batches = snapshot.batches("bundles", ["bundle"]) if bundles else ()
     return wholes_of((str(name) for batch in batches for name in batch["bundle"].to_pylist()), bundles)
 

@@ -85,32 +85,32 @@ def advance(roll: Roll, facts: RollFacts) -> Roll:
     goes on to the next broker instead. Time without steps, because Airflow was down, or in which orders hold
     the roll does not count.
     """
-    after = _advanced(_with_look_time(roll, facts.now), facts)
+    after = _after_step(_with_look_time(roll, facts.now), facts)
     return after.model_copy(update={"sample": facts.seen.run}) if facts.seen and not after.same_phase(roll) else after
 
 
-def _advanced(roll: Roll, facts: RollFacts) -> Roll:
+def _after_step(roll: Roll, facts: RollFacts) -> Roll:
     if facts.seen and roll.phase is Phase.DRAINING:
         roll = roll.model_copy(update={"home": tuple(sorted({*roll.home, *facts.seen.home}))})
     if facts.stop is not None:
-        return _stopped(roll, facts, Reason.ROLL_STOPPED, facts.stop.because)
+        return _stop(roll, facts, Reason.ROLL_STOPPED, facts.stop.because)
     if facts.skip is not None and _may_be_skipped(roll, facts):
-        return _skipped(roll, facts)
+        return _skip(roll, facts)
     if facts.held:
         roll = roll.model_copy(update={"progress_at": facts.now})
         # A restart that has been asked for or triggered cannot be taken back.
         if roll.phase is not Phase.RESTARTING or facts.restart == "":
-            return _waiting(roll, facts.held)
-    after = _STEPS[roll.phase](roll, facts, facts.seen) if facts.seen else _waiting(roll, facts.unknown)
+            return _awaiting(roll, facts.held)
+    after = _STEPS[roll.phase](roll, facts, facts.seen) if facts.seen else _awaiting(roll, facts.unknown)
     if not after.active or facts.now - (after.progress_at or facts.now) <= timedelta(minutes=facts.minutes):
         return after
     if after.phase is Phase.RETURNING:
-        return after.end_turn(after.outcome, facts.now, _bundles_not_back(after))
+        return after.end_turn(after.outcome, facts.now, _missing_text(after))
     reason = Reason.BROKER_NOT_BACK if after.phase is Phase.RESTARTING else Reason.ROLL_STUCK
     why = f"no progress for {facts.minutes:g} minutes while waiting for {after.waits}"
     if reason is Reason.BROKER_NOT_BACK and facts.seen and (renamed := _new_name(after, facts.seen)):
         why = f"{after.broker} may now have the name {renamed}"
-    return _stopped(after, facts, reason, why)
+    return _stop(after, facts, reason, why)
 
 
 def _with_look_time(roll: Roll, now: datetime) -> Roll:
@@ -124,7 +124,7 @@ def _with_look_time(roll: Roll, now: datetime) -> Roll:
 
 
 def _wait_for_turn(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
-    why = _why_not(roll, sample) or facts.no_restart
+    why = _why_no_turn(roll, sample) or facts.no_restart
     if why:
         # `roll_plan.sample_of_roll` does not look for room in the same sample again.
         return roll.model_copy(update={"waits": why, "seen": (sample.at,) if why == sample.no_room else ()})
@@ -132,16 +132,16 @@ def _wait_for_turn(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     return begun.with_phase(Phase.DRAINING, facts.now, f"a run that drains {roll.broker}")
 
 
-def _why_not(roll: Roll, sample: RollSample) -> str:
+def _why_no_turn(roll: Roll, sample: RollSample) -> str:
     if sample.run <= roll.sample:
         return "the next run's sample"
-    why = unsafe(roll, sample)
+    why = why_unsafe(roll, sample)
     if not why and sample.started[roll.broker] is None:
         return f"{roll.broker} to report its start time"
     return why or sample.no_room
 
 
-def unsafe(roll: Roll, sample: RollSample, *, may_be_down: bool = False) -> str:
+def why_unsafe(roll: Roll, sample: RollSample, *, may_be_down: bool = False) -> str:
     """Return why the current broker's turn must not begin, and it not restart; empty if it is safe.
 
     All brokers must be known to be well and, once drained, the broker known to be empty. With `may_be_down`,
@@ -150,12 +150,12 @@ def unsafe(roll: Roll, sample: RollSample, *, may_be_down: bool = False) -> str:
     rest = [name for name in roll.listed if not (may_be_down and name == roll.broker)]
     sick = {name: why for name, why in sample.unwell.items() if not (may_be_down and name == roll.broker)}
     left = roll.left if sample.left is None else sample.left
-    if (why := why_none(rest, sample.started, sick, sample.drained)) or roll.phase is not Phase.RESTARTING or left == 0:
+    if (why := why_wait(rest, sample.started, sick, sample.drained)) or roll.phase is not Phase.RESTARTING or left == 0:
         return why
     return f"{number_of(left, 'bundle')} to leave {roll.broker}" if left else f"a run that finds {roll.broker} empty"
 
 
-def why_none(
+def why_wait(
     listed: Iterable[str], started: Container[str], unwell: Mapping[str, Reason], drained: Collection[str]
 ) -> str:
     """Return why no broker may be drained or restart now; empty if one may.
@@ -172,22 +172,22 @@ def why_none(
 
 
 def _drain(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
-    why, roll = unsafe(roll, sample), _counted(roll, facts, sample, f"to leave {roll.broker}")
+    why, roll = why_unsafe(roll, sample), _with_remaining(roll, facts, sample, f"to leave {roll.broker}")
     if why or sample.left:
         return roll.model_copy(update={"seen": (), "waits": why or roll.waits})
     if sample.left is None:
         return roll
-    roll = _observed(roll, facts, sample)
+    roll = _with_sample(roll, facts, sample)
     if len(roll.seen) < REPORTS:
-        return _waiting(roll, f"a second run that finds {roll.broker} empty")
+        return _awaiting(roll, f"a second run that finds {roll.broker} empty")
     # If the broker crashed while it was drained, it has yet to restart.
     home = tuple(name for name in roll.home if name not in sample.never)
     empty = roll.model_copy(update={"started": sample.started[roll.broker] or roll.started, "home": home})
-    restarting = empty.with_phase(Phase.RESTARTING, facts.now, _restart_of(roll, facts))
+    restarting = empty.with_phase(Phase.RESTARTING, facts.now, _restart_wait(roll, facts))
     return restarting.model_copy(update={"left": 0, "may_restart": True})
 
 
-def _observed(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
+def _with_sample(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     """Add one more sample to `seen`, unless it follows the last one too soon, as that of a manual run may."""
     if roll.seen and abs(sample.at - roll.seen[-1]) <= facts.apart:
         return roll
@@ -197,31 +197,31 @@ def _observed(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
 def _restart(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     broker, at = roll.broker, sample.started.get(roll.broker)
     if facts.restart == "failed":
-        return _stopped(roll, facts, Reason.RESTART_FAILED, f"{_restart_dag(roll, facts)} failed")
+        return _stop(roll, facts, Reason.RESTART_FAILED, f"{_restart_dag(roll, facts)} failed")
     if at is None or not _is_new(roll, sample):
         # Operators and the DAG take a while, in which the broker is down.
-        why = unsafe(roll, sample, may_be_down=facts.restart != "")
+        why = why_unsafe(roll, sample, may_be_down=facts.restart != "")
         known = {} if sample.left is None else {"left": sample.left}
-        return _waiting(roll, why or _restart_of(roll, facts)).model_copy(update={"may_restart": not why, **known})
+        return _awaiting(roll, why or _restart_wait(roll, facts)).model_copy(update={"may_restart": not why, **known})
     roll = roll.model_copy(update={"may_restart": False})
     if at != roll.restarted:
         # A broker that restarts repeatedly reports once from each process, and makes no progress.
         first = {} if roll.restarted else {"progress_at": facts.now}
         roll = roll.model_copy(update={"restarted": at, "seen": ()} | first)
     if broker in sample.unwell:
-        return _waiting(roll, f"{broker} to be ready: {sample.unwell[broker]}")
-    roll = _observed(roll, facts, sample)
+        return _awaiting(roll, f"{broker} to be ready: {sample.unwell[broker]}")
+    roll = _with_sample(roll, facts, sample)
     if len(roll.seen) < REPORTS:
-        return _waiting(roll, f"the second report of {broker} since its restart")
+        return _awaiting(roll, f"the second report of {broker} since its restart")
     if facts.restart not in (None, "success"):
-        return _waiting(roll, f"the end of {_restart_dag(roll, facts)}")
+        return _awaiting(roll, f"the end of {_restart_dag(roll, facts)}")
     return roll.with_phase(Phase.RETURNING, facts.now, f"a run that moves bundles back to {roll.broker}")
 
 
 def _return(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     if sample.left == 0:
-        return roll.end_turn(roll.outcome, facts.now, _counts(sample.stay))
-    return _counted(roll, facts, sample, "to return")
+        return roll.end_turn(roll.outcome, facts.now, _counts_text(sample.stay))
+    return _with_remaining(roll, facts, sample, "to return")
 
 
 _STEPS: dict[Phase, Callable[[Roll, RollFacts, RollSample], Roll]] = {
@@ -232,28 +232,28 @@ _STEPS: dict[Phase, Callable[[Roll, RollFacts, RollSample], Roll]] = {
 }
 
 
-def _waiting(roll: Roll, what: str) -> Roll:
+def _awaiting(roll: Roll, what: str) -> Roll:
     # `seen` says that `waits` is about room in that sample.
     return roll.model_copy(update={"waits": what, "seen": () if roll.phase is Phase.WAITING else roll.seen})
 
 
-def _counts(stay: Mapping[Reason, int]) -> str:
+def _counts_text(stay: Mapping[Reason, int]) -> str:
     return ", ".join(f"{why} x{count}" for why, count in stay.items())
 
 
-def _counted(roll: Roll, facts: RollFacts, sample: RollSample, what: str) -> Roll:
+def _with_remaining(roll: Roll, facts: RollFacts, sample: RollSample, what: str) -> Roll:
     """Update the number of remaining bundles; fewer than ever in this phase are progress."""
     left = sample.left
     if left is None:
         return roll
-    causes = "; ".join(filter(None, [_counts(sample.stay), sample.outcome and f"the last run: {sample.outcome}"]))
+    causes = "; ".join(filter(None, [_counts_text(sample.stay), sample.outcome and f"the last run: {sample.outcome}"]))
     waits = f"{number_of(left, 'bundle')} {what}" + (f" ({causes})" if causes else "")
     fewer = roll.fewest is None or left < roll.fewest
     progress = {"progress_at": facts.now, "fewest": left} if fewer else {}
     return roll.model_copy(update={"left": left, "waits": waits} | progress)
 
 
-def _restart_of(roll: Roll, facts: RollFacts) -> str:
+def _restart_wait(roll: Roll, facts: RollFacts) -> str:
     if facts.skip is not None:
         end = f"the end of {_restart_dag(roll, facts)}" if facts.restart == "running" else f"a report of {roll.broker}"
         return f"{end}, to skip it"
@@ -283,17 +283,17 @@ def _may_be_skipped(roll: Roll, facts: RollFacts) -> bool:
     return known and facts.restart != "running"
 
 
-def _skipped(roll: Roll, facts: RollFacts) -> Roll:
+def _skip(roll: Roll, facts: RollFacts) -> Roll:
     up = roll.phase is Phase.RESTARTING and facts.seen is not None and _is_up(roll, facts.seen)
     if up or roll.phase is Phase.DRAINING:
         skipped = roll.model_copy(update={"outcome": Reason.ROLL_STOPPED})
         return skipped.with_phase(Phase.RETURNING, facts.now, f"a run that moves bundles back to {roll.broker}")
     if roll.phase is Phase.RETURNING:
-        return roll.end_turn(roll.outcome, facts.now, _bundles_not_back(roll))
+        return roll.end_turn(roll.outcome, facts.now, _missing_text(roll))
     return roll.end_turn(Reason.ROLL_STOPPED, facts.now, "the broker is down" if roll.phase is Phase.RESTARTING else "")
 
 
-def _bundles_not_back(roll: Roll) -> str:
+def _missing_text(roll: Roll) -> str:
     return "no run has tried to return bundles" if roll.left is None else number_of(roll.left, "bundle")
 
 
@@ -301,7 +301,7 @@ def _is_up(roll: Roll, sample: RollSample) -> bool:
     return sample.started.get(roll.broker) is not None
 
 
-def _stopped(roll: Roll, facts: RollFacts, reason: Reason, why: str) -> Roll:
+def _stop(roll: Roll, facts: RollFacts, reason: Reason, why: str) -> Roll:
     """Return the stopped roll. A broker that is to restart stays drained until it has restarted."""
     restarts = roll.phase is Phase.RESTARTING and facts.restart == "running"
     if restarts:
@@ -315,7 +315,7 @@ def _stopped(roll: Roll, facts: RollFacts, reason: Reason, why: str) -> Roll:
 
 def _why_elsewhere(roll: Roll, reason: Reason) -> str:
     if roll.phase is Phase.RETURNING:
-        return _bundles_not_back(roll)
+        return _missing_text(roll)
     if roll.phase is Phase.RESTARTING:
         return "the broker was drained" if roll.home else ""
     # An order may stop the roll while a run carries out the first moves, which `left` does not know yet.

@@ -69,14 +69,14 @@ def learning_of(run: RunInput) -> RunLearning:
     before, counts = run.learned, run.counting.counts
     if before is None:
         return RunLearning()
-    minutes = _minutes(run)
+    minutes = _minutes_since_sample(run)
     measure, recent = measure_of(before.bottleneck), run.recent_moves
     gone = run.before.moves.splits
     late = {name: move for name, move in recent.items() if move.minutes < learning.MOVED and name not in gone}
-    reported, missing = _at_destinations(_reported(run, (f"{measure}_in", f"{measure}_out")), late)
+    reported, missing = _at_destinations(_reported_rates(run, (f"{measure}_in", f"{measure}_out")), late)
     brokers, names = reported["broker"], reported["bundle"]
-    stored = _stored(run, before)
-    known = _known(run, stored, names)
+    stored = _stored_costs(run, before)
+    known = _known_costs(run, stored, names)
     refused = pc.is_in(names, pa.array([*run.validation.quarantined, *missing], pa.string())).to_numpy()
     inward, outward = (np.nan_to_num(reported[f"{measure}_{way}"].to_numpy()) for way in ("in", "out"))
     rate = np.where(refused, known.quick, (inward + outward) / UNIT[measure])
@@ -87,7 +87,7 @@ def learning_of(run: RunInput) -> RunLearning:
     # A run that does not count decides by what was learned before it or, if nothing was, by its own sample.
     if counts or not before.samples:
         result = learning.learn(before, run.brokers, result.sums, recent.values(), run.settings, minutes)
-        after = after.corrected(change, *_by_bundle(brokers, result.corrections))
+        after = after.corrected(change, *_corrections_by_bundle(brokers, result.corrections))
     columns = [pa.array(column.astype(np.float32), from_pandas=True) for column in after]
     costs = pa.table([names, *columns], schema=BUNDLE_COSTS)
     # A new bundle whose values were refused remains unknown.
@@ -99,7 +99,7 @@ def learning_of(run: RunInput) -> RunLearning:
     return RunLearning(result, costs, pa.table([names, loads], schema=NO_LOADS.schema))
 
 
-def _minutes(run: RunInput) -> float:
+def _minutes_since_sample(run: RunInput) -> float:
     """Return the minutes since the last counted sample, at least the interval."""
     last = run.before.decision.counted_at
     since = (run.request.collected_at - last).total_seconds() if last else 0.0
@@ -121,14 +121,14 @@ def _unit(values: Floats) -> float:
     return math.ldexp(1.0, math.frexp(float(np.abs(values).max(initial=0.0)))[1] - 40)
 
 
-def _by_bundle(brokers: pa.ChunkedArray[Any], corrections: Mapping[str, Correction]) -> Floats:
+def _corrections_by_bundle(brokers: pa.ChunkedArray[Any], corrections: Mapping[str, Correction]) -> Floats:
     at: Any = pc.index_in(brokers, pa.array(list(corrections), pa.string()))
     of_brokers = np.array([*corrections.values(), Correction()])
     of_bundles: Floats = of_brokers[pc.fill_null(at, len(corrections)).to_numpy()]
     return of_bundles.T
 
 
-def _reported(run: RunInput, values: tuple[str, str]) -> pa.Table:
+def _reported_rates(run: RunInput, values: tuple[str, str]) -> pa.Table:
     columns = ["broker", "bundle", *values]
     parts = [pa.schema([BUNDLES.field(name) for name in (*columns, "owners")]).empty_table()]
     for rows in run.batches("bundles", ["cluster", *columns, "owners"]):
@@ -159,22 +159,22 @@ def _at_destinations(reported: pa.Table, late: Mapping[str, RecentMove]) -> tupl
     return pa.concat_tables([moved_rows, pa.Table.from_pylist(rows, schema=reported.schema)]), missing
 
 
-def _stored(run: RunInput, before: Learned) -> pa.Table:
+def _stored_costs(run: RunInput, before: Learned) -> pa.Table:
     """Return the costs after the last counted sample; empty if the bottleneck has changed since."""
     if before.samples and run.known_costs_file:
         return run.known_costs_file.read_table(_KNOWN.names).cast(_KNOWN)
     return _KNOWN.empty_table()  # not when the module is loaded: it loads pandas, and every DAG file would
 
 
-def _known(run: RunInput, known: pa.Table, bundles: pa.ChunkedArray[Any]) -> BundleCosts:
+def _known_costs(run: RunInput, known: pa.Table, bundles: pa.ChunkedArray[Any]) -> BundleCosts:
     if parts := run.parts_of_split_bundles:
         # Of several rows, the first is found: that of a part with costs of its own.
-        known = pa.concat_tables([known, _parts(known, parts)])
+        known = pa.concat_tables([known, _part_costs(known, parts)])
     at: Any = pc.index_in(bundles, known["bundle"].combine_chunks())
     return BundleCosts(*(known[name].combine_chunks().take(at).to_numpy() for name in COSTS))
 
 
-def _parts(known: pa.Table, parts: Sequence[dict[str, Cell]]) -> pa.Table:
+def _part_costs(known: pa.Table, parts: Sequence[dict[str, Cell]]) -> pa.Table:
     split = known.filter(pc.is_in(known["bundle"], pa.array([part["bundle"] for part in parts], pa.string())))
     of_split = {row["bundle"]: row for row in split.to_pylist()}
     rows = []
@@ -205,11 +205,11 @@ def plan_run(run: RunInput, bundles: Bundles, learned: RunLearning | None = None
     return plan_with(run, lambda arriving: strategy.proposal(given, arriving))
 
 
-def plan_with(run: RunInput, chosen: Callable[[Arriving], Proposal]) -> Plan:
+def plan_with(run: RunInput, propose: Callable[[Arriving], Proposal]) -> Plan:
     """Return the plan of a run whose strategy is given, with its drains, rolling restart and new brokers."""
     roll = run.before.roll
 
-    def otherwise() -> Proposal | None:
+    def fallback() -> Proposal | None:
         if roll is not None:
             returning = roll.home and roll.phase is Phase.RETURNING
             return returns.bring_back(run, roll.home, roll.broker, roll.sample) if returning else None
@@ -217,9 +217,9 @@ def plan_with(run: RunInput, chosen: Callable[[Arriving], Proposal]) -> Plan:
 
     sources = Sources(
         drains=drains(run) if run.before.drains.brokers else None,
-        strategy=chosen,
+        strategy=propose,
         rolling=capitalized(roll.progress) if roll else "",
-        otherwise=otherwise,
+        otherwise=fallback,
     )
     return plan(sources, run.settings, run.policies, run.brokers)
 
@@ -230,18 +230,18 @@ def plan_request(storage: ClusterStorage, run: StoragePath, request: HandRequest
     Raises PlanError: `unknown_name`, `would_overload`, or why a broker is left out.
     """
     draining = request.broker if request.action is Action.DRAIN else ()
-    sample = PlanningSample.read(Snapshot(run), request.overruled).draining(draining)
+    sample = PlanningSample.read(Snapshot(run), request.overruled).with_drained(draining)
     record = ManualPlanRecord(by=by, request=request)
     if request.action is Action.SPLIT:
         row = requested.split(sample, request, Candidates.find(run) or Candidates())
-        return _by_hand(sample, requested.proposal(sample, (), record, [row]), record, splits=[row])
+        return _write_manual_plan(sample, requested.proposal(sample, (), record, [row]), record, splits=[row])
     moves = place_moves(sample, candidates_of(sample, requested.moves_of(sample, storage, request)))
     wanted = requested.proposal(sample, moves, record)
     if not draining:
-        return _by_hand(sample, wanted, record)
+        return _write_manual_plan(sample, wanted, record)
     # A drain is shown as its runs will decide it.
     samples, overruled = dict.fromkeys(draining, sample), dict.fromkeys(draining, request.overrule)
-    return _by_hand(sample, wanted, record, room=lambda: SpareCapacity(samples, overruled))
+    return _write_manual_plan(sample, wanted, record, room=lambda: SpareCapacity(samples, overruled))
 
 
 def plan_again(storage: ClusterStorage, run: StoragePath) -> Summary:
@@ -257,38 +257,38 @@ def plan_again(storage: ClusterStorage, run: StoragePath) -> Summary:
     moves, room = approved.proposal(earlier)
     # A split that no longer fits is noticed later, from the bundle's bounds, before any request is sent.
     wanted = requested.proposal(earlier.sample, moves, earlier.record, earlier.splits)
-    return _by_hand(
+    return _write_manual_plan(
         earlier.sample,
         wanted,
         earlier.record,
         splits=earlier.splits,
         room=room,
-        whole=earlier.approved,
+        all_or_none=earlier.approved,
         restarts=earlier.restarts,
     )
 
 
-def _by_hand(
+def _write_manual_plan(
     sample: PlanningSample,
-    wanted: Proposal,
+    proposal: Proposal,
     record: ManualPlanRecord,
     *,
     splits: Sequence[Row] = (),
     room: Callable[[], CapacityCheck] | None = None,
-    whole: bool = False,
+    all_or_none: bool = False,
     restarts: Mapping[str, CountedSample] | None = None,
 ) -> Summary:
     """Make and write a plan that no strategy decided. Raises PlanError: `would_overload` or `not_whole`."""
-    new_plan = plan(Sources(requested=replace(wanted, room=room)), sample.settings, sample.policies, sample.brokers)
-    if whole:
-        _refuse_parts(new_plan.moves)
+    new_plan = plan(Sources(requested=replace(proposal, room=room)), sample.settings, sample.policies, sample.brokers)
+    if all_or_none:
+        _require_all_moves(new_plan.moves)
     after = scores_after(sample.scores, new_plan.taken, sample.traffic)
     if record.request.action and room is None:  # an approved plan of a strategy is checked as in mode `auto`
         _check_load(sample, after, record.request.overruled)
     return plan_files.write_by_hand(sample, new_plan, record, after, splits, restarts or {})
 
 
-def _refuse_parts(moves: Iterable[CandidateMove]) -> None:
+def _require_all_moves(moves: Iterable[CandidateMove]) -> None:
     lost = [move for move in moves if not move.taken and move.reason is not Reason.SAME_BROKER]
     if lost:
         why = counted(Counter(move.reason for move in lost))
@@ -296,9 +296,9 @@ def _refuse_parts(moves: Iterable[CandidateMove]) -> None:
         raise PlanError(Reason.NOT_WHOLE, f"{number_of(len(lost), 'bundle')} would stay ({why}): {named}")
 
 
-def _check_load(sample: PlanningSample, after: Mapping[str, float], overruled: Container[Overrule]) -> None:
+def _check_load(sample: PlanningSample, predicted: Mapping[str, float], overruled: Container[Overrule]) -> None:
     limit = sample.settings.overloaded_threshold
-    over = {name: score for name, score in after.items() if score > max(limit, sample.scores[name])}
+    over = {name: score for name, score in predicted.items() if score > max(limit, sample.scores[name])}
     if over and Overrule.OVERLOAD not in overruled:
         scores = ", ".join(f"{name} {sample.scores[name]:.1f} to {over[name]:.1f}" for name in sorted(over)[:10])
         raise PlanError(Reason.WOULD_OVERLOAD, f"predicted scores above {limit:g} percent: {scores}")

@@ -110,14 +110,14 @@ def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], settings: Settings) 
 
 def shares_of(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> tuple[float, ...]:
     """Return each part's share of the message rate, or of throughput without any; equal shares if none is known."""
-    carried = _carried(hash_range, positions, topics)
+    carried = _traffic_by_part(hash_range, positions, topics)
     whole = one_by_one(carried)
     return tuple(value / whole for value in carried) if whole > 0 else (1 / len(carried),) * len(carried)
 
 
-def most_even(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> int:
+def most_even_position(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> int:
     """Return which of these ascending positions divides the traffic most evenly; the lowest if several do."""
-    carried = _carried(hash_range, positions, topics)
+    carried = _traffic_by_part(hash_range, positions, topics)
     whole = one_by_one(carried)
     apart = [abs(below - whole / 2) for below in accumulate(carried[:-1])]
     most = min(apart) + whole * _ROUNDING
@@ -126,7 +126,7 @@ def most_even(hash_range: HashRange, positions: Sequence[int], topics: Sequence[
     return min(close, key=lambda position: abs(shares_of(hash_range, (position,), topics)[0] - 0.5))
 
 
-def _carried(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> list[float]:
+def _traffic_by_part(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> list[float]:
     edges = (hash_range.lower, *positions, hash_range.upper + 1)
     for measure in ("msg_rate", "msg_throughput"):
         carried = [0.0] * (len(edges) - 1)

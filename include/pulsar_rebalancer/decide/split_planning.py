@@ -19,7 +19,7 @@ from pulsar_rebalancer.decide.split_algorithms import (
     LoadedBundle,
     SplitCondition,
     condition_of,
-    most_even,
+    most_even_position,
     positions_of,
     shares_of,
 )
@@ -115,12 +115,12 @@ def where_to_cut(
     """
     hash_range, topics = HashRange.of(candidate.bundle), candidate.topics
     by_topics = algorithm is not SplitAlgorithm.RANGE
-    early = _unsound(candidate, hash_range, specified, by_topics=by_topics)
+    early = _why_no_cut(candidate, hash_range, specified, by_topics=by_topics)
     if early is not None:
         return early
     positions = positions_of(algorithm, hash_range, topics or (), settings, specified)
     if single and len(positions) > 1:
-        positions = (most_even(hash_range, positions, topics or ()),)
+        positions = (most_even_position(hash_range, positions, topics or ()),)
     ends = (hash_range.lower, *positions, hash_range.upper)
     if not positions or min(upper - lower for lower, upper in pairwise(ends)) < NARROWEST:
         return Reason.NO_POSITION
@@ -129,7 +129,7 @@ def where_to_cut(
     return Cut(positions, shares_of(hash_range, positions, topics or ()))
 
 
-def _unsound(
+def _why_no_cut(
     candidate: Candidate, hash_range: HashRange, specified: Sequence[int], *, by_topics: bool
 ) -> Reason | None:
     if not candidate.bounds or (by_topics and candidate.topics is None):
@@ -148,13 +148,13 @@ def plan_splits(
     """Return a run's splits. The bundle that exceeds a bound by the most comes first, then by name."""
     met = [(bundle, first) for bundle in bundles if (first := condition_of(bundle, context.settings)) is not None]
     met.sort(key=lambda item: (-item[1].excess, item[0].bundle))
-    walk = _Walk(context, candidates)
+    walk = _SplitPlanner(context, candidates)
     for rank, (bundle, condition) in enumerate(met):
         walk.add(rank, bundle, condition)
     return SplitPlan(walk.rows, dict(sorted(walk.hits.items())), tuple(row["explanation"] for row in walk.rows))
 
 
-class _Walk:
+class _SplitPlanner:
     def __init__(self, context: SplitContext, candidates: Mapping[str, Candidate]) -> None:
         self._context = context
         self._settings = context.settings
@@ -168,9 +168,9 @@ class _Walk:
         """Add the row of a bundle; bundles that validation left out get none."""
         if bundle.stays is Reason.BUNDLE_QUARANTINED:
             return
-        result = self._refused(bundle) or self._cut(bundle)
+        result = self._refusal(bundle) or self._cut(bundle)
         cut = result if isinstance(result, Cut) else None
-        reason = result if isinstance(result, Reason) else self._held_back(condition, result)
+        reason = result if isinstance(result, Reason) else self._cut_verdict(condition, result)
         if cut is not None and reason is Reason.TO_BE_SPLIT:
             namespace = namespace_of(bundle.bundle)
             self._of_broker[bundle.broker] += 1
@@ -193,7 +193,7 @@ class _Walk:
             }
         )
 
-    def _refused(self, bundle: LoadedBundle) -> Reason | None:
+    def _refusal(self, bundle: LoadedBundle) -> Reason | None:
         """Count a hit; return why the bundle is not split, or None if its topics must be examined."""
         if bundle.topics < FEWEST_TOPICS:
             return Reason.NO_POSITION
@@ -223,7 +223,7 @@ class _Walk:
             single=self._context.extensible,
         )
 
-    def _held_back(self, condition: SplitCondition, cut: Cut) -> Reason:
+    def _cut_verdict(self, condition: SplitCondition, cut: Cut) -> Reason:
         settings = self._settings
         if cut.uneven and condition.name in ("msg_rate", "bandwidth"):
             return Reason.UNEVEN_SPLIT

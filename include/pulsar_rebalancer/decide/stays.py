@@ -58,27 +58,27 @@ class BundleFacts:
         return cls(settings, moved, run.to_be_split, run.validation.quarantined, control)
 
 
-def _of_brokers(names: Column, facts: BundleFacts) -> Column:
+def _is_system(names: Column, facts: BundleFacts) -> Column:
     may_be = pc.or_(pc.starts_with(names, "pulsar/"), pc.starts_with(names, "sla-monitor/"))
     stays = is_heartbeat if facts.settings.move_system_bundles else is_system_bundle
-    return _among(names, [name for name in names.filter(may_be).to_pylist() if stays(name)])
+    return _is_in(names, [name for name in names.filter(may_be).to_pylist() if stays(name)])
 
 
-def _kept(names: Column, facts: BundleFacts) -> Column:
+def _in_kept_namespace(names: Column, facts: BundleFacts) -> Column:
     kept = kept_namespaces(facts.settings, facts.control)
-    return _among(namespaces_of(names), kept) if kept else None
+    return _is_in(namespaces_of(names), kept) if kept else None
 
 
-def _excluded(names: Column, facts: BundleFacts) -> Column:
+def _is_excluded(names: Column, facts: BundleFacts) -> Column:
     patterns = facts.settings.excluded_bundles
     return reduce(pc.or_, (match_mask(regex_of_glob(pattern), names) for pattern in patterns)) if patterns else None
 
 
-def _moved(reason: Reason) -> Callable[[Column, BundleFacts], Column]:
-    return lambda names, facts: _among(names, [name for name, why in facts.moved.items() if why is reason])
+def _has_reason(reason: Reason) -> Callable[[Column, BundleFacts], Column]:
+    return lambda names, facts: _is_in(names, [name for name, why in facts.moved.items() if why is reason])
 
 
-def _among(names: Column, known: Collection[str]) -> Column:
+def _is_in(names: Column, known: Collection[str]) -> Column:
     return pc.is_in(names, pa.array(list(known), pa.string())) if known else None
 
 
@@ -99,13 +99,13 @@ RULES = (
     Rule(Reason.UNKNOWN_NAME),
     Rule(Reason.BROKER_EXCLUDED, Overrule.EXCLUSIONS),
     Rule(Reason.BROKER_QUARANTINED),
-    Rule(Reason.SYSTEM_NAMESPACE, None, _of_brokers),
-    Rule(Reason.NAMESPACE_EXCLUDED, Overrule.EXCLUSIONS, _kept),
-    Rule(Reason.BUNDLE_EXCLUDED, Overrule.EXCLUSIONS, _excluded),
-    Rule(Reason.BUNDLE_QUARANTINED, None, lambda names, facts: _among(names, facts.quarantined)),
-    Rule(Reason.TO_BE_SPLIT, None, lambda names, facts: _among(names, facts.to_be_split)),
-    Rule(Reason.DESTINATION_KEPT, Overrule.GRACE_PERIOD, _moved(Reason.DESTINATION_KEPT)),
-    Rule(Reason.RECENTLY_UNLOADED, Overrule.GRACE_PERIOD, _moved(Reason.RECENTLY_UNLOADED)),
+    Rule(Reason.SYSTEM_NAMESPACE, None, _is_system),
+    Rule(Reason.NAMESPACE_EXCLUDED, Overrule.EXCLUSIONS, _in_kept_namespace),
+    Rule(Reason.BUNDLE_EXCLUDED, Overrule.EXCLUSIONS, _is_excluded),
+    Rule(Reason.BUNDLE_QUARANTINED, None, lambda names, facts: _is_in(names, facts.quarantined)),
+    Rule(Reason.TO_BE_SPLIT, None, lambda names, facts: _is_in(names, facts.to_be_split)),
+    Rule(Reason.DESTINATION_KEPT, Overrule.GRACE_PERIOD, _has_reason(Reason.DESTINATION_KEPT)),
+    Rule(Reason.RECENTLY_UNLOADED, Overrule.GRACE_PERIOD, _has_reason(Reason.RECENTLY_UNLOADED)),
     Rule(Reason.NO_TOPIC),
     Rule(Reason.POLICY_UNKNOWN, Overrule.POLICIES),
     Rule(Reason.POLICY_FORBIDS, Overrule.POLICIES),
@@ -135,7 +135,7 @@ def of_bundles(names: Column, facts: BundleFacts) -> Column:
     return pc.coalesce(*found) if found else pa.nulls(len(names), pa.string())
 
 
-def kept_by(run: Snapshot, names: Collection[str]) -> dict[str, Reason]:
+def rules_keeping(run: Snapshot, names: Collection[str]) -> dict[str, Reason]:
     """Return the first rule of each bundle that one keeps in a run, apart from what its broker's reports say."""
     rules = of_bundles(pa.array(names, pa.string()), BundleFacts.of(run, run.settings)).to_pylist()
     return {name: Reason(rule) for name, rule in zip(names, rules, strict=True) if rule}

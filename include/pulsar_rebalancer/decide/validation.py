@@ -136,7 +136,7 @@ def judged_tables(run: Snapshot) -> dict[str, pa.Table]:
     return {"cluster": run.table("cluster"), "brokers": judged, "bundles": bundles}
 
 
-def _judged_broker(row: Row, weights: Mapping[str, float], carried: Mapping[str, Row]) -> Row:
+def _judged_broker(row: Row, weights: Mapping[str, float], bundle_sums: Mapping[str, Row]) -> Row:
     for name, value in row.items():
         if isinstance(value, float) and not math.isfinite(value):
             row[name] = math.inf if name in AVERAGES else None
@@ -146,12 +146,12 @@ def _judged_broker(row: Row, weights: Mapping[str, float], carried: Mapping[str,
             row |= dict.fromkeys(pair, 0.0)
         usage, limit = row[pair[0]], row[pair[1]]
         row[f"{resource}_percent"] = usage / limit * 100 if usage is not None and (limit or 0) > 0 else None
-    row["deciding_resource"], row["deciding_percent"] = _deciding(row, weights)
-    row["unaccounted_percent"] = _unaccounted_percent(row, carried.get(row["broker"], {}))
+    row["deciding_resource"], row["deciding_percent"] = _bottleneck(row, weights)
+    row["unaccounted_percent"] = _unaccounted_percent(row, bundle_sums.get(row["broker"], {}))
     return row
 
 
-def _deciding(broker: Row, weights: Mapping[str, float]) -> tuple[str | None, float | None]:
+def _bottleneck(broker: Row, weights: Mapping[str, float]) -> tuple[str | None, float | None]:
     """Return the resource that decides a broker's score, and its usage in percent of the limit.
 
     That resource has the highest weighted percentage. The result is None and None if it is the CPU or the
@@ -177,11 +177,11 @@ def _bundle_sums(bundles: pa.Table) -> dict[str, Row]:
     return {row["broker"]: row for row in sums.to_pylist()}
 
 
-def _unaccounted_percent(broker: Row, carried: Row) -> float | None:
+def _unaccounted_percent(broker: Row, bundle_sums: Row) -> float | None:
     own = {name: broker[name] for name in TRAFFIC}
-    if not carried.get("sound_all", True) or not all(value is not None and value >= 0 for value in own.values()):
+    if not bundle_sums.get("sound_all", True) or not all(value is not None and value >= 0 for value in own.values()):
         return None
-    sums = {name: carried.get(f"{name}_sum") or 0.0 for name in TRAFFIC}
+    sums = {name: bundle_sums.get(f"{name}_sum") or 0.0 for name in TRAFFIC}
     apart = {name: abs(own[name] - sums[name]) for name in TRAFFIC}
     return max(apart[name] / max(own[name], sums[name]) * 100 if apart[name] > 1 else 0.0 for name in TRAFFIC)
 
@@ -313,7 +313,7 @@ def findings_of(table: str, results: Iterable[Result]) -> list[Finding]:
     for miss in _failed_rows(table, results):
         seen.setdefault(miss.finding.reason, {}).setdefault(miss.finding.subject, []).append(miss)
     return [
-        group[0].finding.model_copy(update={"detail": _details(group)})
+        group[0].finding.model_copy(update={"detail": _details_text(group)})
         for subjects in seen.values()
         for group in sorted(subjects.values(), key=lambda group: -max(miss.excess for miss in group))
     ]
@@ -329,7 +329,7 @@ def _failed_rows(table: str, results: Iterable[Result]) -> Iterator[_FailedRow]:
             continue
         config = result["expectation_config"]
         reason, column = Reason(config["meta"]["reason"]), config["kwargs"].get("column", "rows")
-        problem = _exception(result.get("exception_info"))
+        problem = _exception_text(result.get("exception_info"))
         rows = result["result"].get("unexpected_index_list")
         if problem:
             yield _FailedRow(suite_failed(table, f"{config['type']}({column}): {problem}"))
@@ -360,7 +360,7 @@ def _excess(allowed: Arguments, value: JsonValue) -> float:
     return max(0.0, *beyond)
 
 
-def _exception(info: JsonValue) -> str:
+def _exception_text(info: JsonValue) -> str:
     for entry in [info, *info.values()] if isinstance(info, dict) else ():
         if isinstance(entry, dict) and entry.get("raised_exception") is True:
             return str(entry.get("exception_message") or "raised an exception").splitlines()[0]
@@ -375,5 +375,5 @@ def _value_text(column: str, value: JsonValue) -> str:
     return f"{column} {value:g}" if is_number else f"{column} {str(value)[:120]}"
 
 
-def _details(group: Iterable[_FailedRow]) -> str:
+def _details_text(group: Iterable[_FailedRow]) -> str:
     return ", ".join(dict.fromkeys(miss.finding.detail for miss in group))[:_DETAIL_CHARS]

@@ -15,7 +15,7 @@ from pulsar_rebalancer.carry_out.gate import require_second_person
 from pulsar_rebalancer.collect.split_candidates import read_candidate
 from pulsar_rebalancer.config.clusters_file import RunParams
 from pulsar_rebalancer.config.field_types import Action
-from pulsar_rebalancer.decide.plan_files import document, text
+from pulsar_rebalancer.decide.plan_files import plan_document, plan_text
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.run_plan import plan_request
 from pulsar_rebalancer.decide.sources.requested import target_of_split
@@ -141,8 +141,8 @@ class PlanByHandOperator(BaseOperator):
                 entry = ShownPlan(plan_id=run.name, action=request.action, at=summary.collected_at, by=by)
                 store.put(store.get(ShownPlans).with_plan(summary.hash, entry, now, kept))
             last = BundleClientGaps.last(storage.state, (move.bundle for move in read_moves(run)))
-            self.log.info("%s", text(summary, run, context["dag_run"].dag_id, last))
-        return document(summary, run, last)
+            self.log.info("%s", plan_text(summary, run, context["dag_run"].dag_id, last))
+        return plan_document(summary, run, last)
 
     async def _read_topics(self, run: StoragePath, request: HandRequest) -> Candidates:
         sample = PlanningSample.read(Snapshot(run), request.overruled)

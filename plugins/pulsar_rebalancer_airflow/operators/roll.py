@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, Ai
 from pulsar_rebalancer.carry_out.gate import require_second_person
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.decide import roll_plan
-from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, unsafe
+from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, why_unsafe
 from pulsar_rebalancer.errors import AdminError, PlanError, SettingsError, SnapshotError, StateError
 from pulsar_rebalancer.orders.in_force import LASTING, closings
 from pulsar_rebalancer.orders.manual_plans import Drains, Question, deadline_of
@@ -105,7 +105,7 @@ class RollOperator(BaseSensorOperator):
         waits = "; ".join(filter(None, [*closed, roll_plan.why_no_turn(sample)]))
         store.put(roll.model_copy(update={"shown": shown}))
         answer = ShownRestarts(plan=shown.id, refused=refused, waits=waits, restarts=tuple(planned))
-        self.log.info("%s", roll_plan.text(answer, form.reason, context["dag_run"].dag_id))
+        self.log.info("%s", roll_plan.roll_text(answer, form.reason, context["dag_run"].dag_id))
         return answer.model_dump(mode="json")
 
     def _begun(self, context: Context, store: StateStore, roll: Roll, plan: str) -> Roll:
@@ -194,7 +194,7 @@ class RollOperator(BaseSensorOperator):
         if not settings.roll_restart_dag:
             return facts
         hindrance, run_id = self._hindrance(context), _restart_run(roll)
-        safe = seen is not None and not unsafe(roll, seen)
+        safe = seen is not None and not why_unsafe(roll, seen)
         restart = self._restart(context, roll, run_id, starts=safe and not (held or stop or skip or hindrance))
         dag = f"{settings.roll_restart_dag}, run {run_id}"
         return facts._replace(restart=restart, dag=dag, no_restart=hindrance)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.decide.planning import Proposal, RequestedMove, candidates_of, place_moves
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
-from pulsar_rebalancer.decide.sources.drains import leaving
+from pulsar_rebalancer.decide.sources.drains import drain_moves
 from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.orders.manual_plans import HandedOverPlan
 from pulsar_rebalancer.reasons import Reason
@@ -77,21 +77,21 @@ def proposal(earlier: EarlierPlan) -> tuple[list[CandidateMove], Callable[[], Ca
         for move in earlier.moves
         if move.source in earlier.summary.drains and sample.owners.get(move.bundle) == move.source
     ]
-    others = [_requested_again(sample, move) for move in earlier.moves if move not in leave]
+    others = [_repeated_request(sample, move) for move in earlier.moves if move not in leave]
     moves = place_moves(sample, candidates_of(sample, others))
     if not leave:
         return moves, None
-    drains = _leaving(sample.snapshot, earlier.summary, leave)
+    drains = _drain_proposal(sample.snapshot, earlier.summary, leave)
     return [*drains.moves, *moves], drains.room
 
 
-def _requested_again(sample: PlanningSample, move: Move) -> RequestedMove:
+def _repeated_request(sample: PlanningSample, move: Move) -> RequestedMove:
     stayed = sample.owners.get(move.bundle) in (None, move.source, move.destination)
     return RequestedMove(move.bundle, move.destination, None if stayed else Reason.OWNER_CHANGED)
 
 
-def _shown_plan(storage: ClusterStorage, request: RunRequest, handed: HandedOverPlan) -> tuple[StoragePath, Summary]:
-    entry, oldest = handed.plan, timedelta(minutes=request.resolved.settings.max_awaiting_minutes)
+def _shown_plan(storage: ClusterStorage, request: RunRequest, record: HandedOverPlan) -> tuple[StoragePath, Summary]:
+    entry, oldest = record.plan, timedelta(minutes=request.resolved.settings.max_awaiting_minutes)
     folder = storage.run(entry.plan_id)
     if folder is None or (summary := Summary.read(folder)).hash != request.params.plan:
         raise PlanError(Reason.OTHER_PLAN, f"run {entry.plan_id} did not make the plan {request.params.plan[:16]}")
@@ -101,7 +101,7 @@ def _shown_plan(storage: ClusterStorage, request: RunRequest, handed: HandedOver
     return folder, summary
 
 
-def _leaving(snapshot: Snapshot, shown: Summary, moves: Sequence[Move]) -> Proposal:
+def _drain_proposal(snapshot: Snapshot, shown: Summary, moves: Sequence[Move]) -> Proposal:
     """Return the moves off brokers still drained. A rule is lifted only if it was then and still is."""
     drained = snapshot.before.drains.brokers
     overruled = {
@@ -117,4 +117,4 @@ def _leaving(snapshot: Snapshot, shown: Summary, moves: Sequence[Move]) -> Propo
             RequestedMove(move.bundle, move.destination, released, source) for move in moves if move.source == source
         ]
 
-    return leaving(snapshot, overruled, requested, fixed=True)[0]
+    return drain_moves(snapshot, overruled, requested, fixed=True)[0]

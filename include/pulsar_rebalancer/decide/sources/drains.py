@@ -9,7 +9,7 @@ from dataclasses import replace
 from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.decide.planning import Proposal, RequestedMove, SourceReport, candidates_of, place_moves
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
-from pulsar_rebalancer.decide.rolling import why_none
+from pulsar_rebalancer.decide.rolling import why_wait
 from pulsar_rebalancer.decide.sources.filling import recently_arrived
 from pulsar_rebalancer.orders.manual_plans import Drain
 from pulsar_rebalancer.reasons import Reason
@@ -25,7 +25,7 @@ NAMED = 20
 NEVER = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
 
 
-def leaving(
+def drain_moves(
     snapshot: Snapshot,
     overruled: Mapping[str, Collection[Overrule]],
     requested: Callable[[PlanningSample, str], list[RequestedMove]],
@@ -46,24 +46,24 @@ def leaving(
     for rules, brokers in groups.items():
         sample = PlanningSample.read(snapshot, rules)
         if snapshot.before.roll is not None:
-            sample = sample.of_roll()
+            sample = sample.for_roll()
         wanted = [move for broker in brokers for move in requested(sample, broker)]
         moves.extend(place_moves(sample, candidates_of(sample, wanted, len(samples) - len(overruled))))
         samples.update(dict.fromkeys(brokers, sample))
 
-    def room() -> SpareCapacity:
+    def new_capacity() -> SpareCapacity:
         return SpareCapacity(samples, overruled, fixed=fixed)
 
-    return Proposal(moves, lambda _: SourceReport([]), room=room), samples
+    return Proposal(moves, lambda _: SourceReport([]), room=new_capacity), samples
 
 
 def drains(snapshot: Snapshot) -> Proposal:
     """Return the moves that empty the drained brokers, of which there is at least one."""
     drained = snapshot.before.drains.brokers
     overruled = {broker: drain.overrule for broker, drain in drained.items()}
-    wanted, samples = leaving(snapshot, overruled, of_broker)
+    wanted, samples = drain_moves(snapshot, overruled, broker_moves)
     roll = snapshot.before.roll
-    if roll is not None and why_none(roll.listed, snapshot.started, snapshot.unwell, ()):
+    if roll is not None and why_wait(roll.listed, snapshot.started, snapshot.unwell, ()):
         held = roll.drains()
         paused = [move.put_off(Reason.ROLLING) if move.taken and move.source in held else move for move in wanted.moves]
         wanted = replace(wanted, moves=paused)
@@ -83,7 +83,7 @@ def drains(snapshot: Snapshot) -> Proposal:
     return replace(wanted, report=report)
 
 
-def of_broker(sample: PlanningSample, broker: str) -> list[RequestedMove]:
+def broker_moves(sample: PlanningSample, broker: str) -> list[RequestedMove]:
     return [RequestedMove(bundle.bundle, source=broker) for bundle in sample.bundles.of(broker)]
 
 

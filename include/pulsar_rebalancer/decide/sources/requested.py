@@ -11,7 +11,7 @@ import pyarrow as pa
 from pulsar_rebalancer.config.field_types import Action, Overrule, SplitAlgorithm
 from pulsar_rebalancer.decide.planning import MEASURE, Proposal, RequestedMove, SourceReport
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
-from pulsar_rebalancer.decide.sources.drains import of_broker
+from pulsar_rebalancer.decide.sources.drains import broker_moves
 from pulsar_rebalancer.decide.sources.filling import check_broker, fill
 from pulsar_rebalancer.decide.split_planning import Cut, where_to_cut
 from pulsar_rebalancer.errors import PlanError
@@ -131,14 +131,14 @@ def target_of_split(sample: PlanningSample, named: str) -> BundleSample:
     samples = [sample.bundles.find(sample.owners[name], name) for name in held if name in sample.owners]
     if not samples:
         raise PlanError(Reason.UNKNOWN_NAME, f"{named[:200]}: no broker reports such a bundle")
-    chosen = max(samples, key=lambda bundle: _size(bundle, which))
+    chosen = max(samples, key=lambda bundle: _sort_key(bundle, which))
     reason = sample.stays(chosen)
     if reason not in (None, Reason.RECENTLY_UNLOADED, Reason.DESTINATION_KEPT):  # a split needs no grace period
         raise PlanError(reason, f"{chosen.bundle} stays: {reason.meaning}")
     return chosen
 
 
-def _size(bundle: BundleSample, which: str) -> tuple[float, str]:
+def _sort_key(bundle: BundleSample, which: str) -> tuple[float, str]:
     return (bundle.topics if which == LARGEST else bundle.present_msg_throughput, bundle.bundle)
 
 
@@ -193,7 +193,7 @@ def drain(sample: PlanningSample, brokers: Collection[str]) -> list[RequestedMov
             check_broker(sample, broker)
     if not sample.cluster_sample.taking_part:
         raise PlanError(Reason.LAST_BROKER, f"no broker would be left to take the bundles of {', '.join(brokers)}")
-    return [move for broker in brokers for move in of_broker(sample, broker)]
+    return [move for broker in brokers for move in broker_moves(sample, broker)]
 
 
 def undo(sample: PlanningSample, outcome: Outcome) -> list[RequestedMove]:

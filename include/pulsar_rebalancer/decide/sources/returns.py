@@ -18,7 +18,7 @@ from pulsar_rebalancer.strategies.caps import in_order
 from pulsar_rebalancer.strategies.sample import CandidateMove
 
 
-def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since: str) -> Proposal | None:
+def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since_run: str) -> Proposal | None:
     """Return the moves that bring bundles back to their home, most traffic first; None if all are there.
 
     Policies, exclusions and caps apply, and the home must not exceed `overloaded_threshold`. So does the
@@ -27,7 +27,7 @@ def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since: s
     no broker reports are ignored. If all bundles stay, the plan has only the reasons.
     """
     sample = PlanningSample.read(snapshot, (Overrule.GRACE_PERIOD,))
-    requested = _requested(sample, wholes_of(sample.owners, bundles), home, since)
+    requested = _requested_moves(sample, wholes_of(sample.owners, bundles), home, since_run)
     hottest_first = sorted(candidates_of(sample, requested), key=lambda move: (-move.traffic, move.bundle))
     if not hottest_first:
         return None
@@ -36,13 +36,13 @@ def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since: s
     sources = sorted({move.source for move in moves})
     pairs = {source: pair for pair, source in enumerate(sources, -len(sources))}
 
-    def room() -> SpareCapacity:
+    def new_capacity() -> SpareCapacity:
         return SpareCapacity(dict.fromkeys(sources, sample), fixed=True, gained=unreported(sample))
 
     def renumbered(capped: Sequence[CandidateMove]) -> list[CandidateMove]:
         return in_order(move._replace(pair=pairs[move.source], rank=move.pair) for move in capped)
 
-    return Proposal(moves, lambda capped: _report(sample, capped), room=room, renumbered=renumbered)
+    return Proposal(moves, lambda capped: _report(sample, capped), room=new_capacity, renumbered=renumbered)
 
 
 def _report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> SourceReport:
@@ -68,7 +68,7 @@ def wholes_of(bundles: Iterable[str], known: Collection[str]) -> dict[str, str]:
     return wholes
 
 
-def _requested(sample: PlanningSample, bundles: Iterable[str], home: str, since: str) -> list[RequestedMove]:
+def _requested_moves(sample: PlanningSample, bundles: Iterable[str], home: str, since_run: str) -> list[RequestedMove]:
     now, moves = sample.snapshot.request.collected_at, sample.snapshot.before.moves
     recent = moves.recent(now, sample.settings.grace_period_minutes)
 
@@ -76,7 +76,7 @@ def _requested(sample: PlanningSample, bundles: Iterable[str], home: str, since:
         unload = moves.unloads.get(bundle)
         if home not in sample.listed:
             return Reason.DESTINATION_GONE
-        if unload is None or unload.source == home or unload.plan_id <= since:
+        if unload is None or unload.source == home or unload.plan_id <= since_run:
             return None
         if unload.missed(home):
             return Reason.ASTRAY if unload.tries >= TRIES else None

@@ -55,41 +55,41 @@ class StrategyInput:
     brief: bool = False
 
 
-def proposal(given: StrategyInput, arriving: Mapping[str, Mapping[Measure, float]]) -> Proposal:
+def proposal(inputs: StrategyInput, arriving: Mapping[str, Mapping[Measure, float]]) -> Proposal:
     """Return what the strategy wants; drains' traffic is in msg/s and bytes/s. Raises PlanError `bad_result`."""
 
     @cache
     def policies() -> PolicyFilter:
         # Made only when needed: in most samples nothing moves.
-        return PolicyFilter(given.policies, given.brokers, given.bundles, given.settings)
+        return PolicyFilter(inputs.policies, inputs.brokers, inputs.bundles, inputs.settings)
 
-    state = given.state
+    state = inputs.state
     # Averages are kept, as they are in Pulsar until the leader changes.
-    before = replace(state, shedder=replace(state.shedder, hits={})) if given.counting.clear else state
+    before = replace(state, shedder=replace(state.shedder, hits={})) if inputs.counting.clear else state
     sample = ClusterSample(
-        given.brokers,
-        given.bundles,
-        given.settings,
-        counting=given.counting,
-        forced=given.forced,
-        force_threshold=given.force_threshold,
-        unloaded_brokers=_unloaded_before_the_report(given),
+        inputs.brokers,
+        inputs.bundles,
+        inputs.settings,
+        counting=inputs.counting,
+        forced=inputs.forced,
+        force_threshold=inputs.force_threshold,
+        unloaded_brokers=_unloaded_before_the_report(inputs),
         arriving=arriving,
-        learning=given.learning,
+        learning=inputs.learning,
         forbids=lambda *move: policies().forbids(*move),
-        judge=given.judge,
-        brief=given.brief,
+        judge=inputs.judge,
+        brief=inputs.brief,
     )
-    profile = profile_of(given.settings)
+    profile = profile_of(inputs.settings)
     shed = profile.shed(sample, before.shedder)
     shed = shed._replace(moves=stays.checked_moves(sample, shed.moves))
     if profile.judges_pairs:
         return Proposal(shed.moves, lambda moves: _report(sample, shed, moves), replace(before, shedder=shed.state))
-    return _placed(given, sample, shed, policies, before)
+    return _place_shed(inputs, sample, shed, policies, before)
 
 
-def _placed(
-    given: StrategyInput,
+def _place_shed(
+    inputs: StrategyInput,
     sample: ClusterSample,
     shed: SheddingResult,
     policies: Callable[[], PolicyFilter],
@@ -101,12 +101,12 @@ def _placed(
     applies to a sample without a new value if the shedder counts hits. Only samples that count change the
     state.
     """
-    counting, samples = given.counting, _samples(sample, shed)
-    repeated = not given.forced and counting.is_repeated({broker: samples[broker] for broker in shed.outermost})
+    counting, samples = inputs.counting, _usage_samples(sample, shed)
+    repeated = not inputs.forced and counting.is_repeated({broker: samples[broker] for broker in shed.outermost})
     if repeated or counting.reason is Reason.TOO_SOON:
-        decisions = [_too_soon(decision) for decision in shed.decisions]
+        decisions = [_as_too_soon(decision) for decision in shed.decisions]
         return Proposal([], lambda _: SourceReport(decisions, "nothing is shed so soon after the last sample"), before)
-    moves, placement = place(sample, shed.moves, policies, before.placement, given.seed)
+    moves, placement = place(sample, shed.moves, policies, before.placement, inputs.seed)
     counted = any(move.taken for move in shed.moves) or shed.state.cluster_hits > before.shedder.cluster_hits
 
     def report(capped: Sequence[CandidateMove]) -> SourceReport:
@@ -124,14 +124,14 @@ def _report(sample: ClusterSample, shed: SheddingResult, moves: Sequence[Candida
     return SourceReport(shed.decisions, shed.sentence, traffic)
 
 
-def _samples(sample: ClusterSample, shed: SheddingResult) -> dict[str, float]:
+def _usage_samples(sample: ClusterSample, shed: SheddingResult) -> dict[str, float]:
     if not shed.outermost:
         return {}
     value = profile_of(sample.settings).value
     return {broker.broker: value(broker, sample.settings) for broker in sample.taking_part}
 
 
-def _too_soon(decision: Decision) -> Decision:
+def _as_too_soon(decision: Decision) -> Decision:
     reason = decision.reason if decision.pair is None else Reason.TOO_SOON
     return replace(decision, reason=reason, fired=False, measure=None, target=None)
 
@@ -143,7 +143,7 @@ def _with_moves(sentence: str, moves: Sequence[CandidateMove]) -> str:
     return f"{sentence}. {taken_and_passed_over([move for move in moves if move.taken], held_back)}"
 
 
-def _unloaded_before_the_report(given: StrategyInput) -> dict[str, float]:
+def _unloaded_before_the_report(inputs: StrategyInput) -> dict[str, float]:
     # Brokers that report averages say when they measured these; others say when they last wrote to the metadata store.
-    ages = Brokers.of(given.brokers).report_ages
-    return {name: since - ages.get(name, 0) for name, since in given.unloaded_brokers.items()}
+    ages = Brokers.of(inputs.brokers).report_ages
+    return {name: since - ages.get(name, 0) for name, since in inputs.unloaded_brokers.items()}

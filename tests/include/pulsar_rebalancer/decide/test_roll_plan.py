@@ -52,7 +52,7 @@ def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path):
     assert planned == [turn]
     shown = ShownRestarts(plan=roll.id, refused="", waits="", restarts=(turn, turn))
     assert (shown.moves_twice, shown.minutes) == (8, 20.0)
-    told = roll_plan.text(shown.model_copy(update={"restarts": (turn,)}), roll.reason, "pulsar_roll__east")
+    told = roll_plan.roll_text(shown.model_copy(update={"restarts": (turn,)}), roll.reason, "pulsar_roll__east")
     assert "4 bundles move twice" in told
     assert "1 a:1: score 20.0 %, 0.00 MiB/s" in told
     assert "Now" not in told
@@ -110,7 +110,7 @@ def test_roll_plan_shows_what_brokers_would_wait_for(tmp_path):
     assert roll_plan.why_no_turn(sample) == ""
     roll = roll_plan.shown_roll(sample, ("a:1",), "ada", "patch")
     shown = ShownRestarts(plan=roll.id, refused="draining: c:1", waits="b:1 to recover", restarts=())
-    told = roll_plan.text(shown, roll.reason, "pulsar_roll__east").splitlines()
+    told = roll_plan.roll_text(shown, roll.reason, "pulsar_roll__east").splitlines()
     assert "The rolling restart would be refused now: draining: c:1." in told
     assert "First, the rolling restart would wait for b:1 to recover." in told
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, unsafe
+from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, why_unsafe
 from pulsar_rebalancer.orders.order import Control, GivenOrder, Order
 from pulsar_rebalancer.orders.roll_document import Phase, Roll, ShownRoll
 
@@ -278,10 +278,10 @@ def test_a_broker_that_got_bundles_again_does_not_restart() -> None:
 
 def test_the_users_own_dag_starts_only_while_the_broker_itself_is_seen() -> None:
     roll = drained()
-    assert unsafe(roll, seen(3)) == ""
+    assert why_unsafe(roll, seen(3)) == ""
     gone = seen(3, started={B: LONG_AGO, C: LONG_AGO})
-    assert unsafe(roll, gone) == "a:1 to return to the list of active brokers"
-    assert step(roll, 3, gone, restart="").waits == unsafe(roll, gone)
+    assert why_unsafe(roll, gone) == "a:1 to return to the list of active brokers"
+    assert step(roll, 3, gone, restart="").waits == why_unsafe(roll, gone)
     assert step(roll, 3, gone).may_restart, "people may have begun to restart it"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import Snapshots
 
-from pulsar_rebalancer.decide.plan_files import document
+from pulsar_rebalancer.decide.plan_files import plan_document
 from pulsar_rebalancer.decide.run_plan import plan_again, plan_request
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.run.plan import Summary, read_splits, verify
@@ -56,7 +56,7 @@ def test_which_bundle_is_cut_and_where(snapshots, form, bundle, positions):
     moves, (split,) = verify(run, summary)
     assert not moves
     assert (split.bundle, split.broker, split.positions, split.condition) == (bundle, "a:1", positions, "")
-    shown_as = document(summary, run, {})
+    shown_as = plan_document(summary, run, {})
     assert (shown_as["plan"], shown_as["splits"]) == (summary.hash, list(summary.splits_told))
     assert summary.sentence == f"split by hand: {summary.splits_told[0]}"
     assert summary.splits_told[0].startswith(f"{bundle} is split permanently at 0x{positions[0]:08x}")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import Snapshots, fates, name
 
-from pulsar_rebalancer.decide.plan_files import document, text
+from pulsar_rebalancer.decide.plan_files import plan_document, plan_text
 from pulsar_rebalancer.decide.run_plan import plan_again
 from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
@@ -127,7 +127,7 @@ def test_a_plan_without_effect_says_why_until_when_and_what_may_be_overruled(sna
     assert run is not None
     again = summary.collected_at + timedelta(minutes=29)
     why = f"1 moved recently and may move again at {again:%H:%M} UTC. To move them now, overrule grace_period."
-    assert document(summary, run, {})["no_effect"] == why
+    assert plan_document(summary, run, {})["no_effect"] == why
 
 
 @pytest.mark.parametrize("reason", ["system_namespace", "bundle_quarantined", "no_topic"])
@@ -155,7 +155,7 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
         name(2): ClientGap(clients_before=4, clients_seconds=3.12),
         name(20): ClientGap(clients_before=4, clients_back=3, watched_seconds=15.2, topics=9, topics_measured=2),
     }
-    assert text(summary, run, "the_dag", last).splitlines() == [
+    assert plan_text(summary, run, "the_dag", last).splitlines() == [
         "unload by hand: 21 bundles to move (only a plan: nothing was moved)",
         *(f"  {name(n)}: a:1 -> b:1" for n in range(2)),
         f"  {name(2)}: a:1 -> b:1; last time, clients were away for 3.1 s",
@@ -171,7 +171,7 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
         "To carry out this plan before 2026-11-22T13:00:00+00:00: "
         f'airflow dags trigger the_dag --conf \'{{"plan": "{summary.hash}"}}\'',
     ]
-    assert document(summary, run, last) == {
+    assert plan_document(summary, run, last) == {
         "plan": summary.hash,
         "no_effect": "",
         "until": "2026-11-22T13:00:00+00:00",
@@ -185,7 +185,7 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
         "last_seconds": {name(2): 3.12},
         "folder": run.uri,
     }
-    assert "  last time: not known: no move of these bundles was measured" in text(summary, run, "the_dag", {})
+    assert "  last time: not known: no move of these bundles was measured" in plan_text(summary, run, "the_dag", {})
     assert (summary.base_seq, summary.counting, summary.bundles_taken, summary.waves) == (7, "by_hand", 21, 1)
     assert (summary.pairs, summary.pairs_over, summary.pairs_fired, summary.hits) == (0, 0, 0, (0, 0))
 
@@ -195,8 +195,8 @@ def test_a_plan_without_any_effect_is_not_carried_out(snapshots: Snapshots) -> N
 
     run = snapshots.storage.run(summary.plan_id)
     assert run is not None
-    assert document(summary, run, {})["plan"] == ""
-    assert "To carry it out" not in text(summary, run, "the_dag", {})
+    assert plan_document(summary, run, {})["plan"] == ""
+    assert "To carry it out" not in plan_text(summary, run, "the_dag", {})
 
 
 def test_a_run_carries_out_what_was_shown_as_far_as_it_still_holds(snapshots: Snapshots) -> None:
