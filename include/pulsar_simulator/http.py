@@ -217,7 +217,7 @@ class Brokers:
 
     async def _cut(self, request: Request) -> None:
         self.reset(request.scope["client"][1], request.scope["server"][1])
-        await _gone(request)
+        await _wait_for_disconnect(request)
 
     async def _answer(self, answer: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -239,7 +239,7 @@ class Brokers:
         if slow:
             await asyncio.sleep(slow.size)
         if faults.take(FaultKind.SILENT, **where):
-            await _gone(request)
+            await _wait_for_disconnect(request)
             return True
         return False
 
@@ -266,20 +266,20 @@ class Brokers:
         return {
             FaultKind.UNAUTHORIZED: lambda *_: HTMLResponse(_LOGIN_PAGE, 401),
             FaultKind.FORBIDDEN: lambda *_: JSONResponse({"reason": "Don't have permission to do this"}, 403),
-            FaultKind.REDIRECT_TO_STRANGER: self._to_stranger,
-            FaultKind.REDIRECT_CIRCLE: self._in_circle,
+            FaultKind.REDIRECT_TO_STRANGER: self._foreign_redirect,
+            FaultKind.REDIRECT_CIRCLE: self._redirect_loop,
             FaultKind.ERROR_500: lambda *_: JSONResponse({"reason": _EXTENSIBLE_REPORT}, 500),
             FaultKind.NULL_ANSWER: lambda *_: Response("null", media_type=_JSON),
             FaultKind.GARBAGE: lambda *_: Response(bytes(range(256)), media_type=_JSON),
-            FaultKind.HALF_JSON: self._half,
-            FaultKind.HUGE_ANSWER: lambda fault, *_: StreamingResponse(_huge(int(fault.size)), media_type=_JSON),
+            FaultKind.HALF_JSON: self._cut_answer,
+            FaultKind.HUGE_ANSWER: lambda fault, *_: StreamingResponse(_huge_answer(int(fault.size)), media_type=_JSON),
         }
 
-    def _to_stranger(self, fault: Fault, request: Request, _broker: Broker) -> Response:
+    def _foreign_redirect(self, fault: Fault, request: Request, _broker: Broker) -> Response:
         target = (fault.target or STRANGER) + request.scope["path"]
         return Response(status_code=307, headers={"Location": target})
 
-    def _in_circle(self, _fault: Fault, request: Request, broker: Broker) -> Response:
+    def _redirect_loop(self, _fault: Fault, request: Request, broker: Broker) -> Response:
         brokers, path = self._cluster.membership.brokers, request.scope["path"]
         following = [*brokers[broker.index + 1 :], *brokers[: broker.index + 1]]
         target = next(
@@ -290,18 +290,18 @@ class Brokers:
         )
         return redirect(self._cluster, target.index, path, dict(request.query_params))
 
-    def _half(self, _fault: Fault, _request: Request, broker: Broker) -> Response:
+    def _cut_answer(self, _fault: Fault, _request: Request, broker: Broker) -> Response:
         whole = self._cluster.load_report_json(broker.index)
         return Response(whole[: len(whole) // 2], media_type=_JSON)
 
 
-async def _gone(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     """Wait, without responding, until either side closes the connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-async def _huge(size: int) -> AsyncIterator[bytes]:
+async def _huge_answer(size: int) -> AsyncIterator[bytes]:
     """Yield a JSON object of about `size` bytes in chunks."""
     yield b'{"padding":"'
     for _ in range(size // len(_CHUNK)):

@@ -114,10 +114,10 @@ def send_run_alerts(context: Context, cluster: str, settings: Settings, run: str
     try:
         store, now = StateStore.of(context, cluster), datetime.now(UTC)
         if not settings.alert_connection:
-            _forget(store)
+            _drop_incidents(store)
             return
         folder = StoragePath(run) if run else None
-        ended = replace(_ended(context, now), closed=_closed(store, settings, now), roll=store.readable(Roll))
+        ended = replace(_ended(context, now), closed=_closing_reasons(store, settings, now), roll=store.readable(Roll))
         if folder is not None:
             ended = ended.with_documents(folder)
         incidents = store.readable(AlertsState).incidents
@@ -129,12 +129,12 @@ def send_run_alerts(context: Context, cluster: str, settings: Settings, run: str
         _log.warning("Alerts: sending failed for this run (%s)", type(error).__name__)
 
 
-def _closed(store: StateStore, settings: Settings, now: datetime) -> dict[Reason, str]:
+def _closing_reasons(store: StateStore, settings: Settings, now: datetime) -> dict[Reason, str]:
     closed = closings(settings, store.orders(), now)
     return {closing.reason: closing.detail for closing in closed if closing.reason is Reason.BREAKER_OPEN}
 
 
-def _forget(store: StateStore) -> None:
+def _drop_incidents(store: StateStore) -> None:
     """Drop open incidents, because alerts are off; later they are reported as new."""
     for model in (AlertsState, WatchState):
         if store.readable(model).incidents:
@@ -222,12 +222,12 @@ def send_roll_alerts(context: Context, entry: ClusterEntry, roll: Roll) -> Roll:
     asked = roll.broker if roll.may_restart and not entry.settings.roll_restart_dag else ""
     if roll.asked and roll.asked not in (asked, roll.stranded):
         reason = Reason.ROLL_STOPPED if _skipped(roll) else Reason.ROLLING
-        if _sent(context, entry, roll, Condition.ROLL_ASKS, reason, over=True):
+        if _send_roll_alert(context, entry, roll, Condition.ROLL_ASKS, reason, over=True):
             changes["asked"] = ""
-    elif asked and not roll.asked and _sent(context, entry, roll, Condition.ROLL_ASKS, Reason.ROLLING):
+    elif asked and not roll.asked and _send_roll_alert(context, entry, roll, Condition.ROLL_ASKS, Reason.ROLLING):
         changes["asked"] = asked
     if roll.ended and (end := end_of_roll(roll)):
-        changes["untold"] = not _sent(context, entry, roll, end, roll.ended)
+        changes["untold"] = not _send_roll_alert(context, entry, roll, end, roll.ended)
     return roll.model_copy(update=changes)
 
 
@@ -236,7 +236,7 @@ def _skipped(roll: Roll) -> bool:
     return outcome is Reason.ROLL_STOPPED
 
 
-def _sent(
+def _send_roll_alert(
     context: Context, entry: ClusterEntry, roll: Roll, condition: Condition, reason: Reason, *, over: bool = False
 ) -> bool:
     connection, now = entry.settings.alert_connection, datetime.now(UTC)
@@ -256,7 +256,7 @@ def send_metrics(cluster: str, run: StoragePath | None, outcome: Outcome | None)
 
     If the *report* task is cleared, the run is counted again. `run` is None if nothing was collected.
     """
-    _send(_measured(cluster, run, outcome))
+    _send(_run_measurements(cluster, run, outcome))
 
 
 def send_order_metrics(context: Context, cluster: str, settings: Settings) -> None:
@@ -264,7 +264,7 @@ def send_order_metrics(context: Context, cluster: str, settings: Settings) -> No
 
     Errors are only logged. Nothing is sent while the state is lost.
     """
-    _send(_in_force(context, cluster, settings))
+    _send(_order_measurements(context, cluster, settings))
 
 
 def _send(measurements: Iterator[Measurement]) -> None:
@@ -281,13 +281,13 @@ def _send(measurements: Iterator[Measurement]) -> None:
         _log.warning("Metrics: sending failed, the remaining metrics of this run are lost (%s)", type(error).__name__)
 
 
-def _in_force(context: Context, cluster: str, settings: Settings) -> Iterator[Measurement]:
+def _order_measurements(context: Context, cluster: str, settings: Settings) -> Iterator[Measurement]:
     orders = StateStore.of(context, cluster).orders()
     if not orders.lost:
         yield from measure_orders(cluster, settings, orders, datetime.now(UTC))
 
 
-def _measured(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> Iterator[Measurement]:
+def _run_measurements(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> Iterator[Measurement]:
     yield from measure(cluster, run, outcome)
     running = {entry.name for entry in load_clusters(clusters_file()) if entry.settings.mode is not Mode.OFF}
     for name in set(StoragePath(storage_root()).names()) - running:

@@ -169,17 +169,17 @@ def _history(run: StoragePath) -> MovesState:
         return MovesState()  # the *decide* task needs the state and reports what is wrong with it
 
 
-def _quieten() -> None:
+def _silence_loggers() -> None:
     names = {"great_expectations", *(name for name in logging.root.manager.loggerDict if "great_expectations" in name)}
     for name in names:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str, float]) -> list[Result]:
-    _quieten()
+    _silence_loggers()
     import great_expectations as gx
 
-    _quieten()  # again, because some of its loggers set their own level when created
+    _silence_loggers()  # again, because some of its loggers set their own level when created
     suite = load_suite(folder, name)
     detail = {column for expectation in suite["expectations"] for column in expectation["meta"].get("detail", ())}
     context = gx.get_context(mode="ephemeral")

@@ -43,7 +43,7 @@ def _param(name: str, schema: Mapping[str, Any], settings: Settings) -> Param:
     typed = next((option for option in schema.get("anyOf", ()) if option.get("type") != "null"), schema)
     description = RunParams.model_fields[name].description or ""
     if name in Settings.model_fields:
-        description = f"{description or Settings.model_fields[name].description}; {_usual(name, settings)}"
+        description = f"{description or Settings.model_fields[name].description}; {_default_value(name, settings)}"
     keywords = {name: value for name, value in typed.items() if name in _KEYWORDS}
     title = name.replace("_", " ").capitalize()
     if typed["type"] == "array":
@@ -52,7 +52,7 @@ def _param(name: str, schema: Mapping[str, Any], settings: Settings) -> Param:
     return Param(default, type=["null", typed["type"]], title=title, description=description, **keywords)
 
 
-def _usual(name: str, settings: Settings) -> str:
+def _default_value(name: str, settings: Settings) -> str:
     """Return text that names the value without the parameter, or the names to which the parameter adds some."""
     usual = getattr(settings, name)
     if name in PulsarSettings.model_fields and name not in settings.model_fields_set:

@@ -15,7 +15,7 @@ from tests.patience import awaited
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer_airflow import example_dags
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
-from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes, _family
+from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes, _process_tree
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 from pulsar_rebalancer_airflow.state_store import state_asset
 from pulsar_simulator.cluster import Cluster as SimulatedCluster
@@ -68,7 +68,7 @@ class Schedulers(Processes):
     def kill_scheduler(self) -> None:
         process, log = self._started["airflow scheduler"]
         command, environment = process.args, psutil.Process(process.pid).environ()
-        for member in _family({process.pid}):
+        for member in _process_tree({process.pid}):
             with suppress(psutil.NoSuchProcess):
                 member.kill()
         process.wait()

@@ -23,8 +23,8 @@ from pulsar_rebalancer.run.outcome import (
     read_wave,
     read_waves,
     records_of,
+    records_to_keep,
     remaining,
-    remembered,
     wave_file,
     write_outcomes,
 )
@@ -207,7 +207,7 @@ def _ended(outcomes: Iterable[MoveOutcome]) -> list[MoveOutcome]:
 
 
 def moves_to_keep(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: float) -> MovesState:
-    unloads = remembered(history.recent(now, grace_minutes), outcome.moves, outcome.plan_id)
+    unloads = records_to_keep(history.recent(now, grace_minutes), outcome.moves, outcome.plan_id)
     return history.model_copy(update={"unloads": unloads})
 
 

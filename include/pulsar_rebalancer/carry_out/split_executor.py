@@ -17,7 +17,7 @@ from pulsar_rebalancer.errors import AdminError, SnapshotError
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.pulsar.bundle_calls import BundleAdmin
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.outcome import Outcome, records_of, remaining, remembered, write_outcomes
+from pulsar_rebalancer.run.outcome import Outcome, records_of, records_to_keep, remaining, write_outcomes
 from pulsar_rebalancer.run.plan import SPLIT_GRACE, Split, SplitOutcome, not_split, outcomes_file, read_outcomes
 from pulsar_rebalancer.state import BundleSplit, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
@@ -235,4 +235,4 @@ def splits_to_keep(
         for name, split in splits.items()
         if -longest <= now - split.at <= longest or (counted_at is not None and counted_at < split.at <= now)
     }
-    return remembered(young, outcome.splits, outcome.plan_id)
+    return records_to_keep(young, outcome.splits, outcome.plan_id)

@@ -18,7 +18,7 @@ from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.stays import RULES
 from pulsar_rebalancer.reasons import Reason, counted
-from pulsar_rebalancer.run.outcome import ClientGap, last_time
+from pulsar_rebalancer.run.outcome import ClientGap, last_cost_text
 from pulsar_rebalancer.run.plan import (
     ForcedRun,
     Summary,
@@ -250,7 +250,7 @@ def plan_text(summary: Summary, run: StoragePath, dag_id: str, last_gaps: Mappin
         lines += [f"  score of {name}: {before:.1f} -> {after:.1f}" for name, (before, after) in _by_score(summary)]
         disturbed = {"topic": hand.topics, "producer": hand.producers, "consumer": hand.consumers}
         lines.append(f"  disturbed: {', '.join(number_of(count, noun) for noun, count in disturbed.items())}")
-        lines += [f"  last time: {last_time(last_gaps.values(), len(moves))}"] if moves else []
+        lines += [f"  last time: {last_cost_text(last_gaps.values(), len(moves))}"] if moves else []
         until, conf = plan_document(summary, run, last_gaps)["until"], json.dumps({"plan": summary.hash})
         lines.append(f"To carry out this plan before {until}: airflow dags trigger {dag_id} --conf '{conf}'")
     return "\n".join(lines)

@@ -25,7 +25,7 @@ from pulsar_rebalancer.state import PlacementState, StrategyState
 from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.caps import CapacityCheck
 from pulsar_rebalancer.strategies.placement import place
-from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, gap_and_hits, moving
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, gap_and_hits, moves_text
 from pulsar_rebalancer.texts import one_line
 
 MEASURE = Measure.THROUGHPUT
@@ -194,7 +194,7 @@ def taken_and_passed_over(taken: Sequence[CandidateMove], reasons: Mapping[Reaso
     destination_of_pair = {move.pair: move.destination for move in reversed(taken)}
     there = [move for move in taken if move.source != destination_of_pair[move.pair]]
     back = [move for move in taken if move.source == destination_of_pair[move.pair]]
-    words = f"Taken: {moving(there)}" + (f", {moving(back)} in return" if back else "")
+    words = f"Taken: {moves_text(there)}" + (f", {moves_text(back)} in return" if back else "")
     others = counted({reason: count for reason, count in reasons.items() if reason is not Reason.TAKEN})
     return f"{words}. Passed over: {others}." if others else f"{words}."
 

@@ -26,7 +26,7 @@ from pulsar_rebalancer.decide.split_algorithms import (
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import bundle_columns
-from pulsar_rebalancer.run.plan import at_positions, excess, in_percent, parts_by_bundle, recently_split
+from pulsar_rebalancer.run.plan import excess, parts_by_bundle, percent_text, positions_text, recently_split
 from pulsar_rebalancer.run.snapshot import FEWEST_TOPICS, Candidate, Candidates, Snapshot
 from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, Row, one_by_one, rows_of
 from pulsar_rebalancer.state import BundleSplit
@@ -78,7 +78,7 @@ class Cut(NamedTuple):
 
     @property
     def at(self) -> str:
-        return at_positions(self.positions)
+        return positions_text(self.positions)
 
 
 NARROWEST = 65536
@@ -239,7 +239,7 @@ class _SplitPlanner:
 def _explanation(bundle: LoadedBundle, condition: SplitCondition, cut: Cut | None, reason: Reason) -> str:
     finding = f"{bundle.bundle} on {bundle.broker} has {excess(condition.name, condition.value, condition.bound)}"
     if cut is not None:
-        finding += f"; a split at {cut.at} would give parts with {in_percent(cut.shares)} of its traffic"
+        finding += f"; a split at {cut.at} would give parts with {percent_text(cut.shares)} of its traffic"
     return f"{finding}. {reason.meaning}"
 
 

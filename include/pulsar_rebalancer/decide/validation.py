@@ -21,8 +21,8 @@ from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.findings import (
     ENOUGH_SAMPLES,
     badly_spread,
-    enough_brokers,
     one_quarantine_each,
+    too_few_brokers,
     traffic_in_doubt,
     unexpectedly_left_out,
     unmatched_exclusions,
@@ -68,7 +68,7 @@ def conclude(
     left_out = {finding.subject for finding in found if finding.effect is Effect.QUARANTINE}
     limits = [row["cpu_limit"] or 0.0 for row in brokers if row["broker"] not in left_out]
     found += [*not_recommended(settings, limits), *badly_spread(tables["bundles"], len(limits), left_out)]
-    found += enough_brokers(found, samples, settings)
+    found += too_few_brokers(found, samples, settings)
     return Validation(findings=tuple(found))
 
 

@@ -19,7 +19,7 @@ from pulsar_rebalancer.replay.minute import NO_POLICIES, ColumnBrokers, Minute
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import BrokerSample
 from pulsar_rebalancer.state import PUNCTUALITY, SETTLED, Counting, DecisionState, StrategyState, samples_after, young
-from pulsar_rebalancer.strategies.candidates import PolicyFilter, Selector, choose, overloaded
+from pulsar_rebalancer.strategies.candidates import PolicyFilter, Selector, choose, overloaded_brokers
 from pulsar_rebalancer.strategies.learning import LearningResult
 from pulsar_rebalancer.strategies.placement import selector
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, RecentMove, used_samples
@@ -45,14 +45,14 @@ class BundlePlacer:
         return PolicyFilter(self.policies, self.sample.brokers, self.sample.bundles, self.sample.settings)
 
     @cached_property
-    def _hot(self) -> set[str]:
-        return overloaded(self.sample)
+    def _overloaded(self) -> set[str]:
+        return overloaded_brokers(self.sample)
 
     def broker(self, bundle: str, rate: float, topics: int, registered: Collection[str]) -> str | None:
         """Return the broker for a bundle with this long-term rate (msg/s); None if none may own it."""
         self.used = True
         chosen = self._choose(bundle, self._filter.candidates(bundle), registered)
-        if chosen in self._hot:
+        if chosen in self._overloaded:
             chosen = self._choose(bundle, self._filter.policy_set(bundle), registered) or chosen
         if chosen is not None:
             placed = BundleSample("", bundle, topics=topics, long_term_msg_rate=rate)
@@ -121,7 +121,7 @@ class Balancer:
         if self._keeps_means:
             self._means.update(seen, minute.bundles)
         grace = self._settings.grace_period_minutes * MINUTE
-        self._moved = {bundle: at for bundle, at in self._moved.items() if self._since(minute, at) <= grace}
+        self._moved = {bundle: at for bundle, at in self._moved.items() if self._minutes_since(minute, at) <= grace}
         brokers = ColumnBrokers(minute, self._roster, self._settings, self._left_out(minute))
         if minute.policies is not self._policies:
             self._policies, self._kind = minute.policies, cache(minute.policies.kind)
@@ -174,7 +174,7 @@ class Balancer:
             self._state,
             policies=minute.policies,
             learning=sample.learning,
-            unloaded_brokers={name: self._since(minute, at) for name, at in self._unloaded_brokers.items()},
+            unloaded_brokers={name: self._minutes_since(minute, at) for name, at in self._unloaded_brokers.items()},
             seed=self._seed_of(minute),
             # A shedder that learns looks at the other pairs as well.
             brief=self._learned is None,
@@ -190,7 +190,7 @@ class Balancer:
         return decision
 
     def _recent_moves(self, minute: Minute) -> dict[str, RecentMove]:
-        ages = {name: self._since(minute, at) / MINUTE for name, (_, _, at) in self._recent.items()}
+        ages = {name: self._minutes_since(minute, at) / MINUTE for name, (_, _, at) in self._recent.items()}
         self._recent = {name: move for name, move in self._recent.items() if ages[name] <= SETTLED}
         return {name: RecentMove(*move[:2], ages[name]) for name, move in self._recent.items()}
 
@@ -204,7 +204,7 @@ class Balancer:
         return self._reasons
 
     @staticmethod
-    def _since(minute: Minute, at: int) -> float:
+    def _minutes_since(minute: Minute, at: int) -> float:
         return (minute.number - at) * MINUTE - _UNLOADED_AFTER
 
     def _seed_of(self, minute: Minute) -> str:

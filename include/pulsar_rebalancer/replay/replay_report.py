@@ -105,10 +105,10 @@ def _table(ordered: Sequence[Metrics], answer: ReplayResult, variants: Mapping[s
             + "".join(f"<td>{cell}</td>" for cell in _cells(row))
             + f"<td class=name>{', '.join(name for name, holds in marks.items() if holds)}</td></tr>"
         )
-    return _wide("Variants", ("number", "variant", "strategy", *_HEADS, "remark"), "".join(rows))
+    return _scrollable_table("Variants", ("number", "variant", "strategy", *_HEADS, "remark"), "".join(rows))
 
 
-def _wide(label: str, heads: Sequence[str], rows: str) -> str:
+def _scrollable_table(label: str, heads: Sequence[str], rows: str) -> str:
     """Return a table that can be scrolled within the page, including with the keyboard."""
     head = "".join(f"<th scope=col>{name}</th>" for name in heads)
     table = f"<table><tr>{head}</tr>{rows}</table>"
@@ -145,7 +145,7 @@ def _agreement(answer: ReplayResult, recorded: Metrics, current: VariantOutcome)
     )
     result = "The current settings failed." if answer.agreement is None else f"{answer.agreement.sentence}."
     return (
-        f"<p>{result}</p>{_wide('Recording and replay', ('values', *_HEADS), lines)}"
+        f"<p>{result}</p>{_scrollable_table('Recording and replay', ('values', *_HEADS), lines)}"
         "<p class=quiet>As recorded: bundles on a different broker than in the previous sample, by any move. "
         "Lost: bundles whose broker was gone, had restarted or did not report. Recording and replay can agree only if "
         "the cluster was balanced with the current settings.</p>"
@@ -223,8 +223,8 @@ def _field(rows: int = 1, **layout: Any) -> tuple[Figure, Any]:
     return figure, figure.subplots(rows, sharex=True, **layout)
 
 
-def svg(figure: Figure, salt: str, says: str) -> str:
-    """Return a figure as an SVG element; `salt` makes ids unique, screen readers read `says`."""
+def svg(figure: Figure, salt: str, label: str) -> str:
+    """Return a figure as an SVG element; `salt` makes ids unique, screen readers read `label`."""
     import matplotlib as mpl
 
     buffer = io.StringIO()
@@ -233,4 +233,4 @@ def svg(figure: Figure, salt: str, says: str) -> str:
     text = buffer.getvalue()
     element = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     element = re.sub(r' xmlns(:\w+)?="[^"]*"', "", element)
-    return element.replace("<svg", f'<svg role="img" aria-label="{escape(says)}"', 1)
+    return element.replace("<svg", f'<svg role="img" aria-label="{escape(label)}"', 1)

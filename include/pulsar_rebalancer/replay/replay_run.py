@@ -36,9 +36,9 @@ from pulsar_rebalancer.replay.variants import (
     SAMPLES,
     TABLE,
     FailedVariant,
+    Period,
     ReplayRequest,
     ReplayResult,
-    Stretch,
     Variant,
     Variants,
     refuse_long,
@@ -142,7 +142,7 @@ class Part(NamedTuple):
     number: int
     variants: Sequence[Variant]
     request: ReplayRequest
-    stretch: Stretch
+    stretch: Period
 
 
 def parts_of(prepared: PreparedReplay, wanted: int) -> list[Part]:

@@ -116,7 +116,7 @@ _BUNDLE_COLUMNS = ("broker", "bundle", *LOADS)
 
 
 @dataclass
-class HeldBundles:
+class BundleBatch:
     """Some of a run's bundles; `bundles` and `owner` are numbers in `Names`, `carried` a row per value."""
 
     bundles: Ints
@@ -124,12 +124,12 @@ class HeldBundles:
     carried: Floats
 
     @classmethod
-    def of(cls, writer: Writer, table: pa.Table) -> HeldBundles:
+    def of(cls, writer: Writer, table: pa.Table) -> BundleBatch:
         bundles, owner = writer.bundles.numbers(table["bundle"]), writer.brokers.numbers(table["broker"])
         return cls(bundles, owner, carried(table))
 
     @classmethod
-    def joined(cls, pieces: list[HeldBundles]) -> HeldBundles:
+    def joined(cls, pieces: list[BundleBatch]) -> BundleBatch:
         return cls(
             np.concatenate([piece.bundles for piece in pieces]),
             np.concatenate([piece.owner for piece in pieces]),
@@ -137,16 +137,16 @@ class HeldBundles:
         )
 
 
-def pieces_of(file: StoragePath, writer: Writer) -> Iterator[tuple[str, HeldBundles]]:
+def pieces_of(file: StoragePath, writer: Writer) -> Iterator[tuple[str, BundleBatch]]:
     """Yield the bundles of a day's runs in file order, a run's in one or more pieces. Raises as `read_run`."""
     for table in coded_batches(file, "bundles", ("run", *_BUNDLE_COLUMNS), coded=["run", "broker", "bundle"]):
         runs: Any = table["run"].combine_chunks()
         codes = runs.indices.to_numpy()
         bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
-        held = HeldBundles.of(writer, table)
+        held = BundleBatch.of(writer, table)
         for start, end in pairwise(bounds):
             part = slice(start, end)
-            yield runs[start].as_py(), HeldBundles(held.bundles[part], held.owner[part], held.carried[:, part])
+            yield runs[start].as_py(), BundleBatch(held.bundles[part], held.owner[part], held.carried[:, part])
 
 
 def floats(column: pa.ChunkedArray[Any], missing: float) -> Floats:
@@ -228,7 +228,7 @@ class _Reader:
                 self._add(
                     minute,
                     read_run(run, "brokers", _BROKER_COLUMNS),
-                    HeldBundles.of(self._writer, read_run(run, "bundles", _BUNDLE_COLUMNS)),
+                    BundleBatch.of(self._writer, read_run(run, "bundles", _BUNDLE_COLUMNS)),
                     self._documents[name],
                 )
 
@@ -244,7 +244,7 @@ class _Reader:
 
     def _compacted(self, day: date, minutes: Mapping[str, int]) -> None:
         brokers = read_day(table_file(self._storage, "brokers", day), "brokers", _BROKER_COLUMNS, minutes)
-        pieces: dict[str, list[HeldBundles]] = {}
+        pieces: dict[str, list[BundleBatch]] = {}
         waiting = set(minutes)
         for run, held in pieces_of(table_file(self._storage, "bundles", day), self._writer):
             if run not in waiting:
@@ -252,14 +252,14 @@ class _Reader:
             pieces.setdefault(run, []).append(held)
             if sum(len(piece.bundles) for piece in pieces[run]) >= self._bundle_rows[run]:
                 waiting.discard(run)
-                of_run, whole = brokers.filter(pc.field("run") == run), HeldBundles.joined(pieces.pop(run))
+                of_run, whole = brokers.filter(pc.field("run") == run), BundleBatch.joined(pieces.pop(run))
                 with self._noting_unreadable(f"run {run}"):
                     self._add(minutes[run], of_run, whole, self._documents[run])
         for run in sorted(waiting):
             if self._bundle_rows[run]:
                 self.unreadable.append(f"run {run}: bundles of this run are missing from the tables of {day}")
 
-    def _add(self, minute: int, brokers: pa.Table, held: HeldBundles, documents: RunDocuments) -> None:
+    def _add(self, minute: int, brokers: pa.Table, held: BundleBatch, documents: RunDocuments) -> None:
         writer, left_out = self._writer, documents.left_out
         policies = self._policies_number(documents.policies)
         names: list[Any] = brokers["broker"].to_pylist()

@@ -226,7 +226,7 @@ class ReplayRequest(VersionedDocument):
         return grid
 
     @model_validator(mode="after")
-    def _stretch(self) -> Self:
+    def _check_period(self) -> Self:
         # Neither another time zone nor the day after the end may leave the calendar.
         if self.start.year < 2 or self.end.year > 9998:
             raise ValueError("the period must be between the years 2 and 9998")
@@ -291,22 +291,22 @@ class ReplayResult(VersionedDocument):
     seconds: float
 
 
-class Stretch(NamedTuple):
+class Period(NamedTuple):
     """The first and last minute of a continuous period to replay, inclusive."""
 
     first: int
     last: int
 
 
-def stretches(recording: Recording, *, days_apart: bool) -> list[Stretch]:
+def stretches(recording: Recording, *, days_apart: bool) -> list[Period]:
     """Return the continuous periods in a recording: its days, or the whole recording."""
     minutes = recording.index.minutes
     if not days_apart:
-        return [Stretch(minutes[0], minutes[-1])]
+        return [Period(minutes[0], minutes[-1])]
     by_day: dict[int, list[int]] = {}
     for minute in minutes:
         by_day.setdefault(minute // (24 * 60), []).append(minute)
-    return [Stretch(of_day[0], of_day[-1]) for of_day in by_day.values()]
+    return [Period(of_day[0], of_day[-1]) for of_day in by_day.values()]
 
 
 MOST_HOURS = 5.0

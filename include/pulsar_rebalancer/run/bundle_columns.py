@@ -118,7 +118,7 @@ class Bundles:
 
         With `largest`, return that number of movable ones with the largest `load`, in descending order.
         """
-        start, end = self._rows_of.get(broker, (0, 0))
+        start, end = self._row_ranges.get(broker, (0, 0))
         rows = self._table.slice(start, end - start)
         if largest is not None:
             rows = rows.filter(pc.is_null(rows["reason"]))
@@ -141,23 +141,23 @@ class Bundles:
 
     def find(self, broker: str, bundle: str) -> BundleSample:
         """Return a bundle; raises KeyError if the broker does not report it."""
-        if broker not in self._found:
-            self._found[broker] = {sample.bundle: sample for sample in self.of(broker)}
-        return self._found[broker][bundle]
+        if broker not in self._cached_bundles:
+            self._cached_bundles[broker] = {sample.bundle: sample for sample in self.of(broker)}
+        return self._cached_bundles[broker][bundle]
 
     def forget(self, broker: str) -> None:
-        self._found.pop(broker, None)
+        self._cached_bundles.pop(broker, None)
 
     @cached_property
     def _table(self) -> pa.Table:
         return in_order(filled(self._given))
 
     @cached_property
-    def _found(self) -> dict[str, dict[str, BundleSample]]:
+    def _cached_bundles(self) -> dict[str, dict[str, BundleSample]]:
         return {}
 
     @cached_property
-    def _rows_of(self) -> dict[str, tuple[int, int]]:
+    def _row_ranges(self) -> dict[str, tuple[int, int]]:
         counted = self._table.group_by("broker").aggregate([([], "count_all")]).sort_by("broker").to_pylist()
         bounds = pairwise(accumulate((row["count_all"] for row in counted), initial=0))
         return dict(zip((row["broker"] for row in counted), bounds, strict=True))
@@ -193,7 +193,7 @@ class Bundles:
         means = pc.coalesce(self._table["long_term_msg_rate"], self._table["msg_rate"])
         # Rates are added in the order of names: the order decides the last digit, which may decide a tie.
         rates = pc.if_else(heartbeat, 0.0, means).to_pylist()
-        return {broker: one_by_one(rates[start:end]) for broker, (start, end) in self._rows_of.items()}
+        return {broker: one_by_one(rates[start:end]) for broker, (start, end) in self._row_ranges.items()}
 
 
 def _values(column: pa.ChunkedArray[Any]) -> list[Any]:

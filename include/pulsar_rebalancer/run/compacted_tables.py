@@ -155,7 +155,7 @@ def _open_private(file: StoragePath) -> IO[bytes] | pa.NativeFile:
 
 
 @contextmanager
-def opened(file: StoragePath, coded: list[str] | None = None) -> Iterator[pq.ParquetFile]:
+def open_parquet(file: StoragePath, coded: list[str] | None = None) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file, with the columns `coded` as dictionaries.
 
     Raises SnapshotError `file_missing`, `file_damaged` or `storage_failed`.
@@ -170,24 +170,24 @@ def opened(file: StoragePath, coded: list[str] | None = None) -> Iterator[pq.Par
 
 
 def footer_of(file: StoragePath) -> tuple[pa.Schema, int]:
-    with opened(file) as source:
+    with open_parquet(file) as source:
         return source.schema_arrow, source.metadata.num_rows
 
 
 def nulls_in(file: StoragePath, column: str) -> bool:
     """Return whether a column might have nulls, by the file's footer. Raises the same errors as `opened`."""
-    with opened(file) as source:
+    with open_parquet(file) as source:
         footer, place = source.metadata, source.schema_arrow.get_field_index(column)
         groups = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
     return any(statistics is None or statistics.null_count != 0 for statistics in groups)
 
 
-def refuse_other(found: pa.Schema, today: pa.Schema, where: str) -> None:
+def refuse_other_version(found: pa.Schema, current_schema: pa.Schema, where: str) -> None:
     """Raise SnapshotError `file_damaged` for another version, whose columns might mean something else.
 
     Tables from Spark have no version.
     """
-    version, reads = tables.version_of(found), tables.version_of(today)
+    version, reads = tables.version_of(found), tables.version_of(current_schema)
     if version not in ("", reads):
         raise SnapshotError(Reason.FILE_DAMAGED, f"{where} has version {version}; this release reads version {reads}")
 
@@ -209,7 +209,7 @@ def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
     listed = table_file(storage, RUNS, day)
     if not listed.exists():
         return set()
-    refuse_other(footer_of(listed)[0], RUNS_SCHEMA, listed.uri)
+    refuse_other_version(footer_of(listed)[0], RUNS_SCHEMA, listed.uri)
     columns = ["run", *(f"{kind}_rows" for kind in TABLES)]
     expected = {row["run"]: row for table in listed.read_batches(columns) for row in table.to_pylist()}
     held = {kind: rows_by_run(table_file(storage, kind, day)) for kind in TABLES}
@@ -253,33 +253,33 @@ def coded_batches(file: StoragePath, kind: str, columns: Sequence[str], coded: l
     The columns `coded` are Arrow dictionaries, which need less memory if values repeat.
     """
     _check(file, columns, TABLES[kind][1])
-    with opened(file, coded) as source:
+    with open_parquet(file, coded) as source:
         for batch in source.iter_batches(columns=list(columns)):
             yield pa.Table.from_batches([batch])
 
 
-def _check(file: StoragePath, columns: Iterable[str], today: pa.Schema) -> None:
+def _check(file: StoragePath, columns: Iterable[str], current: pa.Schema) -> None:
     schema = footer_of(file)[0]
-    refuse_other(schema, today, file.uri)
+    refuse_other_version(schema, current, file.uri)
     for name in columns:
         if name not in schema.names:
             raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri} has no column {name}")
         kind = schema.field(name).type
-        if not (pa.types.is_null(kind) or _fits(kind, pa.string() if name == "run" else today.field(name).type)):
+        if not (pa.types.is_null(kind) or _fits(kind, pa.string() if name == "run" else current.field(name).type)):
             where = _first_text(file, name) if pa.types.is_string(kind) else ""
             raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri}: column {name} holds {kind}{where}")
-    _refuse_nameless(file, [name for name in columns if name in _NAMES])
+    _refuse_null_names(file, [name for name in columns if name in _NAMES])
 
 
-def _fits(kind: pa.DataType, today: pa.DataType) -> bool:
-    if pa.types.is_string(today):
+def _fits(kind: pa.DataType, current_type: pa.DataType) -> bool:
+    if pa.types.is_string(current_type):
         return pa.types.is_string(kind)
-    if pa.types.is_timestamp(today):
+    if pa.types.is_timestamp(current_type):
         return pa.types.is_timestamp(kind)
     return pa.types.is_integer(kind) or pa.types.is_floating(kind)
 
 
-def _refuse_nameless(file: StoragePath, columns: Iterable[str]) -> None:
+def _refuse_null_names(file: StoragePath, columns: Iterable[str]) -> None:
     for name in columns:
         before = 0
         for table in file.read_batches([name]) if nulls_in(file, name) else ():

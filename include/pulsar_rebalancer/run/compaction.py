@@ -25,7 +25,7 @@ from pulsar_rebalancer.run.compacted_tables import (
     TABLES,
     Draft,
     footer_of,
-    refuse_other,
+    refuse_other_version,
     rows_by_run,
     table_file,
     with_run,
@@ -92,7 +92,7 @@ def _write(storage: ClusterStorage, day: date, runs: Sequence[RunFolder]) -> Non
             columns = _stored_columns(target, RUNS_SCHEMA if kind == RUNS else TABLES[kind][1])
             draft = stack.enter_context(Draft(target, columns if kind == RUNS else _columns(columns, kind, runs)))
             drafts.append(draft)
-            expected = _keep_others(draft, target, names)
+            expected = _copy_other_runs(draft, target, names)
             for run in runs:
                 if kind == RUNS:
                     draft.add(_run_row(run, rows[run.name]))
@@ -106,16 +106,16 @@ def _write(storage: ClusterStorage, day: date, runs: Sequence[RunFolder]) -> Non
             draft.publish()
 
 
-def _stored_columns(target: StoragePath, today: pa.Schema) -> pa.Schema:
+def _stored_columns(target: StoragePath, current: pa.Schema) -> pa.Schema:
     try:
-        return _widened(with_run(today), today, target) if target.exists() else with_run(today)
+        return _with_new_columns(with_run(current), current, target) if target.exists() else with_run(current)
     except pa.ArrowException as error:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{target.uri} has incompatible column types: {error}") from None
 
 
-def _widened(columns: pa.Schema, today: pa.Schema, file: StoragePath) -> pa.Schema:
+def _with_new_columns(columns: pa.Schema, current_schema: pa.Schema, file: StoragePath) -> pa.Schema:
     stored = footer_of(file)[0]
-    refuse_other(stored, today, file.uri)
+    refuse_other_version(stored, current_schema, file.uri)
     return pa.unify_schemas([columns, stored], promote_options="permissive")
 
 
@@ -123,13 +123,13 @@ def _columns(columns: pa.Schema, kind: str, runs: Sequence[RunFolder]) -> pa.Sch
     for run in runs:
         for part in _parts(run, TABLES[kind][0]):
             try:
-                columns = _widened(columns, TABLES[kind][1], part)
+                columns = _with_new_columns(columns, TABLES[kind][1], part)
             except (SnapshotError, pa.ArrowException) as error:
-                raise _unreadable(run, error) from None
+                raise _as_unreadable(run, error) from None
     return columns.with_metadata(TABLES[kind][1].metadata)
 
 
-def _keep_others(draft: Draft, target: StoragePath, names: set[str]) -> dict[str, int]:
+def _copy_other_runs(draft: Draft, target: StoragePath, names: set[str]) -> dict[str, int]:
     if not target.exists():
         return {}
     new = pa.array(sorted(names), pa.string())
@@ -146,10 +146,10 @@ def _add(draft: Draft, kind: str, run: RunFolder) -> int | None:
                 draft.add(table, run.name)
         return sum(footer_of(part)[1] for part in parts) if parts else None
     except (SnapshotError, pa.ArrowException) as error:
-        raise _unreadable(run, error) from None
+        raise _as_unreadable(run, error) from None
 
 
-def _unreadable(run: RunFolder, error: Exception) -> Exception:
+def _as_unreadable(run: RunFolder, error: Exception) -> Exception:
     passing = isinstance(error, SnapshotError) and error.reason is Reason.STORAGE_FAILED
     return error if passing else UnreadableRunError(run.name, str(error))
 
@@ -169,7 +169,7 @@ def _run_row(run: RunFolder, rows: Mapping[str, int | None]) -> pa.Table:
             if path in DOCUMENTS.values() or (path.endswith(".json") and ".parquet/" not in path)
         }
     except (SnapshotError, UnicodeDecodeError) as error:
-        raise _unreadable(run, error) from None
+        raise _as_unreadable(run, error) from None
     columns = {name: texts.pop(path, None) for name, path in DOCUMENTS.items()}
     counts = {f"{kind}_rows": rows[kind] for kind in TABLES}
     row = {"run": run.name, "collected_at": run.at, **columns, "documents": sorted(texts.items()), **counts}
@@ -234,7 +234,7 @@ def days_before(storage: ClusterStorage, limit: date) -> Iterator[Day]:
             yield _day(storage.runs / entry.path, day)
 
 
-def names_of_others(storage: ClusterStorage) -> list[str]:
+def foreign_names(storage: ClusterStorage) -> list[str]:
     return [e.path for e in entries(storage.runs) if e.kind is not Kind.FOLDER or day_of(e.path) is None]
 
 

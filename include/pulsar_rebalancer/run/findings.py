@@ -79,14 +79,14 @@ def explain(validation: Validation) -> Explanation:
 
 
 def _explained(reason: Reason, findings: Sequence[Finding]) -> ExplainedReason:
-    worst = (_shown(finding) for finding in findings[:WORST])
+    worst = (_finding_text(finding) for finding in findings[:WORST])
     causes = sorted({cause for f in findings if (cause := Reason.get(f.cause))})
     actions = [reason.action, *(f"{cause}: {cause.action}" for cause in causes if cause.action)]
     text = " ".join(actions).strip()
     return ExplainedReason(reason=reason, count=len(findings), worst=tuple(filter(None, worst)), action=text)
 
 
-def _shown(finding: Finding) -> str:
+def _finding_text(finding: Finding) -> str:
     name, detail = one_line(finding.subject, QUOTED), one_line(finding.detail, QUOTED)
     return detail if name in detail else f"{name} {detail}".strip()
 
@@ -188,7 +188,7 @@ def is_crowded(held: int, whole: int, brokers: int) -> bool:
     return held > 2 * math.ceil(whole / max(brokers, 1))  # more than twice a fair share
 
 
-def enough_brokers(findings: Iterable[Finding], samples: Mapping[str, float], settings: Settings) -> list[Finding]:
+def too_few_brokers(findings: Iterable[Finding], samples: Mapping[str, float], settings: Settings) -> list[Finding]:
     """Return findings that block the run if too many brokers are quarantined or too few remain.
 
     `samples` counts each listed broker's host samples since it started.
@@ -202,7 +202,7 @@ def enough_brokers(findings: Iterable[Finding], samples: Mapping[str, float], se
             left_out[quarantined[broker]].append(broker)
     judged = len(samples) - sum(map(len, left_out.values()))
     started = [samples[broker] for broker in left_out[Reason.JUST_STARTED]]
-    why = _why(left_out, started, settings)
+    why = _why_too_few(left_out, started, settings)
 
     blocking = []
     counted = sum(len(brokers) for reason, brokers in left_out.items() if _counts(reason))
@@ -218,7 +218,7 @@ def _counts(reason: Reason) -> bool:
     return reason.effect is Effect.QUARANTINE and not reason.has(Trait.EXPECTED)
 
 
-def _why(left_out: Mapping[Reason, list[str]], started: Iterable[float], settings: Settings) -> str:
+def _why_too_few(left_out: Mapping[Reason, list[str]], started: Iterable[float], settings: Settings) -> str:
     missing = max((ENOUGH_SAMPLES - max(samples, 0) for samples in started), default=0)
     minutes = math.ceil(missing * settings.host_usage_interval_minutes)
     passes = f"; brokers that just started join in about {minutes} min" if left_out.get(Reason.JUST_STARTED) else ""

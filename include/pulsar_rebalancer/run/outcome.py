@@ -114,7 +114,7 @@ class ClientGapSummary(BaseModel):
         return "; ".join(parts) or "no client was connected"
 
 
-def last_time(gaps: Collection[ClientGap], moves: int) -> str:
+def last_cost_text(gaps: Collection[ClientGap], moves: int) -> str:
     """Return a sentence, without a full stop, on the known costs of the last moves of a plan's bundles."""
     summary = ClientGapSummary.of(gaps)
     if summary is None:
@@ -136,7 +136,7 @@ class BundleClientGaps(VersionedDocument):
 
     bundles: dict[str, LastClientGap] = {}
 
-    def added(self, gaps: Mapping[str, ClientGap | None], now: datetime) -> Self:
+    def with_gaps(self, gaps: Mapping[str, ClientGap | None], now: datetime) -> Self:
         """Return a copy with the cost of further moves. Unknown values are ignored, the oldest are dropped."""
         known = {
             b: LastClientGap(at=now, client_gap=gap) for b, gap in gaps.items() if gap is not None and not gap.unknown
@@ -266,7 +266,7 @@ def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping
     request = RunRequest.read(run)
     earlier = Outcome.find(run)
     opened = gate is Reason.OPEN or (earlier is not None and earlier.verdict is Reason.OPEN)
-    verdict = Reason.OPEN if opened else gate or (Reason.BLOCKED if _blocked(run) else Reason.UNFINISHED)
+    verdict = Reason.OPEN if opened else gate or (Reason.BLOCKED if _is_blocked(run) else Reason.UNFINISHED)
     moved, split = (earlier.moves, earlier.splits) if earlier else ((), ())
     moves = _latest(read_moves(run), not_moved, moved, read_waves(run)) if opened else ()
     return Outcome(
@@ -286,7 +286,7 @@ def client_gap_of(moves: Iterable[MoveOutcome]) -> ClientGapSummary | None:
     return ClientGapSummary.of(move.client_gap for move in moves if move.attempts)
 
 
-def _blocked(run: StoragePath) -> bool:
+def _is_blocked(run: StoragePath) -> bool:
     validation = Validation.find(run)
     return validation is not None and bool(validation.reasons(Effect.BLOCK))
 
@@ -335,7 +335,7 @@ def write_outcomes(file: StoragePath, outcomes: Mapping[str, MoveOutcome | Split
     file.write_json([outcomes[bundle].model_dump(mode="json") for bundle in sorted(outcomes)])
 
 
-def remembered(
+def records_to_keep(
     records: Mapping[str, _Record], outcomes: Iterable[MoveOutcome | SplitOutcome], plan_id: str
 ) -> dict[str, _Record]:
     """Return the records to keep after a run, without those of planned bundles that it did not change.

@@ -58,7 +58,7 @@ class Split(BaseModel):
 
     @property
     def cut(self) -> str:
-        return in_parts(self.positions, self.shares) + ("; its parts are unloaded" if self.unload else "")
+        return parts_text(self.positions, self.shares) + ("; its parts are unloaded" if self.unload else "")
 
     @property
     def excess(self) -> str:
@@ -75,15 +75,15 @@ def excess(condition: str, value: float, bound: float) -> str:
     return f"{shown} {_UNITS[condition]}, more than {most}"
 
 
-def at_positions(positions: Iterable[int]) -> str:
+def positions_text(positions: Iterable[int]) -> str:
     return ", ".join(f"0x{position:08x}" for position in positions)
 
 
-def in_parts(positions: Iterable[int], shares: Iterable[float]) -> str:
-    return f"at {at_positions(positions)} into parts with {in_percent(shares)} of its traffic"
+def parts_text(positions: Iterable[int], shares: Iterable[float]) -> str:
+    return f"at {positions_text(positions)} into parts with {percent_text(shares)} of its traffic"
 
 
-def in_percent(shares: Iterable[float]) -> str:
+def percent_text(shares: Iterable[float]) -> str:
     return ", ".join(f"{100 * share:.0f} %" for share in shares)
 
 

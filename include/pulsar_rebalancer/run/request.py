@@ -114,13 +114,13 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) and value else value or []
 
 
-def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
+def _without_duplicates(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
 _Broker = Annotated[str, AfterValidator(_valid_broker)]
 _Brokers = Annotated[
-    tuple[_Broker, ...], Field(max_length=_LISTED), BeforeValidator(_as_list), AfterValidator(_each_once)
+    tuple[_Broker, ...], Field(max_length=_LISTED), BeforeValidator(_as_list), AfterValidator(_without_duplicates)
 ]
 _Position = Annotated[int, Field(strict=True, ge=0, le=0xFFFFFFFF), BeforeValidator(_parsed_position)]
 

@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.run.compacted_tables import KINDS, complete_runs
-from pulsar_rebalancer.run.compaction import Day, RunFolder, compact, days_before, names_of_others
+from pulsar_rebalancer.run.compaction import Day, RunFolder, compact, days_before, foreign_names
 from pulsar_rebalancer.run.plan import read_state
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.documents import (
@@ -208,12 +208,12 @@ class _Upkeep:
     # runs
 
     def runs(self) -> None:
-        for name in names_of_others(self.storage):
-            self._leave(self.storage.runs / name, _NOT_OURS)
+        for name in foreign_names(self.storage):
+            self._keep(self.storage.runs / name, _NOT_OURS)
         for day in days_before(self.storage, self.now.date()):
             for name in day.foreign:
-                self._leave(day.folder / name, _NOT_OURS)
-            runs = [run for run in day.runs if self._may_go(run)]
+                self._keep(day.folder / name, _NOT_OURS)
+            runs = [run for run in day.runs if self._may_delete(run)]
             unwanted = expired(day.date, self.now, self.settings.history_days)
             left = runs if unwanted else self._compact(day, runs)
             if expired(day.date, self.now, self.settings.retention_days):
@@ -221,12 +221,12 @@ class _Upkeep:
             if not self.report.dry_run:
                 remove(self.storage.base, day.folder, [], whole=False)  # only deletes an empty folder
 
-    def _may_go(self, run: RunFolder) -> bool:
+    def _may_delete(self, run: RunFolder) -> bool:
         if run.name in self.needed.plans:
-            self._leave(run.folder, "the state still refers to the run's plan")
+            self._keep(run.folder, "the state still refers to the run's plan")
             return False
         if not run.ended and run.at > self.now - _DAY:
-            self._leave(run.folder, "the run has no outcome yet")
+            self._keep(run.folder, "the run has no outcome yet")
             return False
         return True
 
@@ -243,17 +243,17 @@ class _Upkeep:
             self.report.problems.append(f"{day.date}: {error}")
             return []
         for name, why in unreadable.items():
-            self._leave(day.folder / name, why)
+            self._keep(day.folder / name, why)
         self._remove_runs("compact", day, [run for run in runs if run.name in done])
         return [run for run in runs if run.name not in done]
 
     def _remove_runs(self, action: str, day: Day, runs: Sequence[RunFolder]) -> None:
         if not runs:
             return
-        self._note(action, day.date.isoformat(), len(runs), [entry for run in runs for entry in run.ours])
+        self._add_step(action, day.date.isoformat(), len(runs), [entry for run in runs for entry in run.ours])
         for run in runs:
             for name in run.foreign:
-                self._leave(run.folder / name, _NOT_OURS)
+                self._keep(run.folder / name, _NOT_OURS)
         if self.report.dry_run:
             return
         whole_day = len(runs) == len(day.runs) and not day.foreign and not any(run.foreign for run in runs)
@@ -283,9 +283,9 @@ class _Upkeep:
                     if entry.changed_at is not None and entry.changed_at < self.now - _DAY:
                         gone["drafts"].append((folder, entry))
                 else:
-                    self._leave(folder / entry.path, _NOT_OURS)
+                    self._keep(folder / entry.path, _NOT_OURS)
         for what, files in sorted(gone.items()):
-            self._note("remove history", what, 0, (entry for _, entry in files))
+            self._add_step("remove history", what, 0, (entry for _, entry in files))
             for folder, entry in files if not self.report.dry_run else ():
                 remove(self.storage.base, folder, [entry], whole=False)
 
@@ -295,7 +295,7 @@ class _Upkeep:
         folder = self.storage.state
         old, foreign = unneeded_files(folder, self.needed.files, self.now, self.settings.retention_days)
         for name in foreign:
-            self._leave(folder / name, _NOT_OURS)
+            self._keep(folder / name, _NOT_OURS)
         for what, content in old.items():
             self._remove("remove state files", what, folder, content, whole=False)
 
@@ -305,7 +305,7 @@ class _Upkeep:
         for entry in entries(self.storage.replays):
             at = time_of(entry.path)
             if entry.kind is not Kind.FOLDER or at is None:
-                self._leave(self.storage.replays / entry.path, _NOT_OURS)
+                self._keep(self.storage.replays / entry.path, _NOT_OURS)
             elif expired(at.date(), self.now, self.settings.retention_days):
                 folder = self.storage.replays / entry.path
                 self._remove("remove replays", entry.path, folder, walk(folder), whole=True)
@@ -313,13 +313,13 @@ class _Upkeep:
     # report
 
     def _remove(self, action: str, what: str, folder: StoragePath, content: Sequence[Entry], *, whole: bool) -> None:
-        self._note(action, what, 0, content)
+        self._add_step(action, what, 0, content)
         if not self.report.dry_run:
             remove(self.storage.base, folder, content, whole=whole)
 
-    def _note(self, action: str, what: str, runs: int, content: Iterable[Entry]) -> None:
+    def _add_step(self, action: str, what: str, runs: int, content: Iterable[Entry]) -> None:
         sizes = [entry.size for entry in content if entry.kind is Kind.FILE]
         self.report.steps.append(Step(action, what, runs, len(sizes), sum(sizes)))
 
-    def _leave(self, folder: StoragePath, why: str) -> None:
+    def _keep(self, folder: StoragePath, why: str) -> None:
         self.report.left[folder.uri.removeprefix(f"{self.storage.base.uri}/")] = why

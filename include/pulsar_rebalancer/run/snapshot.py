@@ -25,7 +25,7 @@ from pulsar_rebalancer.orders.manual_plans import Drains, HandedOverPlan
 from pulsar_rebalancer.orders.order import Control
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Effect, Reason
-from pulsar_rebalancer.run.compacted_tables import TABLES, opened
+from pulsar_rebalancer.run.compacted_tables import TABLES, open_parquet
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.tables import (
     BUNDLES,
@@ -175,24 +175,24 @@ class Snapshot:
 
     @cached_property
     def bundles_footer(self) -> pq.FileMetaData:
-        with self._opened("bundles") as source:
+        with self._open_table("bundles") as source:
             return source.metadata
 
     def table(self, name: str, columns: list[str] | None = None) -> pa.Table:
         schema = INPUT[name] if columns is None else pa.schema([INPUT[name].field(column) for column in columns])
-        with self._opened(name) as source:
+        with self._open_table(name) as source:
             content = source.read(schema.names).select(schema.names)
             content.validate(full=True)
             return content.cast(schema)
 
     def batches(self, name: str, columns: list[str]) -> Iterator[pa.Table]:
-        with self._opened(name) as source:
+        with self._open_table(name) as source:
             for batch in source.iter_batches(columns=columns):
                 yield pa.Table.from_batches([batch])
 
     @contextmanager
-    def _opened(self, name: str) -> Iterator[pq.ParquetFile]:
-        with opened(self.folder / TABLES[name][0]) as source:
+    def _open_table(self, name: str) -> Iterator[pq.ParquetFile]:
+        with open_parquet(self.folder / TABLES[name][0]) as source:
             found = source.schema_arrow
             version = version_of(found)
             if version != VERSION or found.names != INPUT[name].names:
@@ -294,14 +294,14 @@ def find_run(storage: ClusterStorage, address: str, airflow_run_id: str) -> Stor
     request = None if run is None else run / "input" / "settings.json"
     if run is None or request is None or run.uri != address or not lies_below(storage.root, request):
         raise PlanError(Reason.FOREIGN_RUN, f"{address[:200]!a} is not a run folder of cluster {storage.cluster}")
-    if not belongs(request.read_json(), storage.cluster, airflow_run_id):
+    if not belongs_to_run(request.read_json(), storage.cluster, airflow_run_id):
         raise PlanError(
             Reason.FOREIGN_RUN, f"{run.uri} is not the folder of {storage.cluster}'s run {airflow_run_id[:200]!a}"
         )
     return run
 
 
-def belongs(request: object, cluster: str, airflow_run_id: str) -> bool:
+def belongs_to_run(request: object, cluster: str, airflow_run_id: str) -> bool:
     named = (request.get("cluster"), request.get("airflow_run_id")) if isinstance(request, dict) else None
     return named == (cluster, airflow_run_id)
 

@@ -169,7 +169,7 @@ def judge_run(
         slow = {Reason.RUN_TOO_LONG: 1} if run.seconds > settings.interval_seconds else {}
         detail = f"{run.seconds:.0f} s, interval {settings.interval_seconds:g} s"
         judged[Condition.SLOW] = _observed(slow, detail)
-    judged[Condition.ROLL_LEFT] = _roll_left(run.roll, settings, now)
+    judged[Condition.ROLL_LEFT] = _abandoned_roll(run.roll, settings, now)
     untold = end_of_roll(run.roll) if run.roll.untold else None
     for condition in (Condition.ROLL_STOPPED, Condition.ROLL_ELSEWHERE):
         reasons = {run.roll.ended: 1} if condition is untold and run.roll.ended else {}
@@ -185,7 +185,7 @@ def _observed(reasons: Mapping[Reason, int], detail: str = "") -> Observation:
     return Observation(True, reasons, detail) if reasons else Observation(False)
 
 
-def _roll_left(roll: Roll, settings: Settings, now: datetime) -> Observation:
+def _abandoned_roll(roll: Roll, settings: Settings, now: datetime) -> Observation:
     stepped = roll.looked_at or roll.at
     longest = max(LEFT, LEFT_INTERVALS * timedelta(seconds=settings.interval_seconds))
     if not roll.active or stepped is None or now - stepped <= longest:

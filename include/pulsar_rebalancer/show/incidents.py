@@ -91,7 +91,7 @@ def advance(state: _Open, observations: Mapping[Condition, Observation], now: da
     for condition, seen in observations.items():
         incident = incidents.get(condition)
         if seen.present:
-            incidents[condition] = _seen_again(incident, seen, now)
+            incidents[condition] = _updated_incident(incident, seen, now)
         elif incident is not None:
             unwatched = incident.unwatched if incident.over_at else seen.unwatched
             over_at = min(incident.over_at or now, now)
@@ -99,7 +99,7 @@ def advance(state: _Open, observations: Mapping[Condition, Observation], now: da
     return state.model_copy(update={"run": run or state.run, "incidents": incidents})
 
 
-def _seen_again(incident: Incident | None, seen: Observation, now: datetime) -> Incident:
+def _updated_incident(incident: Incident | None, seen: Observation, now: datetime) -> Incident:
     incident = incident or Incident(since=now, seen_at=now)
     update = {"seen_at": now, "reasons": dict(seen.reasons), "detail": seen.detail, "over_at": None, "unwatched": None}
     return incident.model_copy(update=update)

@@ -42,11 +42,11 @@ def changes_text(outcome: Outcome, summary: Summary | None) -> str:
     return ", ".join(parts)
 
 
-def roll_ended(brokers: int) -> str:
+def roll_ended_text(brokers: int) -> str:
     return f"The rolling restart has ended: {number_of(brokers, 'broker')} restarted."
 
 
-def in_words(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Return a duration in its largest unit, such as "4 min"."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
@@ -57,17 +57,17 @@ def in_words(seconds: float) -> str:
     return number_of(round(seconds / 86400), "day")
 
 
-def pair_waits(brokers: tuple[str, str], gap: float, hits: tuple[int, int], starts: str) -> str:
+def pair_text(brokers: tuple[str, str], gap: float, hits: tuple[int, int], starts: str) -> str:
     """Return a sentence about a pair with hits; `starts` says when its moves start, and is empty if unknown."""
     hit = f"hit {hits[0]} of {hits[1]}"
     return f"{brokers[0]} and {brokers[1]} differ by {gap:.0f} points ({hit}){f'; {starts}' if starts else ''}."
 
 
-def not_moved(mode: str) -> str:
+def not_moved_text(mode: str) -> str:
     return f"Nothing is moved, because the mode is {mode}."
 
 
-def refusal(where: str, reason: Reason, message: str) -> str:
+def refusal_text(where: str, reason: Reason, message: str) -> str:
     """Return what stopped a task or a run, and what to do. Messages of requests to brokers may say that themselves."""
     detail = f"{message.removesuffix('.')}." if message else ""
     action = reason.action if reason.action not in message else ""

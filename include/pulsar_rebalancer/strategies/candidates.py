@@ -86,7 +86,7 @@ def choose(seed: str, bundle: str, eligible: Sequence[str]) -> str | None:
     return eligible[int.from_bytes(digest) % len(eligible)] if eligible else None
 
 
-def overloaded(sample: ClusterSample) -> set[str]:
+def overloaded_brokers(sample: ClusterSample) -> set[str]:
     limit = sample.settings.overloaded_threshold / 100
     return {broker for broker, usage in sample.usages().items() if usage > limit}
 
@@ -143,13 +143,13 @@ def split(candidates: Sequence[str]) -> tuple[Sequence[str], frozenset[str]]:
 _SEMANTIC_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?")
 
 
-def latest(candidates: Sequence[str], versions: Mapping[str, str | None]) -> list[str]:
+def latest_version_brokers(candidates: Sequence[str], versions: Mapping[str, str | None]) -> list[str]:
     """Return the candidates with the latest version; empty if one cannot be read (BrokerVersionFilter)."""
-    parsed = {broker: _version(versions.get(broker)) for broker in candidates}
+    parsed = {broker: _parsed_version(versions.get(broker)) for broker in candidates}
     if not parsed or None in parsed.values():
         return []
-    latest = max(version for version in parsed.values() if version is not None)
-    return [broker for broker in candidates if parsed[broker] == latest]
+    latest_version_brokers = max(version for version in parsed.values() if version is not None)
+    return [broker for broker in candidates if parsed[broker] == latest_version_brokers]
 
 
 class _SemanticVersion(NamedTuple):
@@ -160,7 +160,7 @@ class _SemanticVersion(NamedTuple):
     identifiers: tuple[tuple[bool, int, str], ...]
 
 
-def _version(text: str | None) -> _SemanticVersion | None:
+def _parsed_version(text: str | None) -> _SemanticVersion | None:
     match = _SEMANTIC_VERSION.fullmatch(text or "")
     if match is None:
         return None
@@ -201,7 +201,7 @@ def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains
         of_domain = by_domain({broker: spread.get(broker, 0) for broker in candidates}, domains)
         least = min(of_domain.values(), default=0)
         candidates = [broker for broker in candidates if of_domain[domains.get(broker, "")] == least]
-    return fewest(candidates, spread)
+    return lowest_counts(candidates, spread)
 
 
 def by_domain(spread: Mapping[str, int], domains: Mapping[str, str]) -> Counter[str]:
@@ -211,7 +211,7 @@ def by_domain(spread: Mapping[str, int], domains: Mapping[str, str]) -> Counter[
     return counts
 
 
-def fewest(candidates: Sequence[str], counts: Mapping[str, int]) -> list[str]:
+def lowest_counts(candidates: Sequence[str], counts: Mapping[str, int]) -> list[str]:
     """Return the candidates with the lowest count (LoadManagerShared.removeMostServicingBrokersForNamespace)."""
     least = min((counts.get(broker, 0) for broker in candidates), default=0)
     return [broker for broker in candidates if counts.get(broker, 0) == least]
@@ -255,7 +255,7 @@ class PolicyFilter:
         self._taking_part = {broker.broker for broker in by_name if broker.left_out is None}
         versions = {broker.broker: broker.version for broker in by_name}
         self._versions = versions
-        self._latest = PerCandidates(lambda candidates: latest(candidates, versions))
+        self._latest = PerCandidates(lambda candidates: latest_version_brokers(candidates, versions))
         self._positions = PerCandidates(lambda candidates: {broker: n for n, broker in enumerate(candidates)})
         self._topics = Counter({broker.broker: broker.topics for broker in by_name})
         self._most_topics = max(self._topics.values(), default=0)
@@ -309,7 +309,7 @@ class PolicyFilter:
         position = self._positions.of(brokers)
         serving = {broker for broker, count in counts.items() if count and broker in position} | without
         if len(serving) == len(brokers) or any(counts.get(broker, 0) < 0 for broker in serving):
-            return fewest(candidates, counts)
+            return lowest_counts(candidates, counts)
         return AllBut(brokers, position, serving) if serving else candidates
 
     def _of_latest_version(self, candidates: Sequence[str]) -> Sequence[str]:
@@ -320,7 +320,7 @@ class PolicyFilter:
         position = self._positions.of(chosen)
         missing = without & position.keys()
         if len(missing) == len(chosen):
-            return latest(candidates, self._versions)
+            return latest_version_brokers(candidates, self._versions)
         return AllBut(chosen, position, missing) if missing else chosen
 
     def holds(self, bundle: str, source: str) -> Reason | None:

@@ -59,7 +59,7 @@ def apply(
         if room and capped[0].taken and fitted[0].taken:
             room.take(capped)
         result += capped if fitted[0].taken or not capped[0].taken else fitted
-    return in_order(result)
+    return by_pair_and_rank(result)
 
 
 def units(moves: Iterable[CandidateMove]) -> tuple[list[list[CandidateMove]], list[CandidateMove]]:
@@ -71,7 +71,7 @@ def units(moves: Iterable[CandidateMove]) -> tuple[list[list[CandidateMove]], li
     taken: list[list[CandidateMove]] = []
     others: list[CandidateMove] = []
     first: CandidateMove | None = None
-    for move in in_order(moves):
+    for move in by_pair_and_rank(moves):
         if move.reason is not _TAKEN:
             others.append(move)
             first = None
@@ -83,7 +83,7 @@ def units(moves: Iterable[CandidateMove]) -> tuple[list[list[CandidateMove]], li
     return taken, others
 
 
-def in_order(moves: Iterable[CandidateMove]) -> list[CandidateMove]:
+def by_pair_and_rank(moves: Iterable[CandidateMove]) -> list[CandidateMove]:
     return sorted(moves, key=attrgetter("pair", "rank"))
 
 

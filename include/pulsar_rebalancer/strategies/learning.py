@@ -86,7 +86,7 @@ def step(per_minute: float, minutes: float, samples: float) -> float:
     return max(1 - float((1 - per_minute) ** minutes), 1 / samples)
 
 
-def steps(samples: npt.NDArray[np.float64], minutes: float) -> tuple[npt.NDArray[np.float64], ...]:
+def sample_weights(samples: npt.NDArray[np.float64], minutes: float) -> tuple[npt.NDArray[np.float64], ...]:
     """Return a sample's weight in each average of bundles' rates (`run.tables.RATES`).
 
     Args:
@@ -212,7 +212,7 @@ class BundleCosts(NamedTuple):
         new = np.isnan(self.quick)
         before = [np.where(new, rate, average) for average in self[:4]]
         samples = np.where(new, 0.0, self.samples) + counts
-        weights: tuple[Any, ...] = steps(samples, minutes) if counts else (0.0,) * len(before)
+        weights: tuple[Any, ...] = sample_weights(samples, minutes) if counts else (0.0,) * len(before)
         hour, quick, quarter = (old + step * (rate - old) for old, step in zip(before[:3], weights, strict=False))
         hour_before = before[3] + weights[3] * (hour - before[3])
         cost, variance = np.where(new, START_COST, self.cost), np.where(new, START_VARIANCE, self.variance)

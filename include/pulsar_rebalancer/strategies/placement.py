@@ -24,10 +24,10 @@ from pulsar_rebalancer.strategies.candidates import (
     Selector,
     StatelessPlacement,
     choose,
-    overloaded,
+    overloaded_brokers,
     split,
 )
-from pulsar_rebalancer.strategies.caps import in_order, units
+from pulsar_rebalancer.strategies.caps import by_pair_and_rank, units
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.shedders.registry import placement_of
 
@@ -78,7 +78,7 @@ class LeastLongTermMessageRate:
     def __init__(self, sample: ClusterSample) -> None:
         self._sample = sample
         self._preallocated: dict[str, dict[str, float]] = defaultdict(dict)
-        self._queues = PerCandidates(lambda candidates: _Queue(candidates, self._rates, overloaded(sample)))
+        self._queues = PerCandidates(lambda candidates: _Queue(candidates, self._rates, overloaded_brokers(sample)))
 
     @cached_property
     def _reported(self) -> Mapping[str, float]:
@@ -99,7 +99,7 @@ class LeastLongTermMessageRate:
         given[bundle.bundle] = bundle.msg_rate if rate is None else rate
         self._rates[broker] = self._reported.get(broker, 0.0) + one_by_one(given.values())
         for queue in self._queues:
-            queue.changed(broker)
+            queue.rate_changed(broker)
 
     def state(self) -> PlacementState:
         """Return an empty state: brokers will report the placed bundles before the next run."""
@@ -107,7 +107,7 @@ class LeastLongTermMessageRate:
 
 
 class _Queue:
-    """Candidates ordered by rate, to find the lowest quickly; the caller reports each change to `changed`."""
+    """Candidates ordered by rate, to find the lowest quickly; the caller reports each change to `rate_changed`."""
 
     def __init__(self, candidates: Sequence[str], rates: Mapping[str, float], overloaded: Collection[str]) -> None:
         self._rates = rates
@@ -141,7 +141,7 @@ class _Queue:
         """Return whether an entry is current; outdated ones stay in the heap when a rate changes."""
         return entry[0] == self._rates.get(entry[1], 0.0)
 
-    def changed(self, broker: str) -> None:
+    def rate_changed(self, broker: str) -> None:
         entry = (self._rates.get(broker, 0.0), broker)
         if broker in self._waiting and entry not in self._least:
             heappush(self._heap, entry)
@@ -287,8 +287,8 @@ def place(
     chooser = selector(sample, state)
     taken, placed = units(moves)
     if not taken:  # as in most samples: neither the policies nor the loads matter
-        return in_order(placed), chooser.state()
-    policies, hot = policy_filter(), overloaded(sample)
+        return by_pair_and_rank(placed), chooser.state()
+    policies, hot = policy_filter(), overloaded_brokers(sample)
     for unit in taken:
         destinations = [_destination(move, policies, chooser, hot, seed) for move in unit]
         refused = next((reason for reason in destinations if isinstance(reason, Reason)), None)
@@ -300,7 +300,7 @@ def place(
             bundle = sample.bundles.find(move.source, move.bundle)
             chooser.placed(bundle, destination)
             policies.placed(bundle, destination)
-    return in_order(placed), chooser.state()
+    return by_pair_and_rank(placed), chooser.state()
 
 
 def _destination(

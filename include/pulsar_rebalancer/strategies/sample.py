@@ -271,8 +271,8 @@ def used_samples(
     A move's brokers need not be those of its pair.
     """
     judged = {decision.pair: decision for decision in decisions if decision.low_hits is not None}
-    moving = [move for move in moves if move.taken and move.pair in judged]
-    moved = {end for move in moving for end in (move.source, move.destination)}
+    moves_text = [move for move in moves if move.taken and move.pair in judged]
+    moved = {end for move in moves_text for end in (move.source, move.destination)}
     used: dict[str, float] = {}
     for pair in judged.values():
         counted = (pair.low_hits or 0) > max(pair.source_low_before or 0, pair.destination_low_before or 0)
@@ -307,7 +307,7 @@ def gap_and_hits(pair: Decision) -> str:
     return f"{pair.source} is {pair.gap:.1f} points above {pair.destination}, {hits}"
 
 
-def moving(moves: Sequence[CandidateMove]) -> str:
+def moves_text(moves: Sequence[CandidateMove]) -> str:
     if not moves:
         return "no bundle"
     traffic = amount(moves[0].measure, math.fsum(move.traffic for move in moves))
@@ -338,7 +338,7 @@ class Line(BaseModel):
     upper: float
 
 
-def around(mean: float | None, thresholds: Mapping[str, Threshold]) -> tuple[Line, ...]:
+def bands_around(mean: float | None, thresholds: Mapping[str, Threshold]) -> tuple[Line, ...]:
     """Return a range around the mean for each threshold; scores inside it differ by less."""
     if mean is None:
         return ()

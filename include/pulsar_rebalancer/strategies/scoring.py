@@ -44,13 +44,13 @@ def percent(usage: float | None, limit: float | None) -> float:
 
 def percents(usage: npt.NDArray[np.float64], limit: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the result of `percent` for arrays of one shape, identical to the last digit; NaN if unknown."""
-    usage32, limit32 = _floats32(usage), _floats32(limit)
+    usage32, limit32 = _to_float32s(usage), _to_float32s(limit)
     measured = ~np.isnan(usage32) & (limit32 > 0)
-    ratio = _floats32(np.divide(usage32, limit32, out=np.zeros_like(usage32), where=measured))
-    return _floats32(ratio * 100)
+    ratio = _to_float32s(np.divide(usage32, limit32, out=np.zeros_like(usage32), where=measured))
+    return _to_float32s(ratio * 100)
 
 
-def _floats32(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _to_float32s(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.clip(values, -LARGEST_FLOAT32, LARGEST_FLOAT32).astype(np.float32).astype(np.float64)
 
 

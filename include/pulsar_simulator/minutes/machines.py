@@ -220,7 +220,7 @@ class Reports:
         minutes = len(self._before)
         late = ~missing & (draw < rules.missing + rules.late) & (minutes > 0)
         if late.any():
-            said, rates = _of_before(self._before[0], fresh, late, owner)
+            said, rates = _with_late_reports(self._before[0], fresh, late, owner)
         self._before.append(fresh)
         return Report(
             minute=minute,
@@ -247,7 +247,7 @@ class Reports:
         return self._drawn[1][row], self._drawn[2][row]
 
 
-def _of_before(
+def _with_late_reports(
     before: tuple[Demand, Rates], now: tuple[Demand, Rates], late: Flags, owner: Ints
 ) -> tuple[Demand, Rates]:
     """Return current values, but earlier values for brokers whose report is late and for their bundles."""

@@ -69,7 +69,7 @@ class Simulation:
             if destination is None and rules.direct:
                 destination = self._place(bundle, self._candidates())
             if destination is None:
-                self._lose(bundle, ready)
+                self._remove_owner(bundle, ready)
             elif self.alive[destination]:
                 self._land(bundle, destination, ready)
             else:
@@ -109,9 +109,9 @@ class Simulation:
             self.registered[broker] = False
             wait = 0.0 if self.spec.rules.direct else self.spec.rules.reconnect_seconds
             for bundle in np.flatnonzero(self.owner == broker):
-                self._lose(int(bundle), ends + wait * float(self._wait_of_minute()[bundle]))
+                self._remove_owner(int(bundle), ends + wait * float(self._wait_of_minute()[bundle]))
 
-    def _lose(self, bundle: int, looked_up: float) -> None:
+    def _remove_owner(self, bundle: int, looked_up: float) -> None:
         """Remove a bundle's owner, and schedule the lookup that places the bundle again.
 
         There is no lookup if the bundle has no clients, unless `direct` is set.

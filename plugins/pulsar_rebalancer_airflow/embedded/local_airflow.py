@@ -47,7 +47,7 @@ class Processes:
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> int:
         """Start a process with its output redirected to a file, and return its process id."""
         log.parent.mkdir(parents=True, exist_ok=True)
-        with _signals_wait(), log.open("ab") as output:
+        with _delay_signals(), log.open("ab") as output:
             process = subprocess.Popen(
                 command,
                 env=dict(environment),
@@ -69,7 +69,7 @@ class Processes:
 
     def listens(self, port: int) -> bool:
         """Return whether a started process or one of its descendants listens on this TCP port."""
-        for process in _family(self._leaders()):
+        for process in _process_tree(self._leaders()):
             with suppress(psutil.Error):
                 listening = [c for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
                 if any(connection.laddr.port == port for connection in listening):
@@ -86,10 +86,10 @@ class Processes:
 
     def stop(self) -> None:
         """Terminate all started processes and their descendants; kill those still alive after ten seconds."""
-        with _signals_wait():
+        with _delay_signals():
             leaders = self._leaders()
             for send in (psutil.Process.terminate, psutil.Process.kill):
-                _send(send, _family(leaders))
+                _send(send, _process_tree(leaders))
             for leader, _ in self._started.values():
                 leader.wait()
             self._started.clear()
@@ -99,7 +99,7 @@ class Processes:
 
 
 @contextmanager
-def _signals_wait() -> Iterator[None]:
+def _delay_signals() -> Iterator[None]:
     """Delay signals during a `with` block; at its end, handle the first signal."""
     held: list[int] = []
     before = {number: signal.signal(number, lambda which, _: held.append(which)) for number in ENDING}
@@ -119,7 +119,7 @@ def _send(send: Callable[[psutil.Process], None], family: Sequence[psutil.Proces
     psutil.wait_procs(family, timeout=_GRACE_SECONDS)
 
 
-def _family(leaders: set[int]) -> list[psutil.Process]:
+def _process_tree(leaders: set[int]) -> list[psutil.Process]:
     family: dict[int, psutil.Process] = {}
     for process in psutil.process_iter():
         try:
@@ -335,9 +335,9 @@ class LocalAirflow:
         for _ in self._polled(math.inf):
             for run in self.runs(dag_id):
                 run_id = run["dag_run_id"]
-                if run["state"] in ("success", "failed") and run_id not in seen and self._settled(dag_id, run_id):
+                if run["state"] in ("success", "failed") and run_id not in seen and self._has_ended(dag_id, run_id):
                     seen.add(run_id)
                     yield run
 
-    def _settled(self, dag_id: str, run_id: str) -> bool:
+    def _has_ended(self, dag_id: str, run_id: str) -> bool:
         return all(task["state"] in _ENDED for task in self.tasks(dag_id, run_id))

@@ -93,7 +93,7 @@ class ApproveOperator(ApprovalOperator):
             event = event | {"params_input": {"reason": _reason(event)}}
             if _person(event):
                 with final_unless_passing(context):
-                    refusal = self._note(context, event)
+                    refusal = self._record_answer(context, event)
                 if refusal is not None:
                     self.log.warning(
                         "Not approved: %s. [%s] %s", refusal.message, refusal.reason, refusal.reason.action
@@ -119,7 +119,7 @@ class ApproveOperator(ApprovalOperator):
             raise PlanError(Reason.PLAN_CHANGED, f"the plan of run {question.plan_id} has changed")
         return run, summary
 
-    def _note(self, context: Context, event: dict[str, Any]) -> PlanError | None:
+    def _record_answer(self, context: Context, event: dict[str, Any]) -> PlanError | None:
         """Record the approval or rejection, or return why the person may not approve the plan."""
         store = StateStore.of(context, self.entry.name)
         question, answers = store.get(Question), store.get(Answers)
@@ -149,7 +149,7 @@ class ApproveOperator(ApprovalOperator):
         question = store.get(Question)
         refusal = refusal_now(context, self.entry, store, datetime.now(UTC)) or roll_refusal(store, question.plan_id)
         if refusal is None and self.entry.settings.two_people:
-            refusal = lacks_second_person(self._plan(question)[1].requested_by, _names(event))
+            refusal = lacks_second_person(self._plan(question)[1].requested_by, _user_names(event))
         return refusal
 
 
@@ -178,10 +178,10 @@ class CarryOutApprovedOperator(HandOverOperator):
 
 
 def _person(answer: dict[str, Any]) -> str:
-    return next(filter(None, _names(answer)), "")
+    return next(filter(None, _user_names(answer)), "")
 
 
-def _names(answer: dict[str, Any]) -> list[str]:
+def _user_names(answer: dict[str, Any]) -> list[str]:
     user = answer.get("responded_by_user")
     return [one_line(str(user.get(name) or "")) for name in ("name", "id")] if isinstance(user, dict) else []
 

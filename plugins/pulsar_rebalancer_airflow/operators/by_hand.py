@@ -178,7 +178,7 @@ class CarryOutOperator(HandOverOperator):
                 self._release(store, form, by)
                 send_order_metrics(context, self.entry.name, self.entry.settings)
                 return
-            entry, request = self._shown(store, form, now)
+            entry, request = self._shown_plan(store, form, now)
             drains = request.action is Action.DRAIN
             if refusal := refusal_now(context, self.entry, store, now, may_wait=drains):
                 raise refusal
@@ -219,7 +219,7 @@ class CarryOutOperator(HandOverOperator):
         store.put(drains)
         self.log.warning("%s released %s: %s", by or "unknown", ", ".join(form.broker), form.reason)
 
-    def _shown(self, store: StateStore, form: HandRequest, now: datetime) -> tuple[ShownPlan, HandRequest]:
+    def _shown_plan(self, store: StateStore, form: HandRequest, now: datetime) -> tuple[ShownPlan, HandRequest]:
         """Return the plan with the form's hash, and its request; raise an error if the plan may not be carried out."""
         entry = store.get(ShownPlans).plans.get(form.plan)
         run = self.storage.run(entry.plan_id) if entry else None
@@ -293,7 +293,7 @@ class CarryOutOperator(HandOverOperator):
                 run_ids.add(answer.carried_out_by)
                 if self._is_void(context, answer.carried_out_by):
                     return True
-            if _left_a_part(run):
+            if _moved_only_part(run):
                 return True
         return False
 
@@ -304,7 +304,7 @@ class CarryOutOperator(HandOverOperator):
         return int(context["ti"].get_dr_count(self.trigger_dag_id, run_ids=sorted(run_ids)))
 
 
-def _left_a_part(run: StoragePath) -> bool:
+def _moved_only_part(run: StoragePath) -> bool:
     reasons = {ended.reason for outcomes in (read_waves(run), read_outcomes(run)) for ended in outcomes.values()}
     outcome = Outcome.find(run)
     if outcome is not None and outcome.verdict is not Reason.AWAITING_APPROVAL:

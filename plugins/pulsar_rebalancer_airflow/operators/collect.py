@@ -88,7 +88,7 @@ class CollectOperator(ClusterOperator):
             earlier = EarlierData(storage.state, before, keeps_load_data=not self.only_shows)
             collected = asyncio.run(self._collect(trigger, earlier))
             run = storage.new_run(now)
-            request = _with_what_is_in_force(collected.request, orders, before.decision.plan_id)
+            request = _with_orders(collected.request, orders, before.decision.plan_id)
             request = request.model_copy(update={"dry_run": self.only_shows})
             save(replace(collected, request=request), run)
         self.log.info("Collected %s", run.uri)
@@ -123,7 +123,7 @@ class CollectOperator(ClusterOperator):
             return await collect(admin, self.entry, trigger, earlier)
 
 
-def _with_what_is_in_force(request: RunRequest, orders: OrdersInForce, previous: str) -> RunRequest:
+def _with_orders(request: RunRequest, orders: OrdersInForce, previous: str) -> RunRequest:
     settings, now = request.resolved.settings, request.collected_at
     closed = closings(settings, orders, now, JudgedRun(now, previous))
     in_force = sentence(settings, closed, replace(orders, origins=request.resolved.origins), now)

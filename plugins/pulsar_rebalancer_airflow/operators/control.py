@@ -177,7 +177,7 @@ def note(storage: ClusterStorage, action: str, order: Order, details: Mapping[st
 _SECONDS_BETWEEN_LOOKS = 1.0
 
 
-class Stopped(NamedTuple):
+class StopOutcome(NamedTuple):
     """The outcome of a stop.
 
     Attributes:
@@ -191,7 +191,7 @@ class Stopped(NamedTuple):
     not_begun: int
 
 
-class UnderWay(TypedDict):
+class RunInProgress(TypedDict):
     """The last recorded plan, its bundles in progress, and the number of its bundles without an outcome."""
 
     plan: str
@@ -199,7 +199,7 @@ class UnderWay(TypedDict):
     without_outcome: int
 
 
-def under_way(store: StateStore) -> UnderWay:
+def under_way(store: StateStore) -> RunInProgress:
     """Return the last recorded plan, and its bundles that are in progress.
 
     Raises:
@@ -208,11 +208,11 @@ def under_way(store: StateStore) -> UnderWay:
     """
     plan = store.get(DecisionState).plan_id
     run, begun = store.storage.run(plan), _without_outcome(store, plan)
-    to_do = _to_do(run) | begun if run else begun
-    return UnderWay(plan=plan, bundles=sorted(begun), without_outcome=len(to_do))
+    to_do = _pending_bundles(run) | begun if run else begun
+    return RunInProgress(plan=plan, bundles=sorted(begun), without_outcome=len(to_do))
 
 
-def wait(store: StateStore, found: UnderWay, longest_seconds: float) -> Stopped:
+def wait(store: StateStore, in_progress: RunInProgress, longest_seconds: float) -> StopOutcome:
     """Wait until no bundle is in progress, and return the outcome of the stop.
 
     The task that carries out the plan checks for a stop before each bundle. Until this task ends, it is unknown which
@@ -223,15 +223,15 @@ def wait(store: StateStore, found: UnderWay, longest_seconds: float) -> Stopped:
         found: the plan in progress when the stop was stored.
         longest_seconds: maximum time to wait. Bundles that have no outcome by then are `unfinished`.
     """
-    until, begun = time.monotonic() + longest_seconds, set(found["bundles"])
-    left = begun & _without_outcome(store, found["plan"])
+    until, begun = time.monotonic() + longest_seconds, set(in_progress["bundles"])
+    left = begun & _without_outcome(store, in_progress["plan"])
     while left and time.monotonic() < until:
         time.sleep(_SECONDS_BETWEEN_LOOKS)
-        left &= _without_outcome(store, found["plan"])
-    run = store.storage.run(found["plan"])
+        left &= _without_outcome(store, in_progress["plan"])
+    run = store.storage.run(in_progress["plan"])
     ended = {bundle: reason for bundle, reason in _reasons(run).items() if bundle in begun - left} if run else {}
     finished = {bundle: reason for bundle, reason in ended.items() if not reason.has(Trait.NOT_BEGUN)}
-    return Stopped(finished, tuple(sorted(left)), found["without_outcome"] - len(finished) - len(left))
+    return StopOutcome(finished, tuple(sorted(left)), in_progress["without_outcome"] - len(finished) - len(left))
 
 
 def in_progress(storage: ClusterStorage, plan: str, now: datetime) -> bool:
@@ -239,7 +239,7 @@ def in_progress(storage: ClusterStorage, plan: str, now: datetime) -> bool:
     return at is not None and run is not None and now - at <= LONGEST_RUN and not (run / "outcome.json").exists()
 
 
-def _to_do(run: StoragePath) -> set[str]:
+def _pending_bundles(run: StoragePath) -> set[str]:
     """Return a plan's bundles without an outcome; empty once the run has ended."""
     if (run / "outcome.json").exists():
         return set()
@@ -260,7 +260,7 @@ def _without_outcome(store: StateStore, plan: str) -> set[str]:
     return {bundle for bundle, (plan_id, outcome) in known.items() if plan_id == plan and not outcome}
 
 
-class Ordered(TypedDict, total=False):
+class ControlInput(TypedDict, total=False):
     """Input of the *control* task.
 
     Attributes:
@@ -270,7 +270,7 @@ class Ordered(TypedDict, total=False):
     """
 
     lost: dict[str, str]
-    found: UnderWay
+    found: RunInProgress
     undecided: bool
 
 
@@ -281,7 +281,7 @@ class OrderOperator(ClusterOperator):
     progress. A retry would overrule newer orders, so there is none.
     """
 
-    def execute(self, context: Context) -> Ordered:
+    def execute(self, context: Context) -> ControlInput:
         """Store the order if the action requires an order.
 
         Raises:
@@ -290,12 +290,12 @@ class OrderOperator(ClusterOperator):
                 (`state_lost`); the run was cleared (`no_user`).
         """
         with final_unless_passing(context):
-            store, ordered = self._store(context), Ordered()
+            store, ordered = self._store(context), ControlInput()
             if parse_control_form(context["params"]).form_action.stops:
                 # Only runs that began before the order are sure to obey it.
                 with suppress(AirflowRuntimeError):
                     ordered["undecided"] = self._undecided(context, store)
-            request, order = asked(context)
+            request, order = form_and_order(context)
             if request.action in (RESET, RESTORE):
                 _forget_used_skip(store)
             elif request.form_action.gives:
@@ -317,7 +317,7 @@ class OrderOperator(ClusterOperator):
         return running > (ti.get_dr_count(dag_id, run_ids=recorded, states=["running"]) if recorded else 0)
 
 
-def asked(context: Context) -> tuple[ControlRequest, GivenOrder]:
+def form_and_order(context: Context) -> tuple[ControlRequest, GivenOrder]:
     """Return the form and the order. Raises `wrong_setting`, `contradiction` or PlanError `no_user`."""
     request = parse_control_form(context["params"])
     if request.form_action.needs_reason:
@@ -365,9 +365,9 @@ class ControlOperator(ClusterOperator):
 
     template_fields: Sequence[str] = ("ordered",)
 
-    def __init__(self, *, ordered: Ordered | None = None, timeout_seconds: float = 30, **kwargs: Any) -> None:
+    def __init__(self, *, ordered: ControlInput | None = None, timeout_seconds: float = 30, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.ordered = ordered or Ordered()
+        self.ordered = ordered or ControlInput()
         self.timeout_seconds = timeout_seconds
 
     def execute(self, context: Context) -> dict[str, object]:
@@ -382,7 +382,7 @@ class ControlOperator(ClusterOperator):
             AirflowFailException: a field is invalid or missing, or the state cannot be restored (`change`).
         """
         with final_unless_passing(context):
-            (request, order), store = asked(context), self._store(context)
+            (request, order), store = form_and_order(context), self._store(context)
             answer = self._act(store, request, order)
             if self.ordered.get("undecided"):
                 answer |= {"undecided": "the run in progress has no plan yet; its plan will not be carried out"}

@@ -108,7 +108,7 @@ class GateOperator(RunOperator):
             if verdict.reason is Reason.AWAITING_APPROVAL:
                 self._ask(context, run, summary)
             elif verdict.reason is Reason.OPEN:
-                self._ask_no_more(context)
+                self._withdraw_question(context)
                 self._restart_hits(context)
         context["ti"].xcom_push(key="reason", value=verdict.reason)
         detail = f" ({verdict.detail})" if verdict.detail else ""
@@ -148,7 +148,7 @@ class GateOperator(RunOperator):
         if recorded.restarts:
             store.put(recorded.carried_out())
 
-    def _ask_no_more(self, context: Context) -> None:
+    def _withdraw_question(self, context: Context) -> None:
         """Withdraw the open question, and note the opening: a plan made earlier may no longer be valid."""
         store = self._store(context)
         present, opening = store.get(Question), GateOpening(datetime.now(UTC), context["dag_run"].run_id)
@@ -200,7 +200,7 @@ class Holds:
     ) -> None:
         self._run = JudgedRun(started=context["dag_run"].start_date)
         self._store = store
-        self._file = _FileNow(cluster, given)
+        self._file = _CurrentSettings(cluster, given)
         self._mode = given.mode
         self._planned = planned
         self._present = given
@@ -216,7 +216,7 @@ class Holds:
 
     def reason(self) -> Reason | None:
         """Return why no further move or split may start; None if nothing prevents it."""
-        self._look()
+        self._refresh()
         if self._reason is None and self._limit_reached():
             self._reason = Reason.BREAKER_OPEN
             _log.warning("No more moves are started: %d moves have failed in this run", self._failed(self._closed_at))
@@ -235,9 +235,9 @@ class Holds:
         Call `reason` first, because it reads the current orders and settings.
         """
         if self._looked_at == -math.inf:
-            self._look()
+            self._refresh()
         if isinstance(part, Split):
-            return self._since(part.bundle, {part.broker})
+            return self._newly_excluded(part.bundle, {part.broker})
         if part.destination in self._drained:
             return Reason.DRAINING
         roll = self._before.roll
@@ -245,12 +245,12 @@ class Holds:
             return Reason.ROLL_STOPPED
         if part.source in self._before.drains.brokers and part.source not in self._drained:
             return Reason.NOT_DRAINED
-        return self._since(part.bundle, {part.source, part.destination})
+        return self._newly_excluded(part.bundle, {part.source, part.destination})
 
-    def _since(self, bundle: str, brokers: Collection[str]) -> Reason | None:
+    def _newly_excluded(self, bundle: str, brokers: Collection[str]) -> Reason | None:
         return newly_excluded((self._planned, self._before.control), (self._present, self._control), bundle, brokers)
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         if self._reason is not None or time.monotonic() - self._looked_at < self._between_looks:
             return
         orders = self._store.orders(among=ORDERS)
@@ -259,13 +259,13 @@ class Holds:
         if self._before.roll is not None:
             ended = roll.stop_order(control) or roll.skip_order(control) or not roll.active
             self._rolls = roll.same_phase(self._before.roll) and not ended
-        hold = self._found(orders)
+        hold = self._first_closing(orders)
         if hold is not None:
             self._reason = hold[0]
             _log.warning("No more moves or splits are started: %s %s", *hold)
         self._looked_at = time.monotonic()
 
-    def _found(self, orders: OrdersInForce) -> Closing | None:
+    def _first_closing(self, orders: OrdersInForce) -> Closing | None:
         self._closed_at = closed_at(self._control)
         settings = self._file.settings()
         self._present = settings or self._present
@@ -279,7 +279,7 @@ class Holds:
         return None
 
 
-class _FileNow:
+class _CurrentSettings:
     """A cluster's current settings, read again whenever the clusters file changes; else those given."""
 
     def __init__(self, cluster: str, given: Settings) -> None:

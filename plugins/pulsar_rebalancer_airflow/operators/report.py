@@ -95,7 +95,7 @@ class ReportOperator(RunOperator):
         self.log.info("%s", describe(outcome, run))
         self._keep_client_gaps(outcome, earlier)
         # One event per plan. Airflow drops the events of an attempt that fails, so a retry adds it again.
-        if _changed(outcome) and (is_retry(context, self) or not (earlier and _changed(earlier))):
+        if _has_changes(outcome) and (is_retry(context, self) or not (earlier and _has_changes(earlier))):
             extra: dict[str, JsonValue] = {
                 "cluster": self.cluster,
                 "plan_id": run.name,
@@ -128,7 +128,7 @@ class ReportOperator(RunOperator):
         folder = storage_of(self.cluster).state
         try:
             if gaps:
-                self._last_client_gaps(folder).added(gaps, outcome.ended_at).write(folder)
+                self._last_client_gaps(folder).with_gaps(gaps, outcome.ended_at).write(folder)
         except SnapshotError as error:
             self.log.warning("Later manual plans will not show what these moves cost clients: %s", error)
 
@@ -168,7 +168,7 @@ def _bad_brokers(validation: Validation) -> int:
     return sum("/" not in name and not why.has(Trait.EXPECTED) for name, why in validation.quarantined.items())
 
 
-def _changed(outcome: Outcome) -> bool:
+def _has_changes(outcome: Outcome) -> bool:
     return bool(outcome.landed or outcome.split)
 
 

@@ -68,11 +68,11 @@ class RollOperator(BaseSensorOperator):
         with final_unless_passing(context):
             store = StateStore.of(context, self.entry.name)
             roll = store.get(Roll)
-            if not self._goes_on(context, roll):
+            if not self._continues(context, roll):
                 form = parse_roll_form(context["params"])
                 if not form.plan:
                     return PokeReturnValue(True, self._show(context, store, roll, form))
-                roll = self._begun(context, store, roll, form.plan)
+                roll = self._begin(context, store, roll, form.plan)
                 store.put(roll)
             after = advance(roll, self._facts(context, store, roll)) if roll.active else roll
             if after != roll:
@@ -86,7 +86,7 @@ class RollOperator(BaseSensorOperator):
                 raise PlanError(after.ended, after.progress)
             return PokeReturnValue(not after.active, after.done)
 
-    def _goes_on(self, context: Context, roll: Roll) -> bool:
+    def _continues(self, context: Context, roll: Roll) -> bool:
         ti = context["ti"]
         first = ti.max_tries - (self.retries or 0) + 1  # since the task was last cleared
         return roll.run_id == context["dag_run"].run_id and (roll.active or ti.try_number > first)
@@ -108,11 +108,11 @@ class RollOperator(BaseSensorOperator):
         self.log.info("%s", roll_plan.roll_text(answer, form.reason, context["dag_run"].dag_id))
         return answer.model_dump(mode="json")
 
-    def _begun(self, context: Context, store: StateStore, roll: Roll, plan: str) -> Roll:
+    def _begin(self, context: Context, store: StateStore, roll: Roll, plan: str) -> Roll:
         now, shown, settings, run_id = datetime.now(UTC), roll.shown, self.entry.settings, context["dag_run"].run_id
         by = requester(context)
         if roll.active:
-            return self._taken_over(context, roll, plan, by)
+            return self._take_over(context, roll, plan, by)
         again = shown is not None and roll.at is not None and shown.at > roll.at and roll.run_id != run_id
         if roll.id == plan and not again:
             raise PlanError(Reason.PLAN_USED, f"{roll.progress} (run {roll.run_id})")
@@ -148,7 +148,7 @@ class RollOperator(BaseSensorOperator):
             yield PlanError(
                 Reason.PLAN_UNDER_WAY, f"manual plan {asked} waits for approval: approve or reject it first"
             )
-        if hindrance := self._hindrance(context):
+        if hindrance := self._why_no_restart(context):
             yield PlanError(Reason.RESTART_FAILED, f"roll_restart_dag: {hindrance}")
 
     def _manual_question(self, context: Context, store: StateStore, now: datetime) -> str:
@@ -162,7 +162,7 @@ class RollOperator(BaseSensorOperator):
         summary = Summary.known(run)
         return question.hash[:16] if summary is not None and summary.by_hand is not None and not ended else ""
 
-    def _taken_over(self, context: Context, roll: Roll, plan: str, by: str) -> Roll:
+    def _take_over(self, context: Context, roll: Roll, plan: str, by: str) -> Roll:
         """Return the document of an active roll that this run continues, because the roll's own run no longer does."""
         run = context["dag_run"]
         goes_on = context["ti"].get_dr_count(run.dag_id, run_ids=[roll.run_id], states=["queued", "running"])
@@ -193,7 +193,7 @@ class RollOperator(BaseSensorOperator):
         )
         if not settings.roll_restart_dag:
             return facts
-        hindrance, run_id = self._hindrance(context), _restart_run(roll)
+        hindrance, run_id = self._why_no_restart(context), _restart_run(roll)
         safe = seen is not None and not why_unsafe(roll, seen)
         restart = self._restart(context, roll, run_id, starts=safe and not (held or stop or skip or hindrance))
         dag = f"{settings.roll_restart_dag}, run {run_id}"
@@ -229,14 +229,14 @@ class RollOperator(BaseSensorOperator):
             admin.set_brokers(roll.listed)
             return await admin.bundles_on(roll.broker)
 
-    def _hindrance(self, context: Context) -> str:
+    def _why_no_restart(self, context: Context) -> str:
         dag_id = self.entry.settings.roll_restart_dag
         if not dag_id:
             return ""
         try:
             paused = context["ti"].get_dag(dag_id).is_paused
         except AirflowRuntimeError as error:
-            if not _refused(error):
+            if not _is_refusal(error):
                 raise
             return f"DAG {dag_id}, which Airflow does not know"
         return f"DAG {dag_id}, which is paused in Airflow" if paused else ""
@@ -253,7 +253,7 @@ class RollOperator(BaseSensorOperator):
                 self.log.info("Triggered %s, run %s, to restart %s", dag_id, run_id, roll.broker)
             except AirflowRuntimeError as error:
                 self.log.warning("DAG %s could not be triggered: %s", dag_id, error)
-                if _refused(error):
+                if _is_refusal(error):
                     return "failed"
             found = ti.get_dr_count(dag_id, run_ids=[run_id])
         if not found:
@@ -266,7 +266,7 @@ def _restart_run(roll: Roll) -> str:
     return f"roll__{roll.at:%Y%m%dT%H%M%S}__{roll.id[:16]}__{len(roll.done)}"
 
 
-def _refused(error: AirflowRuntimeError) -> bool:
+def _is_refusal(error: AirflowRuntimeError) -> bool:
     """Return whether Airflow has refused a request for good. After any other error, it may even have done it."""
     return (error.error.detail or {}).get("status_code") in (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
 

@@ -122,9 +122,9 @@ class _Progress:
 
     def ended(self, history: WaveHistory) -> None:
         if time.monotonic() - self._told_at >= _SECONDS_BETWEEN_WORDS:
-            self.tell(history)
+            self.publish(history)
 
-    def tell(self, history: WaveHistory) -> None:
+    def publish(self, history: WaveHistory) -> None:
         done = history.ended_moves
         progress = {"done": len(done), "of": self._total, "failed": sum(not outcome.ok for outcome in done)}
         self._context["ti"].xcom_push(key="progress", value=progress)
@@ -248,7 +248,7 @@ class UnloadWaveOperator(PlanPartOperator):
             self._work(connection, work)
         finally:
             history.write()
-            progress.tell(history)
+            progress.publish(history)
 
 
 def _ranges_in_use(run: StoragePath, history: WaveHistory, moves: Sequence[Move]) -> frozenset[str]:

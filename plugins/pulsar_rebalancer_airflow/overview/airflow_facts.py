@@ -31,7 +31,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.snapshot import find_run
 from pulsar_rebalancer.show.page.facts import AirflowContext, FailedRun, why_held
-from pulsar_rebalancer.show.page.page_model import Acts, Links, Overview, ShownQuestion, State
+from pulsar_rebalancer.show.page.page_model import Links, Overview, ShownQuestion, State, UserActions
 from pulsar_rebalancer.show.page.timeline import Event
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -90,7 +90,7 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowCon
     stored = stored_state(session, storage)
     dag = session.get(DagModel, dag_id)
     scheduler, running = most_recent_job("SchedulerJob", session=session), _running(session, dag_id)
-    gate = _left_about_run(session, dag_id, running.run_id, key="reason", task="gate") if running else None
+    gate = _xcom_of_folder(session, dag_id, running.run_id, key="reason", task="gate") if running else None
     facts = AirflowContext(
         paused=dag is not None and dag.is_paused,
         scheduled=scheduler is not None and scheduler.is_alive(),
@@ -105,7 +105,7 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowCon
         of_store = {
             "orders": orders,
             "last_plan": stored.last_plan(),
-            "not_handed_over": _not_handed_over(session, f"{APPLY_DAG}{storage.cluster}", orders.get(Answers)),
+            "not_handed_over": _why_not_handed_over(session, f"{APPLY_DAG}{storage.cluster}", orders.get(Answers)),
             "handed_over": stored.readable(HandedOverPlans),
         }
     except SnapshotError:  # documents are missing, and so is the storage: the page says that it cannot be read
@@ -113,7 +113,7 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowCon
     return facts.model_copy(update=of_store)
 
 
-def _not_handed_over(session: Session, dag_id: str, answers: Answers) -> dict[str, Reason]:
+def _why_not_handed_over(session: Session, dag_id: str, answers: Answers) -> dict[str, Reason]:
     """Return why approved plans were not handed over, by plan id: their runs of the apply DAG failed."""
     approved = {answer.question.run_id: name for name, answer in answers.plans.items() if answer.carried_out_by}
     if not approved:
@@ -154,7 +154,7 @@ def failure_of(session: Session, dag_id: str, run_id: str) -> tuple[str, str]:
     of_run = (TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
     tasks = select(TaskInstance.task_id).where(*of_run, TaskInstance.state == TaskInstanceState.FAILED)
     task = session.scalar(tasks.order_by(TaskInstance.end_date).limit(1)) or ""
-    return task, str(_left_about_run(session, dag_id, run_id, key=FAILURE, task=task) or "") if task else ""
+    return task, str(_xcom_of_folder(session, dag_id, run_id, key=FAILURE, task=task) or "") if task else ""
 
 
 def failures_since(session: Session, dag_id: str, begin: datetime) -> list[Event]:
@@ -214,7 +214,7 @@ def orders_since(session: Session, storage: ClusterStorage, begin: datetime) -> 
     ]
 
 
-def _left_about_run(session: Session, dag_id: str, run_id: str, *, key: str, task: str) -> Any:
+def _xcom_of_folder(session: Session, dag_id: str, run_id: str, *, key: str, task: str) -> Any:
     """Return a task's XCom; None if it refers to an earlier folder of the run (see `current_xcom`)."""
     about = read_xcom(session, dag_id, run_id, key=FOLDER, task=task)
     present = read_xcom(session, dag_id, run_id, key="return_value", task="collect")
@@ -232,12 +232,12 @@ def run_folder(session: Session, storage: ClusterStorage, dag_id: str, run_id: s
         return None
 
 
-def may(user: BaseUser, dag_id: str, method: ResourceMethod, of: DagAccessEntity = DagAccessEntity.RUN) -> bool:
+def may(user: BaseUser, dag_id: str, method: ResourceMethod, entity: DagAccessEntity = DagAccessEntity.RUN) -> bool:
     details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
-    return get_auth_manager().is_authorized_dag(method=method, access_entity=of, details=details, user=user)
+    return get_auth_manager().is_authorized_dag(method=method, access_entity=entity, details=details, user=user)
 
 
-def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: BaseUser, now: datetime) -> Acts:
+def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: BaseUser, now: datetime) -> UserActions:
     """Return the DAGs that the user may trigger in Airflow, and the question that the user may answer."""
     dag_ids = {prefix: f"{prefix}{entry.name}" for prefix in _STARTED}
     allowed = {prefix: dag_id for prefix, dag_id in dag_ids.items() if may(user, dag_id, "POST")}
@@ -249,7 +249,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: Bas
     used |= {f"{ROLL_DAG}{entry.name}"} if facts.roll.active else set()
     paused = select(DagModel.dag_id).where(DagModel.dag_id.in_(used), DagModel.is_paused)
     closed = facts.closed(entry.settings, now)
-    return Acts(
+    return UserActions(
         control=allowed.get(CONTROL_DAG, ""),
         orders=buttons(facts.situation(entry.settings, now)) if CONTROL_DAG in allowed else (),
         rebalance=allowed.get(REBALANCE_DAG, ""),
@@ -269,7 +269,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: Bas
 def _question(
     session: Session, entry: ClusterEntry, facts: AirflowContext, dag_id: str, now: datetime
 ) -> ShownQuestion | None:
-    until, run_id = facts.waits_until(entry.settings, now), facts.question.run_id
+    until, run_id = facts.answer_deadline(entry.settings, now), facts.question.run_id
     if until is None:
         return None
     asked = (TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id, TaskInstance.task_id == _ASKS)

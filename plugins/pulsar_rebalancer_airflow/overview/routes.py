@@ -23,8 +23,8 @@ from pulsar_rebalancer.decide.stays import rules_keeping
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.bundles import find_bundles, stay_views
-from pulsar_rebalancer.show.page.page_model import Acts, BundlesFound, Overview, RunAnswer, Status, StayView
-from pulsar_rebalancer.show.page.timeline import Timeline, begin_of, timeline
+from pulsar_rebalancer.show.page.page_model import BundlesFound, Overview, RunAnswer, Status, StayView, UserActions
+from pulsar_rebalancer.show.page.timeline import Timeline, start_of, timeline
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
 from pulsar_rebalancer_airflow.options import BY_HAND_DAG, REBALANCE_DAG, clusters_file, rebalance_dags, storage_root
@@ -96,7 +96,7 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
     balances, entry = _entry(dag_id)
     storage = ClusterStorage(storage_root(), entry.name)
     facts = airflow_facts.of_dag(session, storage, balances)
-    acts = Acts() if entry.error else airflow_facts.acts(session, entry, facts, user, _now())
+    acts = UserActions() if entry.error else airflow_facts.acts(session, entry, facts, user, _now())
     if run_id:
         folder = airflow_facts.run_folder(session, storage, dag_id, run_id)
         view = overview.of_one_run(storage, entry, folder, _now()) if folder else None
@@ -139,8 +139,8 @@ def bundles(dag_id: str, part: Annotated[str, Query(max_length=512)] = "") -> Bu
 def history(dag_id: str, session: SessionDep) -> Timeline:
     _, entry = _entry(dag_id)
     now, storage = _now(), ClusterStorage(storage_root(), entry.name)
-    orders = airflow_facts.orders_since(session, storage, begin_of(now))
-    failures = airflow_facts.failures_since(session, f"{REBALANCE_DAG}{entry.name}", begin_of(now))
+    orders = airflow_facts.orders_since(session, storage, start_of(now))
+    failures = airflow_facts.failures_since(session, f"{REBALANCE_DAG}{entry.name}", start_of(now))
     return timeline(storage, entry.settings, now, orders, failures)
 
 

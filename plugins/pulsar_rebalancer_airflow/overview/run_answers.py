@@ -21,11 +21,11 @@ from pulsar_rebalancer.orders.roll_document import ShownRestarts
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.variants import REPORT, REQUEST
 from pulsar_rebalancer.run.compacted_tables import RUNS, compacted_documents, table_file
-from pulsar_rebalancer.run.snapshot import belongs, lies_below
+from pulsar_rebalancer.run.snapshot import belongs_to_run, lies_below
 from pulsar_rebalancer.show import words
 from pulsar_rebalancer.show.page.page_model import RunAnswer, State
 from pulsar_rebalancer.show.page.recent_runs import Run, read_run
-from pulsar_rebalancer.show.page.status import of_run, state_after_answer
+from pulsar_rebalancer.show.page.status import headline_of_run, state_after_answer
 from pulsar_rebalancer.storage.documents import ClusterStorage, time_of
 from pulsar_rebalancer.storage.path import StoragePath, json_document
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
@@ -73,7 +73,7 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
         return _IN_PROGRESS[state]
     files = _files(session, dag_id, run_id) if prefix == REBALANCE_DAG else None
     if state is DagRunState.FAILED:
-        return _refused(session, dag_id, run_id, of_run(files, "", 0).sentence if files else "")
+        return _refused(session, dag_id, run_id, headline_of_run(files, "", 0).sentence if files else "")
     if prefix == CONTROL_DAG:
         result = read_xcom(session, dag_id, run_id, key="return_value", task="control")
         return RunAnswer(text=words.order_result(result if isinstance(result, dict) else {}))
@@ -100,7 +100,7 @@ def _rolled(result: Any) -> RunAnswer:
     document = result if isinstance(result, dict) else {}
     if "restarts" in document:
         return RunAnswer(text=words.NOTHING_RESTARTED, restarts=ShownRestarts.model_validate(document))
-    return RunAnswer(text=words.roll_ended(len(document)))
+    return RunAnswer(text=words.roll_ended_text(len(document)))
 
 
 def _by_hand(session: Session, run: DagRun) -> RunAnswer:
@@ -118,7 +118,7 @@ def _refused(session: Session, dag_id: str, run_id: str, came_to: str) -> RunAns
     reason = Reason.get(code)
     if reason is not None:
         message = str(read_xcom(session, dag_id, run_id, key=MESSAGE, task=task) or "")
-        return RunAnswer(state="refused", text=words.refusal(f"in {task}", reason, message))
+        return RunAnswer(state="refused", text=words.refusal_text(f"in {task}", reason, message))
     text = f"in {task}: {came_to or 'see the log of this task.'}" if task else words.TIMED_OUT
     return RunAnswer(state="failed", text=text)
 
@@ -130,7 +130,7 @@ def _files(session: Session, dag_id: str, run_id: str) -> Run | None:
 
 
 def _came_to(session: Session, dag_id: str, run: Run) -> RunAnswer:
-    verdict, said = run.outcome.verdict if run.outcome else Reason.UNFINISHED, of_run(run, "", 0)
+    verdict, said = run.outcome.verdict if run.outcome else Reason.UNFINISHED, headline_of_run(run, "", 0)
     if verdict is Reason.AWAITING_APPROVAL:
         return _asked(session, dag_id, run)
     nothing_to_move = verdict is Reason.NOTHING_TO_DO and said.state is not State.CLOSED
@@ -148,8 +148,8 @@ def _asked(session: Session, dag_id: str, run: Run) -> RunAnswer:
         approved = answer_of(session, f"{APPLY_DAG}{cluster}", answer.question.run_id)
         return approved or RunAnswer(text=f"The plan was approved {answer.because}.")
     entry = rebalance_dags(load_clusters(clusters_file())).get(dag_id)
-    waits = entry is not None and facts.waits_until(entry.settings, datetime.now(UTC)) is not None
-    said = state_after_answer(run, facts, waits=waits)
+    waits = entry is not None and facts.answer_deadline(entry.settings, datetime.now(UTC)) is not None
+    said = state_after_answer(run, facts, pending=waits)
     return RunAnswer(state="refused", text=said.sentence) if said else RunAnswer(state="awaiting approval", text="")
 
 
@@ -216,7 +216,7 @@ def stored_page(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
         asked, page = _from_folder(root, run) or _from_history(root, storage, name) or (None, None)
     except SnapshotError:
         return None
-    return page if belongs(asked, cluster, run_id) else None
+    return page if belongs_to_run(asked, cluster, run_id) else None
 
 
 def _from_folder(root: str, run: StoragePath) -> tuple[Any, bytes] | None:
@@ -254,7 +254,7 @@ def stored_report(root: str, dag_id: str, run_id: str, name: str) -> bytes | Non
     if cluster is None or folder is None or not lies_below(root, folder / REPORT):
         return None
     try:
-        if not belongs((folder / REQUEST).read_json(), cluster, run_id):
+        if not belongs_to_run((folder / REQUEST).read_json(), cluster, run_id):
             return None
         return (folder / REPORT).read_bytes()
     except SnapshotError:

@@ -19,7 +19,7 @@ from pulsar_rebalancer.names import match_mask, namespace_of, regex_of_glob
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
-from pulsar_rebalancer.run.plan import in_parts, in_percent
+from pulsar_rebalancer.run.plan import parts_text, percent_text
 from pulsar_rebalancer.run.request import HandRequest, ManualPlanRecord
 from pulsar_rebalancer.run.snapshot import Candidates
 from pulsar_rebalancer.run.tables import Row
@@ -164,7 +164,7 @@ def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) 
     cut = tried[algorithm]
     if isinstance(cut, Reason):
         raise PlanError(cut, f"{bundle.bundle} cannot be split by {algorithm}: {cut.meaning}")
-    compared = "; ".join(f"{each}: {in_percent(cuts[each].shares)}" for each in cuts)
+    compared = "; ".join(f"{each}: {percent_text(cuts[each].shares)}" for each in cuts)
     if cut.uneven and Overrule.EVEN_SPLIT not in request.overrule:
         raise PlanError(Reason.UNEVEN_SPLIT, f"{bundle.bundle} would be split into these shares of traffic: {compared}")
     return {
@@ -178,7 +178,7 @@ def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) 
         "unload": request.unload,
         "taken": True,
         "reason": Reason.TO_BE_SPLIT,
-        "explanation": f"{bundle.bundle} is split permanently {in_parts(cut.positions, cut.shares)}",
+        "explanation": f"{bundle.bundle} is split permanently {parts_text(cut.positions, cut.shares)}",
         "compared": f"Each part's share of the traffic, by algorithm: {compared}.",
     }
 

@@ -14,7 +14,7 @@ from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason, counted
 from pulsar_rebalancer.run.outcome import TRIES
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.strategies.caps import in_order
+from pulsar_rebalancer.strategies.caps import by_pair_and_rank
 from pulsar_rebalancer.strategies.sample import CandidateMove
 
 
@@ -40,7 +40,7 @@ def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since_ru
         return SpareCapacity(dict.fromkeys(sources, sample), fixed=True, gained=unreported(sample))
 
     def renumbered(capped: Sequence[CandidateMove]) -> list[CandidateMove]:
-        return in_order(move._replace(pair=pairs[move.source], rank=move.pair) for move in capped)
+        return by_pair_and_rank(move._replace(pair=pairs[move.source], rank=move.pair) for move in capped)
 
     return Proposal(moves, lambda capped: _report(sample, capped), room=new_capacity, renumbered=renumbered)
 

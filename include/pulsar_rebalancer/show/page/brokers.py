@@ -180,11 +180,11 @@ def _view_of(row: Row, settings: Settings, sample: float) -> PairView:
         seconds_to_fire=None if row["fired"] else _seconds_to_fire(hits, band, sample),
         reason=row["reason"],
         meaning=reason.meaning if reason else "",
-        explanation=_beyond_numbers(row["explanation"] or "", reason) if hits and reason else row["explanation"] or "",
+        explanation=_remaining_text(row["explanation"] or "", reason) if hits and reason else row["explanation"] or "",
     )
 
 
-def _beyond_numbers(explanation: str, reason: Reason) -> str:
+def _remaining_text(explanation: str, reason: Reason) -> str:
     """Return what the gap and the hits of a pair do not say; empty if they say all."""
     if reason.has(Trait.STUCK) and reason.meaning in explanation:
         return reason.meaning

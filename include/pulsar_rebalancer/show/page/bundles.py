@@ -49,7 +49,7 @@ def find_bundles(storage: ClusterStorage, text: str, now: datetime, rules: Rules
     table = table.append_column("traffic", pc.add(table["msg_throughput_in"], table["msg_throughput_out"]))
     largest = table.sort_by([("traffic", "descending"), ("bundle", "ascending")]).slice(0, FOUND_LISTED)
     rows = largest.select(["bundle", "broker", "traffic", "topics"]).to_pylist()
-    stays = _Stays(run, [row["bundle"] for row in rows], rules)
+    stays = _StayReasons(run, [row["bundle"] for row in rows], rules)
     found = tuple(BundleFound(**row, **stays.why(row["bundle"], row["broker"])) for row in rows)
     return BundlesFound(bundles=found, all=table.num_rows, sampled_at=run.request.collected_at)
 
@@ -64,7 +64,7 @@ def _of_topic(bundles: Column, topic: str) -> Column:
     return pc.is_in(bundles, pa.array([name for name in of_namespace if is_in_bundle(topic, name)], pa.string()))
 
 
-class _Stays:
+class _StayReasons:
     """Why some bundles stay: the run's own answer, else the rule that keeps the bundle, else what its broker did."""
 
     def __init__(self, run: Run, names: Collection[str], rules: Rules) -> None:
@@ -158,7 +158,7 @@ def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainV
         if is_heartbeat(row["bundle"]):
             own[row["source"]] += 1
             continue
-        reason = _left_by(run, row["bundle"]) if row["taken"] else row["reason"]
+        reason = _why_not_moved(run, row["bundle"]) if row["taken"] else row["reason"]
         if reason and row["source"] in left:
             # A bundle has a second row if a plan also considers it for its former broker.
             left[row["source"]].setdefault(row["bundle"], (reason, row["bundle"], row["source"]))
@@ -178,7 +178,7 @@ def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainV
         )
 
 
-def _left_by(run: Run, bundle: str) -> str:
+def _why_not_moved(run: Run, bundle: str) -> str:
     """Return why a bundle has no new owner; empty if it has one or might still get one."""
     move = run.moves.get(bundle)
     if move is None:

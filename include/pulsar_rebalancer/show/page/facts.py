@@ -78,7 +78,7 @@ class AirflowContext(View):
         rolls = [Closing(Reason.ROLLING, self.roll.progress)] if self.roll.active else []
         return [closing for closing in self.closed(settings, now) if closing.reason is not Reason.OBSERVE] + rolls
 
-    def waits_until(self, settings: Settings, now: datetime) -> datetime | None:
+    def answer_deadline(self, settings: Settings, now: datetime) -> datetime | None:
         return deadline_of(self.situation(settings, now))
 
     def asks_about(self, run: Run) -> bool:
@@ -111,7 +111,7 @@ class AirflowContext(View):
         """Yield what waits for a person; `drained` are the drained brokers after the latest run."""
         if self.orders.lost:
             yield Attention(text=f"{Reason.STATE_LOST.meaning} {Reason.STATE_LOST.action}", acts=("Restore", "Reset"))
-        until, roll = self.waits_until(settings, now), self.roll
+        until, roll = self.answer_deadline(settings, now), self.roll
         if until is not None and self.question.at is not None:
             text = (
                 f"The {self.question.at:%H:%M} plan to {self.question.what} waits for approval until {until:%H:%M %Z}."

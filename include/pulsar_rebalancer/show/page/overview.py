@@ -22,19 +22,19 @@ from pulsar_rebalancer.show.page.brokers import (
 )
 from pulsar_rebalancer.show.page.bundles import drain_views
 from pulsar_rebalancer.show.page.facts import AirflowContext
-from pulsar_rebalancer.show.page.page_model import MovedRun, Overview, PlanView, RollView, State, Status, Tone, TurnView
+from pulsar_rebalancer.show.page.page_model import Overview, PlanView, RollView, State, Status, Tone, TurnView, UndoView
 from pulsar_rebalancer.show.page.page_plan import plan_view, predicted_scores
 from pulsar_rebalancer.show.page.recent_runs import (
     Change,
     Run,
-    change_by,
+    change_of_run,
     known_scores,
     latest,
     latest_changes,
     read_run,
     rounded,
 )
-from pulsar_rebalancer.show.page.status import Headline, now_of, of_run
+from pulsar_rebalancer.show.page.status import Headline, headline_of_run, now_of
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import safe_profile_of
@@ -46,7 +46,7 @@ _ENDED_ROLL = timedelta(days=1)
 
 def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime) -> Status:
     """Return the strip at the top of the page. Raises SnapshotError `storage_failed`."""
-    shown, measured, said = _now(storage, entry, facts, now)
+    shown, measured, said = _current_runs(storage, entry, facts, now)
     return _status(entry, facts, shown, said, now, measured)
 
 
@@ -57,9 +57,9 @@ def unreadable(entry: ClusterEntry, facts: AirflowContext, error: RebalancerErro
 
 def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime) -> Overview:
     """Return a cluster's page. The arguments and errors are those of `status`."""
-    shown, measured, said = _now(storage, entry, facts, now)
+    shown, measured, said = _current_runs(storage, entry, facts, now)
     strip = _status(entry, facts, shown, said, now, measured)
-    awaiting = _awaiting(storage, entry, facts, shown, now)
+    awaiting = _awaiting_plan(storage, entry, facts, shown, now)
     if shown is None:
         return without_run(strip, facts, now).model_copy(update={"awaiting": awaiting})
     latest, moved = latest_changes(storage, now)
@@ -74,7 +74,7 @@ def without_run(strip: Status, facts: AirflowContext, now: datetime) -> Overview
     return Overview(status=strip, drains=tuple(drain_views(None, facts.drains)), roll=_roll(facts.roll, now))
 
 
-def _now(
+def _current_runs(
     storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime
 ) -> tuple[Run | None, Run | None, Headline]:
     """Return the run to show, the run with the latest sample, and the cluster's state.
@@ -86,11 +86,11 @@ def _now(
     return shown, begun or shown, now_of(entry, facts, begun, ended, now)
 
 
-def _awaiting(
+def _awaiting_plan(
     storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, shown: Run | None, now: datetime
 ) -> PlanView | None:
     """Return the plan awaiting approval; None if there is no such plan, or if the run on the page made it."""
-    folder = storage.run(facts.question.plan_id) if facts.waits_until(entry.settings, now) else None
+    folder = storage.run(facts.question.plan_id) if facts.answer_deadline(entry.settings, now) else None
     if folder is None or (shown is not None and shown.folder.name == folder.name):
         return None
     return plan_view(storage, read_run(folder))
@@ -103,12 +103,12 @@ def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath
         return None
     settings = run.request.resolved.settings
     # The page of a past run does not say when pairs will fire.
-    said = of_run(run, "", (now - run.request.collected_at).total_seconds())
+    said = headline_of_run(run, "", (now - run.request.collected_at).total_seconds())
     entry = entry.model_copy(update={"settings": settings})
     in_force = run.request.in_force if run.request.closed else ""
     past = {"in_force": in_force, "tone": said.state.tone, "sentence": said.sentence, "fresh_until": None}
     strip = _status(entry, AirflowContext(), run, said, now).model_copy(update=past)
-    own = change_by(folder, run.request.collected_at)
+    own = change_of_run(folder, run.request.collected_at)
     changed = _changed(latest_changes(storage, now)[0], own.moved if own else None)
     return _overview_of(storage, run, strip, AirflowContext(), now).model_copy(update=changed | {"of_one_run": True})
 
@@ -117,7 +117,7 @@ def _status(
     entry: ClusterEntry,
     facts: AirflowContext,
     shown: Run | None,
-    said: Headline,
+    headline: Headline,
     now: datetime,
     measured: Run | None = None,
 ) -> Status:
@@ -129,15 +129,15 @@ def _status(
             predicted = rounded(shown.summary.predicted_range)
     collected_at = shown.request.collected_at if shown else None
     fresh_until = collected_at + shown.longest_age(entry.settings) if shown and collected_at else None
-    old = fresh_until is not None and now > fresh_until and said.state.tone is Tone.GOOD
+    old = fresh_until is not None and now > fresh_until and headline.state.tone is Tone.GOOD
     return Status(
         cluster=entry.name,
         mode=entry.settings.mode,
         strategy=entry.settings.strategy,
         pairing=bool(safe_profile_of(entry.settings).thresholds(entry.settings)),
-        state=said.state,
-        tone=Tone.IDLE if old else said.state.tone,
-        sentence=f"At {collected_at:%H:%M:%S %Z}: {said.sentence}" if old else said.sentence,
+        state=headline.state,
+        tone=Tone.IDLE if old else headline.state.tone,
+        sentence=f"At {collected_at:%H:%M:%S %Z}: {headline.sentence}" if old else headline.sentence,
         attention=tuple(facts.attention(entry.settings, drain_views(shown, facts.drains), now)),
         in_force=facts.in_force(entry.settings, shown, now),
         now=now,
@@ -151,7 +151,7 @@ def _status(
     )
 
 
-def _changed(latest: Change | None, moved: MovedRun | None) -> dict[str, object]:
+def _changed(latest: Change | None, moved: UndoView | None) -> dict[str, object]:
     return {"moved": moved, "changed_at": latest.ended_at if latest else None}
 
 

@@ -91,7 +91,7 @@ class SplitView(BundleView):
     planned: Split
 
 
-class EndView(View):
+class BrokerChangeView(View):
     """A source or destination, with its score before the plan and its predicted score after it."""
 
     name: str
@@ -199,7 +199,7 @@ class PlanView(View):
     clients: int = 0
     range_before: float | None = None
     predicted_range: float | None = None
-    brokers: tuple[EndView, ...] = ()
+    brokers: tuple[BrokerChangeView, ...] = ()
     moves: tuple[MoveView, ...] = ()
     more: int = 0
     splits: tuple[SplitView, ...] = ()
@@ -354,14 +354,14 @@ class RollView(View):
     stop: str = ""
 
 
-class MovedRun(View):
+class UndoView(View):
     """A run that moved bundles and can be undone; `folder` is the name of its folder."""
 
     folder: str
     collected_at: AwareDatetime
 
 
-class Acts(View):
+class UserActions(View):
     """The actions that the user may take. A DAG's id is empty if the user may not start that DAG.
 
     If a DAG is paused in Airflow, a new run acts only after an operator unpauses the DAG.
@@ -431,14 +431,14 @@ class Overview(View):
     plan: PlanView | None = None
     awaiting: PlanView | None = None
     last: PlanView | None = None
-    moved: MovedRun | None = None
+    moved: UndoView | None = None
     changed_at: AwareDatetime | None = None
     drains: tuple[DrainView, ...] = ()
     roll: RollView | None = None
     findings: tuple[ExplainedReason, ...] = ()
     validated: bool = False
     links: Links = Links()
-    acts: Acts = Acts()
+    acts: UserActions = UserActions()
 
 
 class RunAnswer(View):

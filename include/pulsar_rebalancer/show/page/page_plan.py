@@ -8,19 +8,11 @@ from collections.abc import Mapping, Sequence
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.findings import ReasonWithMeaning
-from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap, MoveOutcome, client_gap_of, last_time
-from pulsar_rebalancer.run.plan import (
-    Actions,
-    Move,
-    Summary,
-    read_moves,
-    read_splits,
-    taken_candidates,
-    taken_rows,
-)
+from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap, MoveOutcome, client_gap_of, last_cost_text
+from pulsar_rebalancer.run.plan import Actions, Move, Summary, read_moves, read_splits, taken_candidates, taken_rows
 from pulsar_rebalancer.run.snapshot import CLIENTS
 from pulsar_rebalancer.show.page.brokers import pair_views
-from pulsar_rebalancer.show.page.page_model import Count, EndView, MoveView, PairView, PlanView, SplitView
+from pulsar_rebalancer.show.page.page_model import BrokerChangeView, Count, MoveView, PairView, PlanView, SplitView
 from pulsar_rebalancer.show.page.recent_runs import Run, known_scores, rounded
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.sample import CandidateMove
@@ -62,7 +54,7 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
     moves = actions.moves
     verdict = run.outcome.verdict if run.outcome else Reason.OPEN if run.under_way else None
     ended_at = run.outcome.ended_at if run.outcome else None
-    disturbed = _disturbed(run, actions)
+    disturbed = _clients_by_bundle(run, actions)
     last = BundleClientGaps.last(storage.state, (move.bundle for move in moves)) if run.request.dry_run else None
     rows = _moves(run, summary, moves, disturbed, last or {})
     splits = tuple(
@@ -99,7 +91,7 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
         moves=tuple(rows[:LISTED]),
         more=max(0, len(rows) - LISTED),
         splits=splits,
-        about_splits=_about_splits(run, summary),
+        about_splits=_split_sentences(run, summary),
         unknown=summary.by_hand.unknown if summary.by_hand else (),
         stay=_stay_counts(summary.bundle_skip_reasons),
         done=len(ended),
@@ -111,19 +103,19 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
 def _client_gap(run: Run, moves: int, last: Mapping[str, ClientGap] | None) -> str:
     """Return the cost of the moves for clients; for a plan that is only shown, of its bundles' last moves."""
     if last is not None:
-        return f"The last time: {last_time(last.values(), moves)}." if moves else ""
+        return f"The last time: {last_cost_text(last.values(), moves)}." if moves else ""
     client_gap = client_gap_of(run.outcome.moves) if run.outcome else None
     return f"{capitalized(client_gap.sentence)}." if client_gap else ""
 
 
-def _disturbed(run: Run, actions: Actions) -> dict[str, dict[str, int]]:
+def _clients_by_bundle(run: Run, actions: Actions) -> dict[str, dict[str, int]]:
     try:
         return run.snapshot.clients(actions.unloaded)
     except SnapshotError:
         return {}
 
 
-def _about_splits(run: Run, summary: Summary) -> tuple[str, ...]:
+def _split_sentences(run: Run, summary: Summary) -> tuple[str, ...]:
     try:
         planned = {row["explanation"] for row in taken_rows(run.folder)}
     except (SnapshotError, KeyError):
@@ -144,7 +136,7 @@ def _moves(
     rows = [
         MoveView(
             planned=move,
-            why=_why(summary, move, pairs),
+            why=_move_reason(summary, move, pairs),
             client_gap=_gap_text(run.moves.get(move.bundle), last.get(move.bundle)),
             ended=run.moves.get(move.bundle),
             **_clients(disturbed.get(move.bundle, {})),
@@ -154,7 +146,7 @@ def _moves(
     return sorted(rows, key=lambda row: row.ended is None or row.ended.ok)
 
 
-def _why(summary: Summary, move: Move, pairs: Mapping[str, PairView]) -> str:
+def _move_reason(summary: Summary, move: Move, pairs: Mapping[str, PairView]) -> str:
     drain, pair = summary.drains.get(move.source), pairs.get(move.source)
     if summary.by_hand is not None:
         return _request_text(summary)
@@ -176,10 +168,10 @@ def ordered_by(summary: Summary) -> str:
     return f"forced by {summary.forced.by or 'unknown'}: {summary.forced.reason}" if summary.forced else ""
 
 
-def _end_views(run: Run) -> tuple[EndView, ...]:
+def _end_views(run: Run) -> tuple[BrokerChangeView, ...]:
     before = known_scores(run.folder).by_broker
     ends = [
-        EndView(name=name, before=round(before[name], 2), after=round(after, 2))
+        BrokerChangeView(name=name, before=round(before[name], 2), after=round(after, 2))
         for name, after in predicted_scores(run).items()
         if name in before
     ]

@@ -21,7 +21,7 @@ from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import BrokerSample
 from pulsar_rebalancer.show.measurements import Scores, scores_of
-from pulsar_rebalancer.show.page.page_model import MovedRun
+from pulsar_rebalancer.show.page.page_model import UndoView
 from pulsar_rebalancer.storage.documents import Cache, ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of
@@ -46,7 +46,7 @@ _counts: Cache[datetime] = Cache(20_000)
 def _counted_at(folder: StoragePath) -> datetime | None:
     """Return the time of the last counted sample after a run; None without a plan."""
     known = _counts.get(folder.uri)
-    state = None if known else _known(lambda: read_state(folder))
+    state = None if known else _read_or_none(lambda: read_state(folder))
     return known or (_counts.put(folder.uri, state.counted_at) if state and state.counted_at else None)
 
 
@@ -141,16 +141,16 @@ class Run:
 def read_run(folder: StoragePath) -> Run | None:
     """Return the readable contents of a run; None if its request cannot be read."""
     snapshot = Snapshot(folder)
-    if _known(lambda: snapshot.request) is None:
+    if _read_or_none(lambda: snapshot.request) is None:
         return None
     outcome = Outcome.known(folder)
     return Run(
         snapshot=snapshot,
-        validation=_known(lambda: snapshot.validation),
+        validation=_read_or_none(lambda: snapshot.validation),
         summary=Summary.known(folder),
         outcome=outcome,
-        waves={} if outcome else _ended(_known(lambda: read_waves(folder)) or {}),
-        splits={} if outcome else _ended(_known(lambda: read_outcomes(folder)) or {}),
+        waves={} if outcome else _ended(_read_or_none(lambda: read_waves(folder)) or {}),
+        splits={} if outcome else _ended(_read_or_none(lambda: read_outcomes(folder)) or {}),
     )
 
 
@@ -158,7 +158,7 @@ def _ended(outcomes: dict[str, _Ended]) -> dict[str, _Ended]:
     return {bundle: outcome for bundle, outcome in outcomes.items() if outcome.reason is not Reason.INTERRUPTED}
 
 
-def _known(read: Callable[[], _Document]) -> _Document | None:
+def _read_or_none(read: Callable[[], _Document]) -> _Document | None:
     try:
         return read()
     except SnapshotError:
@@ -236,13 +236,13 @@ class Change(NamedTuple):
     folder: StoragePath
     ended_at: datetime
     begun: bool
-    moved: MovedRun | None
+    moved: UndoView | None
 
 
 _changes: Cache[Change] = Cache(20_000)
 
 
-def latest_changes(storage: ClusterStorage, now: datetime) -> tuple[Change | None, MovedRun | None]:
+def latest_changes(storage: ClusterStorage, now: datetime) -> tuple[Change | None, UndoView | None]:
     """Return a cluster's latest change, and the latest run that moved bundles.
 
     Raises:
@@ -250,7 +250,7 @@ def latest_changes(storage: ClusterStorage, now: datetime) -> tuple[Change | Non
     """
     latest = None
     for at, folder in islice(storage.dated_runs(now), _LOOKED_BACK):
-        change = change_by(folder, at)
+        change = change_of_run(folder, at)
         if change is None or not change.begun:
             continue
         latest = latest or change
@@ -259,7 +259,7 @@ def latest_changes(storage: ClusterStorage, now: datetime) -> tuple[Change | Non
     return latest, None
 
 
-def change_by(folder: StoragePath, collected_at: datetime) -> Change | None:
+def change_of_run(folder: StoragePath, collected_at: datetime) -> Change | None:
     """Return what a run changed; None if it has not ended."""
     known = _changes.get(folder.uri)
     if known is not None:
@@ -269,7 +269,7 @@ def change_by(folder: StoragePath, collected_at: datetime) -> Change | None:
         return None
     planned = [*(move.reason for move in outcome.moves), *(split.reason for split in outcome.splits)]
     begun = [reason for reason in planned if not reason.has(Trait.NOT_BEGUN)]
-    moved = MovedRun(folder=folder.name, collected_at=collected_at) if outcome.landed else None
+    moved = UndoView(folder=folder.name, collected_at=collected_at) if outcome.landed else None
     change = Change(folder, outcome.ended_at, bool(begun), moved)
     # The waves of a stopped run can be cleared; they then carry out the rest.
     return change if len(begun) < len(planned) else _changes.put(folder.uri, change)

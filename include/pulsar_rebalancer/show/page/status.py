@@ -53,25 +53,25 @@ def now_of(entry: ClusterEntry, facts: AirflowContext, begun: Run | None, ended:
     if entry.error:
         return Headline(State.BROKEN, entry.error)
     if begun is not None and begun.under_way and now - begun.request.collected_at < LONGEST_RUN:
-        return _moving(begun)
+        return _moving_headline(begun)
     if entry.settings.mode is Mode.OFF:
         return Headline(State.OFF, f"{Reason.MODE_OFF.meaning} No broker is contacted.")
     known = ended or begun
     if known is None:
         return _without_data(facts)
     latest = begun or known
-    silent = _without_news(entry, facts, known, (now - latest.request.collected_at).total_seconds())
+    silent = _stale_headline(entry, facts, known, (now - latest.request.collected_at).total_seconds())
     if silent is not None:
         return silent
     age = (now - known.request.collected_at).total_seconds()
     if not facts.scheduled:
-        said = of_run(known, "", age)
+        said = headline_of_run(known, "", age)
         state: State = State.CLOSED if said.state in (*_LOOKS_WELL, State.PAUSED) else said.state
         return Headline(state, f"Airflow's scheduler is not running, so no run starts. {said.sentence}")
     held = facts.held_by(entry.settings, now)
     firing = FIRES if entry.settings.mode.moves and not held else WOULD_FIRE
-    until = facts.waits_until(entry.settings, now)
-    said = state_after_answer(known, facts, waits=until is not None) or of_run(known, firing, age)
+    until = facts.answer_deadline(entry.settings, now)
+    said = state_after_answer(known, facts, pending=until is not None) or headline_of_run(known, firing, age)
     ordered = known.outcome is not None and known.outcome.verdict in _ORDERED
     if held and (ordered or said.state in _LOOKS_WELL):
         state = State.PAUSED if held[0].reason is Reason.PAUSED else State.CLOSED
@@ -84,17 +84,17 @@ def now_of(entry: ClusterEntry, facts: AirflowContext, begun: Run | None, ended:
     return said._replace(firing=firing)
 
 
-def state_after_answer(run: Run, facts: AirflowContext, *, waits: bool) -> Headline | None:
+def state_after_answer(run: Run, facts: AirflowContext, *, pending: bool) -> Headline | None:
     """Return the state if a person was asked to approve the ended run's plan and no longer is; else None.
 
-    `waits` is True if a plan is awaiting approval.
+    `pending` is True if a plan is awaiting approval.
     """
     asked = run.outcome is not None and run.outcome.verdict is Reason.AWAITING_APPROVAL
     if not asked or run.summary is None:
         return None
     answer, plan = facts.answer_about(run), f"A plan to {run.summary.in_words}"
     if answer is None:
-        return None if waits and facts.asks_about(run) else Headline(State.CLOSED, f"{plan} was not answered.")
+        return None if pending and facts.asks_about(run) else Headline(State.CLOSED, f"{plan} was not answered.")
     if not answer.carried_out_by:
         return Headline(State.CLOSED, f"{plan} was rejected {answer.because}.")
     approval, refused = f"{plan} was approved {answer.because}", facts.not_handed_over.get(answer.question.plan_id)
@@ -114,7 +114,7 @@ def _without_data(facts: AirflowContext) -> Headline:
     return Headline(State.NO_DATA, f"No run yet. {hint}")
 
 
-def _without_news(entry: ClusterEntry, facts: AirflowContext, known: Run, age: float) -> Headline | None:
+def _stale_headline(entry: ClusterEntry, facts: AirflowContext, known: Run, age: float) -> Headline | None:
     """Return the state if no runs are scheduled or the latest run failed; None otherwise.
 
     Args:
@@ -128,12 +128,12 @@ def _without_news(entry: ClusterEntry, facts: AirflowContext, known: Run, age: f
     if age > _longest_age(entry):
         cause = "" if facts.scheduled else "Airflow's scheduler is not running."
         why = " ".join(filter(None, [cause, failure]))
-        return Headline(State.STALE, f"No new data for {words.in_words(age)}. {why}".strip())
+        return Headline(State.STALE, f"No new data for {words.duration_text(age)}. {why}".strip())
     return Headline(State.FAILED, failure) if failure else None
 
 
 def _explains_more(run: Run, failed: FailedRun) -> bool:
-    return run.request.airflow_run_id == failed.run_id and (run.blocked or not _broke_off(run))
+    return run.request.airflow_run_id == failed.run_id and (run.blocked or not _was_interrupted(run))
 
 
 def _failure_text(failed: FailedRun) -> str:
@@ -141,7 +141,7 @@ def _failure_text(failed: FailedRun) -> str:
     where = f"The latest run failed in {failed.task}" if failed.task else "The latest run timed out"
     if reason is None:
         return f"{where}: see its log."
-    return words.refusal(where, reason, failed.message)
+    return words.refusal_text(where, reason, failed.message)
 
 
 def _longest_age(entry: ClusterEntry) -> float:
@@ -150,7 +150,7 @@ def _longest_age(entry: ClusterEntry) -> float:
     return max(settings.alert_after_intervals * settings.interval_seconds, 180.0)
 
 
-def of_run(run: Run, firing: str, age: float) -> Headline:
+def headline_of_run(run: Run, firing: str, age: float) -> Headline:
     """Return a cluster's state according to its latest run.
 
     Args:
@@ -162,11 +162,11 @@ def of_run(run: Run, firing: str, age: float) -> Headline:
         return Headline(State.BLOCKED, _block_text(run))
     young = age < LONGEST_RUN.total_seconds()
     if run.under_way and young:
-        return _moving(run)
+        return _moving_headline(run)
     if run.outcome is None and run.summary is None and young:
         step = "validated" if run.validation else "collected"
         return Headline(State.LOOKING, f"A run is in progress: its data is {step}, but it has not decided yet.")
-    if run.summary is None or _broke_off(run):
+    if run.summary is None or _was_interrupted(run):
         return Headline(State.FAILED, f"{(verdict or Reason.UNFINISHED).meaning} {Reason.UNFINISHED.action}".strip())
     if run.outcome is None and not (young or run.request.dry_run):
         return Headline(State.FAILED, f"The run wrote no outcome. {Reason.UNFINISHED.action}")
@@ -176,11 +176,11 @@ def of_run(run: Run, firing: str, age: float) -> Headline:
         return Headline(State.WOULD_MOVE, f"{words.PLAN_READY} It moves no bundle.")
     said = _nothing_moves(run.summary, pair_views(run), firing, age)
     if said.state is State.WAITING and not mode.moves:
-        return said._replace(sentence=f"{said.sentence} {words.not_moved(mode)}")
+        return said._replace(sentence=f"{said.sentence} {words.not_moved_text(mode)}")
     return said
 
 
-def _broke_off(run: Run) -> bool:
+def _was_interrupted(run: Run) -> bool:
     return run.summary is None or (run.outcome is not None and run.outcome.verdict is Reason.UNFINISHED)
 
 
@@ -192,7 +192,7 @@ def _block_text(run: Run) -> str:
     return f"Validation failed: {first.meaning}{worst}"
 
 
-def _moving(run: Run) -> Headline:
+def _moving_headline(run: Run) -> Headline:
     said = []
     if run.summary is not None and run.summary.bundles_split:
         split = sum(not outcome.reason.has(Trait.NOT_BEGUN) for outcome in run.splits.values())
@@ -218,7 +218,7 @@ def _with_plan(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -
     if verdict is Reason.AWAITING_APPROVAL:
         return Headline(State.AWAITING, f"A plan to {planned} needs a person's approval.")
     if verdict is Reason.OBSERVE:
-        return Headline(State.WOULD_MOVE, f"Would {planned}. {words.not_moved(mode)}")
+        return Headline(State.WOULD_MOVE, f"Would {planned}. {words.not_moved_text(mode)}")
     state = State.PAUSED if verdict is Reason.PAUSED else State.CLOSED
     holds = run.validation.reasons(Effect.HOLD) if run.validation and verdict is Reason.ON_HOLD else {}
     why = " ".join([_ORDERED.get(verdict, verdict.meaning), *(hold.meaning for hold in holds)])
@@ -250,7 +250,7 @@ def _nothing_moves(summary: Summary, pairs: Sequence[PairView], firing: str, age
     soonest = min((pair for pair in pairs if pair.seconds_to_fire is not None), key=_until_it_fires, default=None)
     if soonest is not None:
         labels = short_names({name for pair in pairs for name in (pair.source, pair.destination)})
-        return Headline(State.WAITING, waiting(soonest, labels, firing, age))
+        return Headline(State.WAITING, waiting_text(soonest, labels, firing, age))
     reasons = summary.reasons.keys()
     if Reason.having(Trait.WAITING) & reasons:
         return Headline(State.WAITING, f"{capitalized(summary.sentence)}.")
@@ -267,7 +267,7 @@ def _until_it_fires(pair: PairView) -> tuple[float, int]:
     return (math.inf if pair.seconds_to_fire is None else pair.seconds_to_fire, pair.number)
 
 
-def waiting(pair: PairView, labels: Mapping[str, str], firing: str, age: float) -> str:
+def waiting_text(pair: PairView, labels: Mapping[str, str], firing: str, age: float) -> str:
     """Return a sentence with a pair's gap, and its hits at the threshold that it is nearest to reaching.
 
     `age` is the seconds since the sample.
@@ -275,8 +275,8 @@ def waiting(pair: PairView, labels: Mapping[str, str], firing: str, age: float) 
     counting = pair.hits.values() if pair.band == "high" else [pair.hits["low"]]
     hits = min(counting, key=lambda hit: hit.need - hit.have)
     left = (pair.seconds_to_fire or 0) - age
-    soon = f"in about {words.in_words(left)}" if left >= 1 else "with the next run"
+    soon = f"in about {words.duration_text(left)}" if left >= 1 else "with the next run"
     starts = f"{firing} {soon}" if firing else ""
-    return words.pair_waits(
+    return words.pair_text(
         (labels[pair.source], labels[pair.destination]), pair.gap or 0.0, (hits.have, hits.need), starts
     )

@@ -61,7 +61,7 @@ class Timeline(View):
     unread: int = 0
 
 
-def begin_of(now: datetime) -> datetime:
+def start_of(now: datetime) -> datetime:
     return now - _LENGTH
 
 
@@ -91,19 +91,19 @@ def timeline(
     Raises:
         SnapshotError: `storage_failed`.
     """
-    begin, unread = begin_of(now), 0
+    begin, unread = start_of(now), 0
     runs: list[_RunEvents] = []
     until = time.monotonic() + reading
     for at, folder in takewhile(lambda dated: dated[0] >= begin, storage.dated_runs(now)):
         known = _ended.get(folder.uri)
         if known is None and runs and time.monotonic() > until:
             unread += 1
-        elif known := known or _read(folder, at):
+        elif known := known or _read_events(folder, at):
             runs.append(known)
     thresholds = safe_profile_of(settings).thresholds(settings)
     low, high = thresholds.get("low"), thresholds.get("high")
     points = [run.point for run in runs] + [Point(at=failure.at) for failure in failures]
-    events = [run.event for run in runs if run.event] + [*orders, *_merged(failures)]
+    events = [run.event for run in runs if run.event] + [*orders, *_merged_failures(failures)]
     return Timeline(
         begin=begin,
         end=now,
@@ -115,7 +115,7 @@ def timeline(
     )
 
 
-def _read(folder: StoragePath, at: datetime) -> _RunEvents | None:
+def _read_events(folder: StoragePath, at: datetime) -> _RunEvents | None:
     """Return what a run did; None without an outcome: it is under way, was only shown, or failed."""
     outcome, summary = Outcome.known(folder), Summary.known(folder)
     if outcome is None:
@@ -140,7 +140,7 @@ def _changes(at: datetime, outcome: Outcome, summary: Summary | None) -> Event |
     )
 
 
-def _merged(failures: Sequence[Event]) -> list[Event]:
+def _merged_failures(failures: Sequence[Event]) -> list[Event]:
     """Return failures with the same text, one directly after the other, as one event at the time of the first."""
     groups: list[list[Event]] = []
     for failure in sorted(failures, key=lambda failure: failure.at):

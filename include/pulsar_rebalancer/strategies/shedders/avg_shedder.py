@@ -34,7 +34,7 @@ from pulsar_rebalancer.strategies.sample import (
     Profile,
     SheddingResult,
     Threshold,
-    around,
+    bands_around,
     hits_after,
     left_out_decisions,
     within,
@@ -62,7 +62,7 @@ def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float) -> li
     settings, counting, usages, reserved = sample.settings, sample.counting, sample.usages(), sample.columns.reserved
     names, scores = list(usages), np.array(list(usages.values())) * 100
     pools = np.array([reserved.get(name, "") for name in names], dtype=str)
-    ends = source, destination = _paired(pools, scores)
+    ends = source, destination = _pair_positions(pools, scores)
     gap, middle = scores[source] - scores[destination], source == destination
     counted = np.array([counting.samples.get(name, np.nan) for name in names])
     same, new = counted == scores, np.isnan(counted)
@@ -93,7 +93,7 @@ def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float) -> li
     return list(map(JudgedPair, number.tolist(), pool, *named, *values))
 
 
-def _paired(pools: npt.NDArray[np.str_], scores: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.intp], ...]:
+def _pair_positions(pools: npt.NDArray[np.str_], scores: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.intp], ...]:
     """Return the positions of each pair's two brokers; they are in order of names, which break ties."""
     _, pool, sizes = np.unique(pools, return_inverse=True, return_counts=True)
     order, pairs = np.lexsort((scores, pool)), (sizes + 1) // 2
@@ -120,7 +120,7 @@ def amount(sample: ClusterSample, pair: Decision) -> Amount | None:
     return None
 
 
-def select(sample: ClusterSample, pair: Decision, wanted: Amount) -> list[CandidateMove]:
+def select(sample: ClusterSample, pair: Decision, amount: Amount) -> list[CandidateMove]:
     """Choose all bundles of the source that fit into the remaining amount, busiest first.
 
     Bundles that have a reason to stay, or that policies keep in place, are passed over and do not reduce the remaining
@@ -134,8 +134,8 @@ def select(sample: ClusterSample, pair: Decision, wanted: Amount) -> list[Candid
     Returns:
         The candidates, sorted by rank.
     """
-    remaining, measure = wanted.target, wanted.measure
-    least = wanted.target * sample.settings.min_bundle_share
+    remaining, measure = amount.target, amount.measure
+    least = amount.target * sample.settings.min_bundle_share
     number, source, destination = pair.pair or 0, pair.source, str(pair.destination)
     forbidden: dict[str, Reason | None] = {}
     moves = []
@@ -181,7 +181,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
         low threshold.
     """
     before = {} if sample.counting.clear else state.hits
-    decisions = [_with_amount(decision, sample) for decision in judged(sample, before)]
+    decisions = [_with_amount(decision, sample) for decision in judged_decisions(sample, before)]
     sample.bundles.announce([decision.source for decision in decisions if decision.target is not None])
     moves: list[CandidateMove] = []
     for decision in decisions:
@@ -192,7 +192,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     return SheddingResult(decisions, moves, ShedderState(hits=hits_after(decisions)), words)
 
 
-def judged(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float = math.inf) -> list[Decision]:
+def judged_decisions(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float = math.inf) -> list[Decision]:
     pairs = (sample.judge or judge)(sample, hits, hot)
     return [_decision(pair, _reason(pair, sample)) for pair in pairs]
 
@@ -273,7 +273,7 @@ PROFILE = Profile(
     placement=Placement.AVG,
     check=_check,
     run_params=("low_threshold", "high_threshold", "hit_count_low", "hit_count_high"),
-    lines=lambda settings, mean: around(mean, _thresholds(settings)),
+    lines=lambda settings, mean: bands_around(mean, _thresholds(settings)),
     sentence=within,
     grid={"low_threshold": [10, 15, 20, 30], "hit_count_low": [4, 8], "min_bundle_share": [0, 0.05]},
 )

@@ -90,7 +90,7 @@ class _Broker:
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     own = GainSettings.model_validate(sample.settings.strategy_settings)
     before = {} if sample.counting.clear else state.hits
-    decisions = avg_shedder.judged(sample, before, own.hot_threshold)
+    decisions = avg_shedder.judged_decisions(sample, before, own.hot_threshold)
     known = sample.learning.learned
     learned = known if sample.counting.counts else state.learned
     if known.bottleneck == MEMORY:
@@ -101,7 +101,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
         pools = _pools(sample, decisions)
         _read(sample, pools)
         words: dict[int | None, str] = {}
-        moves = [move for pool in pools for move in _planned(sample, own, pool, words)]
+        moves = [move for pool in pools for move in _choose_moves(sample, own, pool, words)]
         for broker in (broker for pool in pools for broker in pool if broker.gives):
             words.setdefault(broker.pair, broker.words)
         decisions = _with_moves(sample, decisions, words, moves)
@@ -172,12 +172,12 @@ def _from_mean(pool: Sequence[_Broker]) -> None:
         broker.height -= mean
 
 
-def _planned(
-    sample: ClusterSample, own: GainSettings, pool: Sequence[_Broker], words: dict[int | None, str]
+def _choose_moves(
+    sample: ClusterSample, gain_settings: GainSettings, pool: Sequence[_Broker], texts: dict[int | None, str]
 ) -> list[CandidateMove]:
     """Return a pool's moves, chosen one after another, and the bundles that stay on the hotter broker of each pair.
 
-    The words about the first move of each pair go into `words`.
+    The words about the first move of each pair go into `texts`.
     """
     moves: list[CandidateMove] = []
     measure, ranks = sample.measure, {broker.pair: count() for broker in pool}
@@ -187,18 +187,18 @@ def _planned(
         able.sort(key=lambda broker: (broker.height, broker.name))
         before = len(moves)
         for colder, hotter in zip(able[: len(able) // 2], reversed(able), strict=False):
-            if (hotter.gives or colder.takes) and (bundle := _move(sample, own, hotter, colder)):
+            if (hotter.gives or colder.takes) and (bundle := _move(sample, gain_settings, hotter, colder)):
                 pair = hotter.pair if hotter.gives else colder.pair
-                words.setdefault(pair, hotter.words)
+                texts.setdefault(pair, hotter.words)
                 of_move: dict[str, Any] = {"pair": pair, "rank": next(ranks[pair]), "destination": colder.name}
                 moves.append(CandidateMove.of(bundle, measure=measure, reason=Reason.TAKEN, **of_move))
         if len(moves) == before:
             break
-    left = (_staying(broker, ranks[broker.pair], measure) for broker in pool if broker.gives)
+    left = (_staying_bundles(broker, ranks[broker.pair], measure) for broker in pool if broker.gives)
     return [*moves, *chain.from_iterable(left)]
 
 
-def _staying(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
+def _staying_bundles(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
     if broker.able and not broker.at_first:  # it was never the hotter of two brokers
         broker.words = f"Its expected load is {broker.height:+.0f} points from the mean; hotter brokers shed first"
     taken, pair, source = Reason.TAKEN, broker.pair, broker.name  # looked up once instead of for each bundle
@@ -209,10 +209,10 @@ def _staying(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterato
             yield CandidateMove(pair, source, None, of.bundle, next(ranks), measure, *values, reason or first)
 
 
-def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Broker) -> BundleSample | None:
+def _move(sample: ClusterSample, gain_settings: GainSettings, hotter: _Broker, colder: _Broker) -> BundleSample | None:
     """Move the bundle whose gain exceeds its price the most, and return it; None if no bundle is moved."""
     urgent = (hotter.gives and hotter.urgent) or (colder.takes and colder.urgent)
-    least = own.min_gain / (_URGENT if urgent else 1)
+    least = gain_settings.min_gain / (_URGENT if urgent else 1)
     if hotter.unread:
         _read_candidates(sample, hotter)
     slope = 2 * (hotter.height / hotter.cores - colder.height / colder.cores)
@@ -249,7 +249,7 @@ def _move(sample: ClusterSample, own: GainSettings, hotter: _Broker, colder: _Br
 
 
 def _with_moves(
-    sample: ClusterSample, decisions: list[Decision], words: Mapping[int | None, str], moves: Sequence[CandidateMove]
+    sample: ClusterSample, decisions: list[Decision], texts: Mapping[int | None, str], moves: Sequence[CandidateMove]
 ) -> list[Decision]:
     """Return the decisions, completed with their moves.
 
@@ -269,9 +269,9 @@ def _with_moves(
             reason=Reason.FIRED if decision.pair in traffic else Reason.NO_GAIN,
             measure=sample.measure,
             target=traffic.get(decision.pair, 0.0),
-            explanation=f"{gap_and_hits(decision)}. {words[decision.pair] or 'The source has no bundle that may move'}",
+            explanation=f"{gap_and_hits(decision)}. {texts[decision.pair] or 'The source has no bundle that may move'}",
         )
-        if decision.pair in words
+        if decision.pair in texts
         else decision
         for decision in (decision.with_hits_reset(touched) for decision in decisions)
     ]

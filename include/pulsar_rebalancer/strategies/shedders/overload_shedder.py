@@ -86,10 +86,10 @@ def offload(
         words = f"{wanted}, but {held}"
         return broker_decision(sample, broker, number, compared, Reason.FEW_BUNDLES, words), []
     fired = broker_decision(sample, broker, number, compared, Reason.FIRED, wanted, target=target)
-    return fired, walk(sample, broker.broker, number, target)
+    return fired, choose_bundles(sample, broker.broker, number, target)
 
 
-def walk(sample: ClusterSample, broker: str, number: int, target: float) -> list[CandidateMove]:
+def choose_bundles(sample: ClusterSample, broker: str, number: int, target: float) -> list[CandidateMove]:
     """Choose bundles of a broker, busiest first, until their total throughput reaches the target.
 
     The total can exceed the target by part of the last bundle. The first bundle is always chosen, and idle bundles can

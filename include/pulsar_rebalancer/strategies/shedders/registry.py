@@ -63,7 +63,7 @@ def profile_of(settings: Settings) -> Profile:
 
     Raises SettingsError `wrong_setting` if a custom shedder is not listed or cannot be imported.
     """
-    return PROFILES.get(settings.strategy) or _from_outside(settings.strategy)
+    return PROFILES.get(settings.strategy) or _import_shedder(settings.strategy)
 
 
 def counts_same_hits(strategy: str, other: str) -> bool:
@@ -149,7 +149,7 @@ def not_recommended(settings: Settings, cpu_limits: Iterable[float]) -> list[Fin
     return [Finding(reason=Reason.NOT_RECOMMENDED, detail=detail) for detail in found]
 
 
-def _from_outside(path: str) -> Profile:
+def _import_shedder(path: str) -> Profile:
     """Import a custom shedder, and return its module's `PROFILE`, or a default profile if it has none."""
     # Anyone who can write a clusters file, a form or a file of a run must not be able to load a module.
     if path not in (listed.strip() for source in SOURCES for listed in source().split(",")):

@@ -117,7 +117,7 @@ class PairTransfer:
         ended = False
         for bundle in bundles:
             swapped: list[BundleSample] = []
-            reason = bundle.reason or self._policies(bundle, self.destination)
+            reason = bundle.reason or self._policy_reason(bundle, self.destination)
             if reason is None and ended:
                 reason = Reason.NOT_REACHED
             elif reason is None:
@@ -130,7 +130,7 @@ class PairTransfer:
                 self._swap_in(swapped)
 
     def _fit(
-        self, bundle: BundleSample, remaining: int, back: Iterator[BundleSample]
+        self, bundle: BundleSample, remaining: int, returning: Iterator[BundleSample]
     ) -> tuple[Reason, list[BundleSample]]:
         """Return the reason code for a candidate bundle, and the bundles that move back in exchange for it."""
         leaving = bundle.present_msg_throughput
@@ -140,7 +140,7 @@ class PairTransfer:
             return Reason.NO_TRAFFIC, []
         if self.left - self.gained + leaving <= self.target:
             return Reason.TAKEN, []
-        swapped = self._swap(leaving, back)
+        swapped = self._swap(leaving, returning)
         return (Reason.TAKEN if swapped else Reason.OVER_REMAINING), swapped
 
     def _swap(self, leaving: float, back: Iterator[BundleSample]) -> list[BundleSample]:
@@ -172,9 +172,9 @@ class PairTransfer:
                 self.gained += bundle.present_msg_throughput
 
     def _must_stay(self, bundle: BundleSample) -> bool:
-        return bundle.reason in NEVER_MOVED or self._policies(bundle, self.source) is not None
+        return bundle.reason in NEVER_MOVED or self._policy_reason(bundle, self.source) is not None
 
-    def _policies(self, bundle: BundleSample, destination: BrokerLoad) -> Reason | None:
+    def _policy_reason(self, bundle: BundleSample, destination: BrokerLoad) -> Reason | None:
         """Return why policies forbid a destination; None if they allow it (TransferShedder.isTransferable)."""
         if bundle.policy is not None and not self.sample.settings.shed_policy_bundles:
             return Reason.POLICY_FORBIDS

@@ -49,7 +49,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     moves: list[CandidateMove] = []
     in_order = sorted(averages, key=lambda name: -averages[name])
     for number, name in enumerate(in_order):
-        decisions[number], walked = _above(sample, sample.broker(name), number, averages[name], mean)
+        decisions[number], walked = _shed_above_bound(sample, sample.broker(name), number, averages[name], mean)
         moves += walked
         if sample.brief and decisions[number].reason is Reason.BALANCED:
             break  # and so are the others, whose load is lower
@@ -57,7 +57,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     if averages and sample.settings.lower_boundary and not any(move.taken for move in moves):
         # Pulsar adds the sample to the averages a second time here.
         averages = _updated(sample, averages, usage)
-        replaced, walked, below = _below(sample, in_order, averages)
+        replaced, walked, below = _shed_below_bound(sample, in_order, averages)
         if replaced is not None and replaced.pair is not None:
             decisions[replaced.pair] = replaced
             moves = [move for move in moves if move.pair != replaced.pair] + walked
@@ -89,7 +89,7 @@ def _above_bound(sample: ClusterSample, averages: Mapping[str, float], mean: flo
     return f"{over} of {number_of(len(averages), 'broker')} are {points}"
 
 
-def _above(
+def _shed_above_bound(
     sample: ClusterSample, broker: BrokerSample, number: int, average: float, mean: float
 ) -> tuple[Decision, list[CandidateMove]]:
     """Return the decision for one broker, and the moves away from it."""
@@ -104,7 +104,7 @@ def _above(
     return _offload(sample, broker, number, average, bound, target, f"average load {average:.1%} reaches {above}")
 
 
-def _below(
+def _shed_below_bound(
     sample: ClusterSample, in_order: list[str], averages: Mapping[str, float]
 ) -> tuple[Decision | None, list[CandidateMove], str]:
     """Return the decision for the busiest broker, the moves away from it, and a sentence that explains the result.

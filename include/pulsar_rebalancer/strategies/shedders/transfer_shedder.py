@@ -69,7 +69,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     hits = state.cluster_hits
     decisions: list[Decision] = []
     moves: list[CandidateMove] = []
-    stopped_by = _unfit(sample, loads, stats)
+    stopped_by = _unusable_sample(sample, loads, stats)
     if stopped_by is None:
         imbalance = stats.imbalance() if loads else None
         hits = hits + 1 if imbalance else 0
@@ -81,7 +81,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     else:
         sentence = stopped_by.sentence
     if not sample.brief:
-        decisions += _others(sample, loads, decisions, stopped_by)
+        decisions += _other_decisions(sample, loads, decisions, stopped_by)
     counted = {WHOLE_CLUSTER: HitCount(low=hits)} if hits else {}
     state = replace(after, hits=counted)
     return SheddingResult([*decisions, *left_out_decisions(sample)], moves, state, sentence, outermost)
@@ -113,7 +113,7 @@ def reported_load(broker: BrokerSample, settings: Settings) -> float:
     return weighted_usage(broker, settings, RESOURCES) if average is None else average
 
 
-def _unfit(sample: ClusterSample, loads: list[BrokerLoad], stats: LoadStats) -> NoShedding | None:
+def _unusable_sample(sample: ClusterSample, loads: list[BrokerLoad], stats: LoadStats) -> NoShedding | None:
     """Return why no decision can be based on the sample; None if the sample is usable.
 
     The checks are made in the same order as in `LoadStats.update`.
@@ -203,7 +203,7 @@ def _pair(
     return decision, transfer
 
 
-def _others(
+def _other_decisions(
     sample: ClusterSample, loads: list[BrokerLoad], pairs: list[Decision], stopped_by: NoShedding
 ) -> list[Decision]:
     """Return the decisions for brokers without a pair, most loaded first."""

@@ -117,13 +117,13 @@ def _extremes(sample: ClusterSample, measure: Measure) -> tuple[str, float, floa
     return busiest, most, 1.0 if abs(least) <= NOTHING else least
 
 
-def _not_busiest(sample: ClusterSample, broker: BrokerSample, looked_at: TrafficDifference, number: int) -> Decision:
-    carried = broker.traffic(looked_at.measure)
+def _not_busiest(sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, number: int) -> Decision:
+    carried = broker.traffic(difference.measure)
     explanation = (
-        f"carries {amount(looked_at.measure, carried)}; only the busiest broker, {looked_at.busiest} with "
-        f"{amount(looked_at.measure, looked_at.most)}, sheds"
+        f"carries {amount(difference.measure, carried)}; only the busiest broker, {difference.busiest} with "
+        f"{amount(difference.measure, difference.most)}, sheds"
     )
-    compared = Comparison(carried, looked_at.most)
+    compared = Comparison(carried, difference.most)
     return broker_decision(sample, broker, number, compared, Reason.NO_PARTNER, explanation)
 
 

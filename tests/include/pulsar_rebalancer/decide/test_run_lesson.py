@@ -24,7 +24,7 @@ from pulsar_rebalancer.state import (
     StrategyState,
     Unload,
 )
-from pulsar_rebalancer.strategies.learning import Sums, steps
+from pulsar_rebalancer.strategies.learning import Sums, sample_weights
 
 RATE = {name: 100.0 * (number + 1) for number, name in enumerate("abcdefgh")}
 """In and out, each, of the bundles `t/n/<name>` with these names."""
@@ -65,7 +65,7 @@ def expected(rate: float, costs: tuple[float, ...] | None = None) -> Sums:
     averages = dict(zip(RATES, costs or (rate,) * len(RATES), strict=False))
     cost, variance, samples = costs[len(RATES) :] if costs else (1.0, 0.25, 0.0)
     change = rate - averages["quarter_rate"]
-    sizes = dict(zip(RATES, steps(np.array(samples + 1), 1.0), strict=True))
+    sizes = dict(zip(RATES, sample_weights(np.array(samples + 1), 1.0), strict=True))
     hour, quick = (averages[name] + sizes[name] * (rate - averages[name]) for name in ("hour_rate", "quick_rate"))
     before = averages["hour_before"] + sizes["hour_before"] * (hour - averages["hour_before"])
     persisting = cost**2 * (rate - before) * (averages["quarter_rate"] - before), cost**2 * (quick - hour) ** 2
@@ -111,7 +111,7 @@ def test_bundles_count_once_with_their_known_costs(tmp_path):
     # The next run goes on from the same values, of each bundle once.
     after = {row["bundle"]: [row[name] for name in COSTS] for row in found.costs.to_pylist()}
     assert set(after) == {*(f"t/n/{name}" for name in "abcde"), *HALVES}
-    of_a = [*zip(KNOWN["a"], steps(np.array(31.0), 1.0), strict=False)]
+    of_a = [*zip(KNOWN["a"], sample_weights(np.array(31.0), 1.0), strict=False)]
     assert after["t/n/a"][:3] == pytest.approx([rate + step * (200 - rate) for rate, step in of_a[:3]])
     assert after["t/n/a"][3:5] == pytest.approx([85 + of_a[3][1] * (after["t/n/a"][0] - 85), 1.5])
     assert (after["t/n/a"][-1], after["t/n/c"][-1]) == (31, 30)

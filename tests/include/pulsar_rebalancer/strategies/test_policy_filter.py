@@ -8,7 +8,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.strategies import candidates as rules
-from pulsar_rebalancer.strategies.candidates import PolicyFilter, latest
+from pulsar_rebalancer.strategies.candidates import PolicyFilter, latest_version_brokers
 
 DOMAINS = {"a": "1", "b": "1", "c": "2"}
 
@@ -63,11 +63,11 @@ def test_candidates_are_those_that_the_rules_leave_one_after_the_other(seed):
         }
         left = list(names)
         if namespace in policies.groups:
-            left = rules.fewest(left, Counter([*serving["t/n"], *serving["t/m"]]))
+            left = rules.lowest_counts(left, Counter([*serving["t/n"], *serving["t/m"]]))
         if seed % 3:
-            left = rules.fewest(left, serving[namespace])
+            left = rules.lowest_counts(left, serving[namespace])
         if seed % 4:
-            left = latest(left, versions)
+            left = latest_version_brokers(left, versions)
         assert list(found.candidates(name)) == (left or names)
         owner[name] = random.choice(names)
         found.placed(BundleSample(row["broker"], name), owner[name])

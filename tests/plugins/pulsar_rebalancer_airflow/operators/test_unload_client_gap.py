@@ -124,7 +124,7 @@ def test_statistics_that_do_not_answer_leave_the_client_gap_unknown(scene, kind,
     summary = conclude(run, Reason.OPEN, datetime.now(UTC)).client_gap
     assert summary is not None
     assert summary.sentence == "6 of 6 moves could not be measured"
-    assert not BundleClientGaps().added(gaps(run), datetime.now(UTC)).bundles
+    assert not BundleClientGaps().with_gaps(gaps(run), datetime.now(UTC)).bundles
 
 
 def test_clients_that_never_come_back_are_reported_and_end_the_wave_in_time(scene):

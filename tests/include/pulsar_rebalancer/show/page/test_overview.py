@@ -142,7 +142,7 @@ def test_a_plan_says_for_how_long_clients_were_away(tmp_path):
     bundles = [move.bundle for move in read_moves(shown)]
     unknown = plan_view(made.storage, read_run(shown))
     missing = ClientGap(clients_before=5, clients_back=3, watched_seconds=15.0)
-    BundleClientGaps().added({bundles[0]: missing}, NOW).write(made.storage.state)
+    BundleClientGaps().with_gaps({bundles[0]: missing}, NOW).write(made.storage.state)
     known = plan_view(made.storage, read_run(shown))
 
     assert ended is not None
