@@ -1,8 +1,6 @@
 // The documents that the page reads; written by scripts/reference.py.
-export interface Acts { control: string; orders: OrderButton[]; rebalance: string; carries_out: string; by_hand: string;
-  roll: string; question: ShownQuestion | null; grace_minutes: number; rolls: boolean; closed: string;
-  stays_closed: string; paused_dags: string[]; barred: string[]; }
 export interface Attention { text: string; since: string | null; acts: string[]; }
+export interface BrokerChangeView { name: string; before: number; after: number; }
 export interface BrokerRestart { broker: string; score: number; traffic: number; bundles: number; minutes: number;
   why_not: string; }
 export interface BrokerView { name: string; label: string; score: number | null; resources: Record<string, number>;
@@ -15,7 +13,6 @@ export interface Count { reason: Reason; count: number; meaning: string; }
 export interface DrainView { broker: string; drained: string; bundles: number | null; movable: number | null;
   moving: number; gone: number; left: StayView[]; more: number; }
 export type Effect = "block" | "hold" | "quarantine" | "warn" | "verdict";
-export interface EndView { name: string; before: number; after: number; }
 export interface Event { at: string; kind: string; text: string; }
 export interface ExplainedReason { reason: Reason; count: number; worst: string[]; action: string; meaning: string;
   effect: Effect; }
@@ -26,24 +23,23 @@ export interface Move { bundle: string; source: string; destination: string; wav
   measure: string; msg_throughput: number; }
 export interface MoveView { topics: number; clients: number; why: string; ended: OutcomeView | null; planned: Move;
   client_gap: string; }
-export interface MovedRun { folder: string; collected_at: string; }
 export interface OrderButton { name: string; title: string; hint: string; until: boolean; subject: string;
   proposed: string; button: string; group: string; }
 export interface OutcomeView { reason: Reason; ok: boolean; seconds: number; error: string; meaning: string; }
 export interface Overview { version: number; run_id: string; folder: string; sampled_at: string | null;
   of_one_run: boolean; status: Status; middle: number | null; lines: Line[]; brokers: BrokerView[]; pairs: PairView[];
   close_pairs: number; firing: string; hits: HitsView | null; plan: PlanView | null; awaiting: PlanView | null;
-  last: PlanView | null; moved: MovedRun | null; changed_at: string | null; drains: DrainView[]; roll: RollView | null;
-  findings: ExplainedReason[]; validated: boolean; links: Links; acts: Acts; }
+  last: PlanView | null; moved: UndoView | null; changed_at: string | null; drains: DrainView[]; roll: RollView | null;
+  findings: ExplainedReason[]; validated: boolean; links: Links; acts: UserActions; }
 export interface PairView { number: number; source: string; destination: string; gap: number | null; band: string;
   hits: Record<string, HitsView>; fired: boolean; seconds_to_fire: number | null; reason: string; meaning: string;
   explanation: string; }
 export interface PlanView { folder: string; run_id: string; hash: string; collected_at: string; until: string;
   ended_at: string | null; has_effect: boolean; marks_drains: boolean; by: string; requested_by: string[];
   verdict: ReasonWithMeaning | null; measure: string; bundles: number; traffic: number; topics: number; clients: number;
-  range_before: number | null; predicted_range: number | null; brokers: EndView[]; moves: MoveView[]; more: number;
-  splits: SplitView[]; about_splits: string[]; unknown: string[]; stay: Count[]; done: number; failed: number;
-  client_gap: string; }
+  range_before: number | null; predicted_range: number | null; brokers: BrokerChangeView[]; moves: MoveView[];
+  more: number; splits: SplitView[]; about_splits: string[]; unknown: string[]; stay: Count[]; done: number;
+  failed: number; client_gap: string; }
 export interface Point { at: string; range: number | null; }
 export type Reason = string;
 export interface ReasonWithMeaning { reason: Reason; meaning: string; }
@@ -68,3 +64,7 @@ export interface Timeline { begin: string; end: string; low_threshold: number | 
   points: Point[]; events: Event[]; unread: number; }
 export type Tone = "good" | "busy" | "warn" | "bad" | "idle";
 export interface TurnView { broker: string; state: string; detail: string; }
+export interface UndoView { folder: string; collected_at: string; }
+export interface UserActions { control: string; orders: OrderButton[]; rebalance: string; carries_out: string;
+  by_hand: string; roll: string; question: ShownQuestion | null; grace_minutes: number; rolls: boolean; closed: string;
+  stays_closed: string; paused_dags: string[]; barred: string[]; }
