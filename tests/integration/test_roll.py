@@ -1,7 +1,4 @@
-"""Rolling restarts, through the real DAGs: shown first, then one broker after the other.
-
-One scene of several acts on one cluster, in this order.
-"""
+"""Rolling restarts, through the real DAGs: one scene of several acts on one cluster, in this order."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta

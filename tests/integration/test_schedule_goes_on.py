@@ -1,7 +1,4 @@
-"""The schedule goes on after a run that a task started, and DAGs of one's own work with it, under a real scheduler.
-
-It parses the DAG files once.
-"""
+"""The schedule goes on after a run that a task started, and DAGs of one's own work with it, under a real scheduler."""
 
 import shutil
 from collections.abc import Iterator
@@ -11,12 +8,12 @@ from typing import Any
 import psutil
 import pytest
 from tests.patience import awaited
+from tests.spark_connect_server import SparkConnectServer
 
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer_airflow import example_dags
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes, _process_tree
-from pulsar_rebalancer_airflow.spark_archive import cached_archive
 from pulsar_rebalancer_airflow.state_store import state_asset
 from pulsar_simulator.cluster import Cluster as SimulatedCluster
 from pulsar_simulator.load import QUIET
@@ -135,16 +132,16 @@ def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     shutil.copy(example_dags.__file__, folder / "dags")
     timing = Timing(stats_period=1, host_check_period=1, report_max_interval=5)
     simulated = build(brokers=4, bundles=60, noise=QUIET, timing=timing, clock=RealClock())
-    with running(simulated) as served, Schedulers() as processes:
+    spark = SparkConnectServer(folder)  # the runs follow one another: a Spark of its own for each takes most of them
+    with spark, running(simulated) as served, Schedulers() as processes:
         host = ",".join(url.removeprefix("http://") for url in served.urls)
         home = Impatient(
             folder=folder / "airflow",
             clusters={"east": SETTINGS},
             connections={
                 "pulsar_admin_default": {"conn_type": "pulsar_admin", "host": host, "password": served.token},
-                "spark_default": {"conn_type": "spark", "host": "local[2]"},
+                "spark_default": spark.fields(),
             },
-            spark_archive=cached_archive(SOURCE / ".cache"),
             dags=folder / "dags",
         )
         home.prepare(keep=False)

@@ -2,7 +2,7 @@
 
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self
@@ -93,6 +93,13 @@ class Admin:
         """
         answer = self._positions(bundle)
         return self._by_url[f"{answer.url.scheme}://{answer.url.netloc.decode()}"]
+
+    def owners(self, bundles: Iterable[str]) -> set[str]:
+        """The ids of the brokers that own these bundles; "nobody" while one of them has no owner."""
+        try:
+            return {self.owner(bundle) for bundle in bundles}
+        except (httpx.HTTPError, KeyError):
+            return {"nobody"}
 
     def topics(self, bundle: str) -> set[str]:
         return set(self._positions(bundle).json()["topicHashPositions"])

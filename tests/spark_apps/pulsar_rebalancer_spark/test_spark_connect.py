@@ -2,11 +2,8 @@
 
 import os
 import re
-import shlex
 import stat
-import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,13 +13,13 @@ from typing import Any
 import psutil
 import pyarrow as pa
 import pytest
-from airflow.sdk import Connection, Context
+from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException
 from pyspark.sql.connect.session import SparkSession as RemoteSession
 from tests.airflow_context import context
 from tests.patience import PATIENCE
-from tests.project.documentation import commands_in_blocks
 from tests.spark_apps.pulsar_rebalancer_spark import runs
+from tests.spark_connect_server import TOKEN, SparkConnectServer
 
 from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
@@ -39,59 +36,17 @@ from pulsar_rebalancer_spark.rebalance import decide
 
 pytestmark = pytest.mark.system
 
-TOKEN = "known-to-server-and-connection"
-
-
-class Server:
-    """A Spark Connect server as operations.md says, without any Python."""
-
-    def __init__(self, folder: Path, port: str = "0") -> None:
-        self.log = folder / "server.log"
-        own = {
-            "spark.connect.grpc.binding.port": port,
-            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-            "spark.driver.memory": "1g",
-        }
-        (documented,) = [each for each in commands_in_blocks("operations.md") if "SparkConnectServer" in each]
-        token, *command, last = shlex.split(documented.replace("\\ ", "").replace("<token>", TOKEN))
-        options = [part for name, value in own.items() for part in ("--conf", f"{name}={value}")]
-        with driver_environment():
-            self.process = subprocess.Popen(
-                [*command, *options, last],
-                env=os.environ | dict([token.split("=")]) | {"PYSPARK_PYTHON": "/no/python/on/the/server"},
-                cwd=folder,
-                stdout=self.log.open("w"),
-                stderr=subprocess.STDOUT,
-            )
-        started = r"Spark Connect server started at: \S*:(\d+)\s"
-        self.await_line(started)
-        (self.port,) = re.findall(started, self.log.read_text())
-
-    def connection(self, token: str = TOKEN) -> Connection:
-        given: dict[str, Any] = {"host": "127.0.0.1", "port": int(self.port), "password": token}
-        return Connection(conn_id="connect", conn_type="spark_connect", **given)
-
-    def await_line(self, pattern: str) -> None:
-        self.until(lambda: re.search(pattern, self.log.read_text()) is not None)
-
-    def until(self, true: Callable[[], bool]) -> None:
-        limit = time.monotonic() + PATIENCE
-        while not true():
-            assert self.process.poll() is None, self.log.read_text()[-2000:]
-            assert time.monotonic() < limit, self.log.read_text()[-2000:]
-            time.sleep(0.05)
-
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    started = Server(tmp_path_factory.mktemp("connect"))
-    yield started
-    started.process.terminate()
-    started.process.wait()
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkConnectServer]:
+    with SparkConnectServer(tmp_path_factory.mktemp("connect")) as started:
+        yield started
 
 
 @pytest.fixture
-def task(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[[StoragePath], DecideOperator]:
+def task(
+    tmp_path: Path, server: SparkConnectServer, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[StoragePath], DecideOperator]:
     """The task decide of a run, over the server."""
     monkeypatch.setenv("AIRFLOW_CONN_CONNECT", server.connection().as_json())
     monkeypatch.setenv(STORAGE_VARIABLE, str(tmp_path))
@@ -103,7 +58,7 @@ def context_of(run: StoragePath) -> Context:
     return context("east", None, run_id=RunRequest.read(run).airflow_run_id)
 
 
-def killed(server: Server, task: DecideOperator, seen: Context) -> None:
+def killed(server: SparkConnectServer, task: DecideOperator, seen: Context) -> None:
     """Runs the task, and kills it as Airflow does while the server is at its means."""
     ended: list[BaseException] = []
     before = len(server.log.read_text())
@@ -220,7 +175,7 @@ def test_a_server_that_dies_meanwhile_fails_the_run_and_the_next_decides(tmp_pat
     assert "has stopped: start it again" in said
     assert not (large / "plan").exists()
     assert not (RunInput.read(large.uri).new_means_file / "_SUCCESS").exists()
-    server.process = Server(tmp_path, server.port).process
+    server.process = SparkConnectServer(tmp_path, server.port).process
     run = runs.make(tmp_path, runs.tables("east", 6, 20), hit_count_low=1, hit_count_high=1)
     task(run).execute(context_of(run))
     assert plan.Summary.read(run).bundles_taken
