@@ -178,7 +178,7 @@ def test_a_broker_is_drained_until_it_is_released(stage: Stage) -> None:
     assert drained["msg_rate"] == 0
 
     stage.opens("Release…")
-    asked_for(stage.chromium, "Release…")
+    asked_for(stage.chromium, "Release…", f"{BOXES}[0].click()")  # the one drained broker is ticked
     stage.clicks("button[type=submit]", "document.querySelector('dialog fieldset .wrong')")
     assert "Choose at least one broker." in stage.chromium.run("document.querySelector('dialog').innerText")
     assert "Nothing was started." in stage.chromium.run("document.querySelector('dialog').innerText")

@@ -171,6 +171,12 @@ class Roll(StateDocument):
         order = control.last("stop_roll")
         return order if order and self.at and order.at >= self.at else None
 
+    def shown_under(self, control: Control) -> Self:
+        """Return the roll as operators see it: once it is to stop, nobody is asked to restart a broker."""
+        if not (self.active and self.stop_order(control)):
+            return self
+        return self.model_copy(update={"may_restart": False, "waits": "its next step, which stops it"})
+
     def skip_order(self, control: Control) -> GivenOrder | None:
         """Return the order, given in the current phase, to end the broker's turn; None if there is none."""
         order = control.last("skip_broker")
@@ -268,7 +274,7 @@ def parse_roll_form(values: Mapping[str, object]) -> RollRequest:
 
 
 def _texts_in_force(situation: Situation) -> Iterator[str]:
-    roll = situation.orders.get(Roll)
+    roll = situation.orders.get(Roll).shown_under(situation.orders.get(Control))
     if roll.active or roll.stranded in situation.orders.get(Drains).brokers:
         yield roll.progress
 

@@ -491,7 +491,7 @@ class Reason(StrEnum):
         "The run took longer than the interval.",
         "Speed up the slowest task, or raise interval_seconds.")
     NO_RUN = ("no_run", VERDICT, Trait.NONE,
-        "No run has finished for alert_after_intervals intervals.",
+        "No run has finished recently enough.",
         "Check whether the DAG is paused, a run hangs, or workers are busy.")
 
 

@@ -235,7 +235,7 @@ _LOOKED_AT = 20
 def latest_sample(storage: ClusterStorage, now: datetime, max_age_seconds: float) -> Snapshot:
     """Return the sample of the latest run that was validated; a dry run is none, however often a person asks for one.
 
-    Raises SnapshotError `file_missing` if there is none, `bad_report_time` if it is too old, or `blocked` if
+    Raises SnapshotError `file_missing` if there is none, `no_run` if it is too old, or `blocked` if
     validation stopped the run; or a file cannot be read.
     """
     for folder in islice(storage.latest_runs(now + SKEW), _LOOKED_AT):
@@ -246,9 +246,7 @@ def latest_sample(storage: ClusterStorage, now: datetime, max_age_seconds: float
     snapshot = Snapshot(folder)
     age = (now - snapshot.request.collected_at).total_seconds()
     if age > max_age_seconds:
-        raise SnapshotError(
-            Reason.BAD_REPORT_TIME, f"the latest sample is {age:.0f} s old; the limit is {max_age_seconds:g} s"
-        )
+        raise SnapshotError(Reason.NO_RUN, f"the latest sample is {age:.0f} s old; the limit is {max_age_seconds:g} s")
     blocking = snapshot.validation.reasons(Effect.BLOCK)
     if blocking:
         raise SnapshotError(Reason.BLOCKED, f"validation stopped the latest run: {', '.join(blocking)}")

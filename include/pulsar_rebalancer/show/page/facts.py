@@ -61,7 +61,7 @@ class AirflowContext(View):
 
     @property
     def roll(self) -> Roll:
-        return self.orders.get(Roll)
+        return self.orders.get(Roll).shown_under(self.orders.get(Control))
 
     @property
     def question(self) -> Question:

@@ -194,9 +194,8 @@ def _turns(roll: Roll) -> Iterator[TurnView]:
         elif name == roll.broker:
             now = roll.phase is Phase.RESTARTING and roll.may_restart
             left = f"{number_of(roll.left, 'bundle')} to go" if roll.left else ""
-            waits = f"waits for {roll.waits}" if roll.waits else ""
             state = "restart now" if now else str(roll.phase)
-            yield TurnView(broker=name, state=state, detail="; ".join(filter(None, [left, waits])))
+            yield TurnView(broker=name, state=state, detail=f"waits for {roll.waits}" if roll.waits else left)
         else:
             state = "waiting" if roll.active else "still drained" if name == roll.stranded else "not restarted"
             yield TurnView(broker=name, state=state, detail=detail)

@@ -163,7 +163,7 @@ function balance(dag, pairing) {
 function release(dag, names) {
   return {
     ...{ dag, name: "Release", title: "Release drained brokers", hint: "They take bundles again.", noRoll: true },
-    fields: (given) => choices("Brokers", "broker", names, String, given),
+    fields: (given) => choices("Brokers", "broker", names, String, names.length === 1 ? names[0] : given),
     request: () =>
       started(dag, "Release", (form) => ({
         ...{ action: "release", broker: form.getAll("broker"), reason: form.get("reason") },

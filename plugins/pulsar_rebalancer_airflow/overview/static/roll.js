@@ -4,7 +4,6 @@
 import { choices, offer, started } from "./dialog.js";
 import { make, table } from "./dom.js";
 import { stayTable } from "./plan.js";
-import { Refusal } from "./server.js";
 import { points, several, traffic } from "./texts.js";
 
 /** @import { Act, Page, Parts } from "./dialog.js" */
@@ -21,14 +20,17 @@ export function restart({ brokers, acts: { roll: dag }, of_one_run: past }, page
       const described = (/** @type {BrokerView} */ { name, score, bundles }) =>
         `${name}: score ${points(score)}, ${several(bundles, "bundle")}`;
       const known = new Map(brokers.map((broker) => [broker.name, described(broker)]));
-      return choices("Brokers", "broker", [...known.keys()], (name) => known.get(name) ?? name, given);
-    },
-    check: (form) => {
-      if (!form.has("broker")) throw new Refusal(422, "", { broker: "Choose at least one broker." });
+      return choices(
+        "Brokers; none ticked: all, the leader last",
+        "broker",
+        [...known.keys()],
+        (name) => known.get(name) ?? name,
+        given,
+      );
     },
     request: () =>
       started(dag, "Plan restart", (form) => {
-        const ticked = form.getAll("broker"); // all of them: the leader goes last
+        const ticked = form.getAll("broker");
         return { brokers: ticked.length === brokers.length ? [] : ticked, reason: form.get("reason") };
       }),
     planned: (parts, answer) => show(parts, answer, dag, page),

@@ -60,10 +60,10 @@ function ofBroker(name, view, buttons) {
 function list({ bundles, all, sampled_at: at }, name, buttons) {
   const drawn = table("found", "Bundles found", bundles, [
     { title: "bundle", cell: name },
+    { title: "why it stays or moves", cell: ({ why, reason }) => [why, " ", make("code", {}, reason)], kind: "text" },
     { title: "broker", cell: ({ broker }) => broker },
     { title: "rate", cell: (found) => traffic(found.traffic) },
     { title: "topics", cell: ({ topics }) => topics },
-    { title: "why it stays or moves", cell: ({ why, reason }) => [why, " ", make("code", {}, reason)], kind: "text" },
     { title: "last move", cell: ({ moved }) => moved || "–", kind: "text" },
     { title: "actions", cell: ({ bundle }) => buttons?.(["Unload", "Split"], bundle), shown: buttons !== undefined },
   ]);

@@ -28,7 +28,7 @@ STACK = (
     "java.lang.UnsupportedOperationException: not here\n\tat org.apache.pulsar.broker.Some.thing(Some.java:1)\n"
 )
 REFUSALS = {
-    "no valid token: Jetty's page": (401, JETTY_401, "unauthorized", "valid token"),
+    "no valid token: Jetty's page": (401, JETTY_401, "unauthorized", "valid super-user token"),
     "no super-user": (401, {"reason": "This operation requires super-user access"}, "forbidden", "super-user"),
     "forbidden": (403, {"reason": "Don't have admin permission"}, "forbidden", "admin permission"),
     "unknown": (404, {"reason": "Namespace not found"}, "not_found", "Namespace not found"),

@@ -59,7 +59,7 @@ def test_a_forecast_follows_the_time_that_samples_really_take(tmp_path):
 
 @pytest.mark.parametrize(
     ("old", "steps", "tone", "said"),
-    [(65, 28, "good", "4 brokers"), (75, 28, "idle", "At 11:58:45 UTC: 4 brokers"), (140, 60, "good", "4 brokers")],
+    [(65, 28, "good", "The scores"), (75, 28, "idle", "At 11:58:45 UTC: The scores"), (140, 60, "good", "The scores")],
 )
 def test_headline_is_not_green_past_the_age_of_its_data(tmp_path, old, steps, tone, said):
     made = scene(tmp_path, loads=EVEN, interval_seconds=15)
@@ -125,6 +125,9 @@ def test_attention_stands_beside_the_balance(tmp_path):
     restart = Attention(text=text, since=NOW, acts=("Skip broker", "Stop roll"))
     assert strip(made, roll=rolls, drains=Drains(brokers={other: drains[other]})).attention == (restart,)
     assert strip(made, roll=rolls.model_copy(update={"may_restart": False})).attention == ()
+    stop = ordered("stop_roll", at=NOW, by="eve", reason="enough")
+    stops = strip(made, roll=rolls.model_copy(update={"at": NOW, "waits": "a person"}), control=stop)
+    assert (stops.attention, "waits for its next step, which stops it" in stops.in_force) == ((), True)
 
     (lost,) = strip(made, lost="drains: missing").attention
     assert (lost.since, lost.acts) == (None, ("Restore", "Reset"))
