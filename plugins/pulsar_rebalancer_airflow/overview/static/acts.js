@@ -101,7 +101,7 @@ function order(dag, { name: action, button: name, title, hint, until, subject, p
     fields: () => [
       subject && make("label", {}, `Give ${subject} `, make("input", { name: "subject", ...TEXT, value: proposed })),
       until && select("For", "minutes", Object.keys(LENGTHS), (minutes) => LENGTHS[minutes] ?? "", "60"),
-      until && make("label", {}, "Or until ", make("input", { name: "until", type: "datetime-local" })),
+      until && make("label", {}, "Or until, local time ", make("input", { name: "until", type: "datetime-local" })),
     ],
     check: action === "freeze" ? hasBundles(page) : undefined,
     request: () =>

@@ -15,18 +15,12 @@ import { points, several, traffic } from "./texts.js";
 export function restart({ brokers, acts: { roll: dag }, of_one_run: past }, page) {
   return !dag || past ? [] : [{
     ...{ name: "Restart", title: "Restart brokers one by one", dag, noRoll: true },
-    hint: "Each is drained, restarted by you or by roll_restart_dag, and gets its bundles back.",
+    hint: "Each is drained, restarted by you or by roll_restart_dag, and gets its bundles back. None ticked: all.",
     fields: (given) => {
       const described = (/** @type {BrokerView} */ { name, score, bundles }) =>
         `${name}: score ${points(score)}, ${several(bundles, "bundle")}`;
       const known = new Map(brokers.map((broker) => [broker.name, described(broker)]));
-      return choices(
-        "Brokers; none ticked: all, the leader last",
-        "broker",
-        [...known.keys()],
-        (name) => known.get(name) ?? name,
-        given,
-      );
+      return choices("Brokers", "broker", [...known.keys()], (name) => known.get(name) ?? name, given);
     },
     request: () =>
       started(dag, "Plan restart", (form) => {

@@ -20,7 +20,7 @@ const PAUSE = 300;
  */
 export function search(base, dag, render) {
   const found = make("div", {});
-  const field = make("input", { type: "search", autocomplete: "off" });
+  const field = make("input", { type: "search", autocomplete: "off", placeholder: "name or persistent://…" });
   const show = async () => {
     const part = field.value.trim();
     /** @type {BundlesFound} */
@@ -67,7 +67,8 @@ function list({ bundles, all, sampled_at: at }, name, buttons) {
     { title: "last move", cell: ({ moved }) => moved || "–", kind: "text" },
     { title: "actions", cell: ({ bundle }) => buttons?.(["Unload", "Split"], bundle), shown: buttons !== undefined },
   ]);
-  const some = `${several(bundles.length, "bundle")} of ${all.toLocaleString("en")}, those with the most traffic`;
+  const most = ` of ${all.toLocaleString("en")}, those with the most traffic`;
+  const some = `${several(bundles.length, "bundle")}${bundles.length < all ? most : ""}`;
   return [drawn, make("p", { class: "more" }, some, at && `, as of ${moment(at)}`)];
 }
 
