@@ -188,7 +188,7 @@ ROWS = (
         "a broker's bundles have negative message rates",
         _fault("negative_rate", amount=1000),
         "traffic_in_doubt",
-        "100% of its traffic left out",
+        "bundles with 100% of its traffic",
         "bad_value",
     ),
     Row(

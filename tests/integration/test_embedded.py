@@ -77,7 +77,7 @@ def shown_meanwhile(watched: Watched, address: str, password: str) -> list[dict[
 
 
 # What the lines say of every run, before its verdict.
-PROGRESS = r"over threshold: \d of 1 pair(, hits \d/8 low \d/2 high)?"
+PROGRESS = r"pairs over threshold: \d of 1(, hits \d/8 low \d/2 high)?"
 
 
 # Two brokers: the fewest runs that lead from hot and empty to balanced.

@@ -94,7 +94,7 @@ def _progress(summary: Summary) -> str:
     thresholds = _thresholds(summary)
     if not thresholds:
         return f"{summary.resolved.settings.strategy}: {summary.sentence}"
-    over = f"over threshold: {summary.pairs_over} of {number_of(summary.pairs, 'pair')}"
+    over = f"pairs over threshold: {summary.pairs_over} of {summary.pairs}"
     required = ((kind, threshold.hits) for kind, threshold in thresholds.items())
     hits = (f"{have}/{need} {kind}" for have, (kind, need) in zip(summary.hits, required, strict=False))
     return f"{over}, hits {' '.join(hits)}" if summary.pairs_over else over

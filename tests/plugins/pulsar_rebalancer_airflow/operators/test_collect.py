@@ -99,12 +99,12 @@ def test_off_asks_nobody(storage, state, given, params):
     ("given", "params", "said"),
     [
         ({}, {"force_threshold": 10}, "force: Say why you force the balance"),
-        ({}, {"low_threshold": 30, "high_threshold": 20}, "low_threshold: It is above high_threshold"),
+        ({}, {"low_threshold": 30, "high_threshold": 20}, "low_threshold: The value is above high_threshold"),
         ({"mode": "observe"}, {"mode": "auto"}, "not raise it from observe to auto"),
         ({"max_bundles_per_run": 5}, {"max_bundles_per_run": 6}, "max_bundles_per_run: .* not raise it from 5"),
         ({"high_threshold": 20}, {"low_threshold": 30}, "low_threshold 30 is above high_threshold 20"),
         ({"low_threshold": 30}, {"high_threshold": 20}, "low_threshold 30 is above high_threshold 20"),
-        ({"strategy": "ThresholdShedder"}, {"force": "new broker", "force_threshold": 9}, "force_threshold: strategy"),
+        ({"strategy": "ThresholdShedder"}, {"force": "new broker", "force_threshold": 9}, "support force_threshold"),
     ],
 )
 def test_wrong_parameters_are_refused_before_anything_is_asked(storage, state, given, params, said):
