@@ -131,7 +131,7 @@ KINDS: dict[FaultKind, KindInfo] = {
     FaultKind.FUTURE_CLOCK: KindInfo("the broker's clock is `amount` seconds ahead", _REPORT, 3600.0),
     FaultKind.WRONG_BROKER: KindInfo("answers with the report of the next broker", _REPORT),
     FaultKind.UNACCOUNTED: KindInfo("the broker's traffic is `amount` times the sum of its bundles", _REPORT, 2.0),
-    FaultKind.ODD_BUNDLE: KindInfo("the report has one extra bundle, named `target`, without traffic", _REPORT),
+    FaultKind.ODD_BUNDLE: KindInfo("the report has an idle extra bundle, which `target` names", _REPORT),
     FaultKind.TWO_OWNERS: KindInfo("the broker lists `bundle` as its own, no matter which broker owns it"),
     FaultKind.LISTED_TWICE: KindInfo("the list of active brokers names the broker twice"),
     FaultKind.NOT_LISTED: KindInfo("the broker is missing from the list of active brokers"),

@@ -59,7 +59,7 @@ STORAGE_VARIABLE = f"{VARIABLES}STORAGE_ROOT"
 """Environment variable with the storage root, a path or an object-store URI."""
 
 REBALANCE_DAG = "pulsar_rebalance__"
-"""Prefix of the id of the DAG that rebalances a cluster. The cluster's name follows this prefix and the others."""
+"""Prefix of the id of the DAG that rebalances a cluster. In every DAG id, the cluster's name follows the prefix."""
 
 BY_HAND_DAG = "pulsar_by_hand__"
 

@@ -168,7 +168,7 @@ def why_wait(
         return f"{', '.join(missing[:3])} to return to the list of active brokers"
     if unwell:
         return "; ".join(f"{name} to recover: {reason}" for name, reason in sorted(unwell.items())[:3])
-    return f"the release of {', '.join(sorted(drained)[:3])} (drained)" if drained else ""
+    return f"an operator to release {', '.join(sorted(drained)[:3])}" if drained else ""
 
 
 def _drain(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:

@@ -128,7 +128,7 @@ class Reason(StrEnum):
         "The score depends on a resource without a limit, or with usage above twice its limit.",
         "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
     TRAFFIC_IN_DOUBT = ("traffic_in_doubt", QUARANTINE, Trait.NONE,
-        "Validation left out bundles that carry more than a quarter of the broker's traffic.",
+        "The bundles left out together carry more than a quarter of the broker's traffic.",
         "See why these bundles were left out.")
     WRONG_BROKER = ("wrong_broker", QUARANTINE, Trait.NONE,
         "The broker's address returned another broker's load report.",

@@ -45,7 +45,7 @@ class ApproveOperator(ApprovalOperator):
 
     def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
         why = Param(
-            None, type=["null", "string"], maxLength=LONGEST_REASON, title="Reason", description="kept with the answer"
+            None, type=["null", "string"], maxLength=LONGEST_REASON, title="Reason", description="why; it is recorded"
         )
         super().__init__(
             subject="",

@@ -84,7 +84,7 @@ def test_a_broker_is_drained_restarts_and_gets_its_bundles_back_before_the_next_
     [
         (seen(1, started={A: LONG_AGO, B: LONG_AGO}), "c:1 to return to the list of active brokers"),
         (seen(1, unwell={C: "bad_report_time"}), "c:1 to recover: bad_report_time"),
-        (seen(1, drained=(C,)), "the release of c:1 (drained)"),
+        (seen(1, drained=(C,)), "an operator to release c:1"),
         (seen(1, no_room="room for 3 of 9 bundles"), "room for 3 of 9 bundles"),
         (seen(1, started={A: None, B: LONG_AGO, C: LONG_AGO}), "a:1 to report its start time"),
         (seen(0), "the next run's sample"),
@@ -253,7 +253,7 @@ def test_a_broker_is_empty_only_if_it_says_so_in_two_samples_in_a_row() -> None:
     [
         ({"started": {A: LONG_AGO, B: LONG_AGO}}, "c:1 to return to the list of active brokers"),
         ({"unwell": {C: "bad_report_time"}}, "c:1 to recover: bad_report_time"),
-        ({"drained": (C,)}, "the release of c:1 (drained)"),
+        ({"drained": (C,)}, "an operator to release c:1"),
     ],
 )
 def test_no_broker_restarts_while_another_is_not_known_to_be_well(what: dict[str, Any], why: str) -> None:
