@@ -193,7 +193,7 @@ test("a search answers for a broker and for its bundles, each with its buttons",
   assert.match(all("p", drawn)[0].textContent, /^b:1 drained by ada — empty, safe to stop\./);
   assert.match(
     all("td", drawn).map(({ textContent }) => textContent).join("|"),
-    /2\.0 KiB\/s\|3\|Because\. no_topic\|–/,
+    /Because\. no_topic\|b:1\|2\.0 KiB\/s\|3\|–/,
   );
   assert.deepEqual(asked.sort(), [["Release", "b:1"], ["Unload,Split", row.bundle]]);
   const busy = { ...view, drains: [{ ...view.drains[0], movable: 2, bundles: 2, moving: 2, gone: 0 }] };
