@@ -83,7 +83,7 @@ def killed(server: SparkConnectServer, task: DecideOperator, seen: Context) -> N
     task.on_kill()
     running.join()
     assert isinstance(ended[0], AirflowException), ended
-    assert "ended with 143" in str(ended[0])
+    assert "ended with exit code 143" in str(ended[0])
     assert [command for command in under_way if TOKEN in command] == []
     # What it does for others goes on.
     server.await_line("Job .* (failed|cancelled)")
@@ -128,7 +128,7 @@ def test_a_server_that_does_not_see_the_storage_is_told_apart(tmp_path, server, 
     with pytest.raises(AirflowException, match=r"not decided: .*\[file_missing\]"):
         application.wait(told.append)
 
-    assert [line for line in told if "does not see the storage root" in line]
+    assert [line for line in told if "cannot find the storage root" in line]
 
 
 def failed(task: DecideOperator, seen: Any) -> str:
