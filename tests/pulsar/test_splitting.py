@@ -119,7 +119,7 @@ def computed(cluster: PulsarCluster, admin: Admin, namespace: str, algorithm: Sp
 def carried_out(cluster: PulsarCluster, split: Split, seed: int) -> SplitOutcome:
     async def act() -> SplitOutcome:
         async with PulsarAdmin(AdminConnection(seeds=(cluster.web_url(seed),))) as client:
-            options: dict[str, Any] = {"most_bundles": 128, "timeout_seconds": 30, "on_outcome": lambda _: None}
+            options: dict[str, Any] = {"max_bundles": 128, "timeout_seconds": 30, "on_outcome": lambda _: None}
             (outcome,) = await carry_out_splits(client.bundles, [split], **options)
             return outcome
 
@@ -180,7 +180,7 @@ def test_brokers_refuse_as_the_executor_expects(cluster: PulsarCluster, admin: A
 
     async def hopeless() -> str:
         async with PulsarAdmin(AdminConnection(seeds=(cluster.web_url(0),))) as client:
-            options: dict[str, Any] = {"most_bundles": 128, "timeout_seconds": 1, "on_outcome": lambda _: None}
+            options: dict[str, Any] = {"max_bundles": 128, "timeout_seconds": 1, "on_outcome": lambda _: None}
             (outcome,) = await carry_out_splits(client.bundles, [whole], **options)
             return outcome.reason
 
