@@ -132,7 +132,7 @@ def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     shutil.copy(example_dags.__file__, folder / "dags")
     timing = Timing(stats_period=1, host_check_period=1, report_max_interval=5)
     simulated = build(brokers=4, bundles=60, noise=QUIET, timing=timing, clock=RealClock())
-    spark = SparkConnectServer(folder)  # the runs follow one another: a Spark of its own for each takes most of them
+    spark = SparkConnectServer(folder)  # one Spark for all runs: starting it would take most of each run's time
     with spark, running(simulated) as served, Schedulers() as processes:
         host = ",".join(url.removeprefix("http://") for url in served.urls)
         home = Impatient(

@@ -339,6 +339,11 @@ test("what waits for a person has its buttons, and since when", () => {
 test("the brokers that are ticked are released", () => {
   const released = (drains) => offered({ ...HAND, drains }, PAGE).find((each) => each.name === "Release");
   assert.equal(released([]), undefined);
+  const ticked = (...names) =>
+    all("input", released(names.map((broker) => ({ broker }))).fields("")).map(({ attributes }) =>
+      "checked" in attributes
+    );
+  assert.deepEqual([ticked("a:1"), ticked("a:1", "b:1")], [[true], [false, false]]);
   const { dag, request, fields } = released([{ broker: "gone:1" }, { broker: "a:1" }]);
   assert.deepEqual(all("input", fields()).map((box) => box.attributes.value), ["gone:1", "a:1"]);
   assert.deepEqual([dag, request().body(form({ broker: ["a:1"] })).conf], ["h", {
