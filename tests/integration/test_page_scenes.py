@@ -282,7 +282,7 @@ def test_brokers_are_restarted_one_by_one(stage: Stage) -> None:
     assert stage.ended() == "success"
     stage.open()
     dialog = stage.plans("Restart…", "")  # none ticked: all
-    rows = "document.querySelectorAll('dialog .restarts tbody tr').length"
+    rows = "document.querySelectorAll('dialog [data-key=restarts] tbody tr').length"
     assert stage.chromium.run(rows) == len(stage.cluster.state()["brokers"])
     assert "About " in dialog
     assert "move twice." in dialog
