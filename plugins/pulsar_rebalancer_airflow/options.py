@@ -74,6 +74,9 @@ ROLL_DAG = "pulsar_roll__"
 PAGE_ROUTE = "pulsar-balance"
 """Route of the cluster page within the UI."""
 
+PREFIX = "/pulsar_rebalancer"
+"""Path prefix for this package's pages on the API server."""
+
 
 def clusters_file() -> Path:
     return option_path("clusters_file")

@@ -35,6 +35,7 @@ from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
 from pulsar_rebalancer.state import MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import one_line
+from pulsar_rebalancer_airflow.options import PREFIX
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -221,10 +222,6 @@ def _storable(value: Any) -> Any:
 
 def _is_rows(key: str, entry: Any) -> bool:
     return isinstance(entry, list) and "unexpected" in key
-
-
-PREFIX = "/pulsar_rebalancer"
-"""Path prefix for this package's pages on the API server."""
 
 
 def page_address(dag_id: str, run_id: str, folder: str) -> str:

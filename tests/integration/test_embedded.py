@@ -62,7 +62,7 @@ class Watched:
 
 def shown_meanwhile(watched: Watched, address: str, password: str) -> list[dict[str, Any]]:
     """What the page whose address was printed shows, look by look, until the first run has ended."""
-    ((server, dag_id),) = re.findall(r"^(http://[\d.:]+)/dags/([^/]+)/plugin/pulsar-balance-dag$", address)
+    ((server, dag_id),) = re.findall(r"^(http://[\d.:]+)/plugin/pulsar-balance/pulsar_rebalancer/page/(\S+)$", address)
     user = {"username": "admin", "password": password}
     with httpx.Client(base_url=server, timeout=PATIENCE, trust_env=False) as client:
         token = client.post("/auth/token", json=user).raise_for_status().json()["access_token"]

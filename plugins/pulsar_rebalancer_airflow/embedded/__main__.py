@@ -31,7 +31,7 @@ from pulsar_rebalancer.texts import number_of
 from pulsar_rebalancer_airflow.embedded import EmbeddedError, local_airflow
 from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome, locked
 from pulsar_rebalancer_airflow.embedded.local_airflow import ENDING, DagRun, LocalAirflow, Processes
-from pulsar_rebalancer_airflow.options import PAGE_ROUTE
+from pulsar_rebalancer_airflow.options import PAGE_ROUTE, PREFIX
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 
 
@@ -188,7 +188,7 @@ def _run(args: argparse.Namespace, processes: Processes) -> int:
     dag_id = f"pulsar_rebalance__{name}"
     airflow.wait_for_dag(dag_id)
     _say(f"Airflow UI: {home.url}/dags/{dag_id}  login: admin  password: {airflow.password}")
-    _say(f"cluster page in the same UI: {home.url}/dags/{dag_id}/plugin/{PAGE_ROUTE}-dag")
+    _say(f"cluster page in the same UI: {home.url}/plugin/{PAGE_ROUTE}{PREFIX}/page/{dag_id}")
     _say(f"{entry['strategy']} every {entry['interval_seconds']:g} s in mode {entry['mode']}; Ctrl-C stops everything")
     _say("one line per run: range of scores, pairs over the low threshold, most hits of a pair, verdict, seconds")
     _say(f"decisions, moves and validation page of each run: {home.folder / 'storage' / name / 'runs'}")

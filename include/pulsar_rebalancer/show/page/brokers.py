@@ -169,6 +169,7 @@ def _view_of(row: Row, settings: Settings, sample: float) -> PairView:
     thresholds = safe_profile_of(settings).thresholds(settings) if counts else {}
     hits = {kind: HitsView(have=row[f"{kind}_hits"] or 0, need=limit.hits) for kind, limit in thresholds.items()}
     band = _band(gap, thresholds)
+    missing = _missing_hits(hits, band)
     return PairView(
         number=row["pair"] if row["pair"] is not None else -1,
         source=row["source"],
@@ -177,7 +178,8 @@ def _view_of(row: Row, settings: Settings, sample: float) -> PairView:
         band=band,
         hits=hits,
         fired=bool(row["fired"]),
-        seconds_to_fire=None if row["fired"] else _seconds_to_fire(hits, band, sample),
+        seconds_to_fire=None if row["fired"] or missing is None else round(missing * sample, 1),
+        overdue="with the next run" if (missing or 0) <= 1 else f"after {missing} more samples",
         reason=row["reason"],
         meaning=reason.meaning if reason else "",
         explanation=_remaining_text(row["explanation"] or "", reason) if hits and reason else row["explanation"] or "",
@@ -196,12 +198,11 @@ def _band(gap: float | None, thresholds: Mapping[str, Threshold]) -> str:
     return reached[-1] if reached else "calm"
 
 
-def _seconds_to_fire(hits: Mapping[str, HitsView], band: str, sample: float) -> float | None:
-    """Return the seconds from the sample until the pair fires if the gap stays; each hit takes `sample` seconds."""
+def _missing_hits(hits: Mapping[str, HitsView], band: str) -> int | None:
+    """Return the hits until the pair fires if the gap stays, one for each sample; None if it would not fire."""
     if band == "calm":
         return None
-    missing = [max(0, hit.need - hit.have) for kind, hit in hits.items() if kind == "low" or band == "high"]
-    return round(min(missing) * sample, 1)
+    return min(max(0, hit.need - hit.have) for kind, hit in hits.items() if kind == "low" or band == "high")
 
 
 def shedder_state_of(run: Run) -> ShedderState:

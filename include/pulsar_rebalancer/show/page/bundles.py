@@ -45,7 +45,8 @@ def find_bundles(storage: ClusterStorage, text: str, now: datetime, rules: Rules
     if run is None:
         return BundlesFound()
     table = run.snapshot.table("bundles", _COLUMNS)
-    table = table.filter(_of_topic(table["bundle"], text) if "://" in text else _matches(table, text))
+    named = table.filter(_matches(table, text))
+    table = named if len(named) else table.filter(_of_topic(table["bundle"], text))
     table = table.append_column("traffic", pc.add(table["msg_throughput_in"], table["msg_throughput_out"]))
     largest = table.sort_by([("traffic", "descending"), ("bundle", "ascending")]).slice(0, FOUND_LISTED)
     rows = largest.select(["bundle", "broker", "traffic", "topics"]).to_pylist()
@@ -58,7 +59,8 @@ def _matches(table: pa.Table, text: str) -> Column:
     return pc.or_(pc.match_substring(table["bundle"], text), pc.equal(table["broker"], pa.scalar(text)))
 
 
-def _of_topic(bundles: Column, topic: str) -> Column:
+def _of_topic(bundles: Column, text: str) -> Column:
+    topic = text if "://" in text else f"persistent://{text}"
     namespace = topic.partition("://")[2].rpartition("/")[0]
     of_namespace = bundles.filter(pc.starts_with(bundles, f"{namespace}/")).to_pylist()
     return pc.is_in(bundles, pa.array([name for name in of_namespace if is_in_bundle(topic, name)], pa.string()))

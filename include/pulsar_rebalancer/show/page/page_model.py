@@ -300,6 +300,7 @@ class PairView(View):
         hits: hits by threshold, `low` and `high`; empty if the strategy counts no hits.
         seconds_to_fire: seconds from the sample until the pair fires if the gap does not change, else
             None.
+        overdue: when the pair fires, in words, once those seconds have passed.
     """
 
     number: int
@@ -310,6 +311,7 @@ class PairView(View):
     hits: dict[str, HitsView] = {}
     fired: bool = False
     seconds_to_fire: float | None = None
+    overdue: str = ""
     reason: str
     meaning: str
     explanation: str = ""

@@ -96,10 +96,11 @@ class Run:
         return self.snapshot.brokers_without(left_out | own)
 
     def seconds_per_sample(self, settings: Settings) -> float:
-        """Return the measured time between counted samples; before there are three, what the settings say."""
+        """Return the measured time between counted samples; before there are three, at least that of a run."""
         counted = dict.fromkeys(_counted_at(folder) for _, folder in self._before())
+        ran = (self.outcome.ended_at - self.request.collected_at).total_seconds() if self.outcome else 0
         return _median_step([at for at in counted if at]) or max(
-            settings.interval_seconds, settings.host_usage_interval_minutes * 60
+            settings.interval_seconds, settings.host_usage_interval_minutes * 60, ran
         )
 
     def longest_age(self, settings: Settings) -> timedelta:

@@ -221,8 +221,12 @@ def _with_plan(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -
         return Headline(State.WOULD_MOVE, f"Would {planned}. {words.not_moved_text(mode)}")
     state = State.PAUSED if verdict is Reason.PAUSED else State.CLOSED
     holds = run.validation.reasons(Effect.HOLD) if run.validation and verdict is Reason.ON_HOLD else {}
-    why = " ".join([_ORDERED.get(verdict, verdict.meaning), *(hold.meaning for hold in holds)])
-    return Headline(state, f"A plan to {planned} was not carried out: {why}")
+    why = [_ORDERED.get(verdict, verdict.meaning), *(hold.meaning for hold in holds)]
+    if verdict is Reason.PLAN_TOO_OLD and run.outcome:
+        took = (run.outcome.ended_at - run.request.collected_at).total_seconds()
+        limit = summary.resolved.settings.max_plan_age_seconds
+        why.append(f"The limit is {limit:g} s, and the run ended {took:.0f} s after its sample.")
+    return Headline(state, f"A plan to {planned} was not carried out: {' '.join(why)}")
 
 
 def _after_moves(run: Run) -> Headline:
@@ -275,7 +279,7 @@ def waiting_text(pair: PairView, labels: Mapping[str, str], firing: str, age: fl
     counting = pair.hits.values() if pair.band == "high" else [pair.hits["low"]]
     hits = min(counting, key=lambda hit: hit.need - hit.have)
     left = (pair.seconds_to_fire or 0) - age
-    soon = f"in about {words.duration_text(left)}" if left >= 1 else "with the next run"
+    soon = f"in about {words.duration_text(left)}" if left >= 1 else pair.overdue
     starts = f"{firing} {soon}" if firing else ""
     return words.pair_text(
         (labels[pair.source], labels[pair.destination]), pair.gap or 0.0, (hits.have, hits.need), starts

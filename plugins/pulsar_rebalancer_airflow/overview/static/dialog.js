@@ -159,6 +159,7 @@ export function sentence({ name, dag, run }, { state, text }, base) {
 async function attempt({ form, said }, button, action) {
   button.disabled = true;
   said.replaceChildren("Asking Airflow…");
+  said.classList.remove("bad");
   mark(form, {});
   try {
     await action();
@@ -166,6 +167,7 @@ async function attempt({ form, said }, button, action) {
     const marked = problem instanceof Refusal && mark(form, problem.fields);
     const text = problem instanceof Refusal ? problem.message : String(problem);
     said.replaceChildren(marked ? "Nothing was started. Correct the marked fields." : text);
+    said.classList.add("bad");
   }
   button.disabled = false;
   // A disabled button loses the focus.

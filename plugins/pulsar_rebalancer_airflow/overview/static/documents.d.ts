@@ -32,8 +32,8 @@ export interface Overview { version: number; run_id: string; folder: string; sam
   last: PlanView | null; moved: UndoView | null; changed_at: string | null; drains: DrainView[]; roll: RollView | null;
   findings: ExplainedReason[]; validated: boolean; links: Links; acts: UserActions; }
 export interface PairView { number: number; source: string; destination: string; gap: number | null; band: string;
-  hits: Record<string, HitsView>; fired: boolean; seconds_to_fire: number | null; reason: string; meaning: string;
-  explanation: string; }
+  hits: Record<string, HitsView>; fired: boolean; seconds_to_fire: number | null; overdue: string; reason: string;
+  meaning: string; explanation: string; }
 export interface PlanView { folder: string; run_id: string; hash: string; collected_at: string; until: string;
   ended_at: string | null; has_effect: boolean; marks_drains: boolean; by: string; requested_by: string[];
   verdict: ReasonWithMeaning | null; measure: string; bundles: number; traffic: number; topics: number; clients: number;

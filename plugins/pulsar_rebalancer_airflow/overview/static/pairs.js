@@ -45,14 +45,14 @@ function row(pair, view, short) {
     make("div", { class: "who" }, short(source), destination && destination !== source && [arrow, short(destination)]),
     make("div", { class: "gap" }, gap === null ? "" : `${points(gap)} apart`),
     make("div", { class: "hits" }, Object.entries(pair.hits).map(([kind, hits]) => dots(kind, hits))),
-    make("div", { class: "soon" }, pair.fired ? "fired" : soon(fireTime(pair, view), view.firing)),
+    make("div", { class: "soon" }, pair.fired ? "fired" : soon(fireTime(pair, view), view.firing, pair.overdue)),
     pair.explanation && make("p", { class: "why" }, pair.explanation),
   );
 }
 
-/** @type {(at: string | null, firing: string) => Child} */
-function soon(at, firing) {
-  const words = { "data-before": `${firing} in about `, "data-over": `${firing} with the next run` };
+/** @type {(at: string | null, firing: string, overdue: string) => Child} */
+function soon(at, firing, overdue) {
+  const words = { "data-before": `${firing} in about `, "data-over": `${firing} ${overdue}` };
   return at && make("span", { "data-until": at, ...words });
 }
 

@@ -20,7 +20,7 @@ const PAUSE = 300;
  */
 export function search(base, dag, render) {
   const found = make("div", {});
-  const field = make("input", { type: "search", autocomplete: "off", placeholder: "name or persistent://…" });
+  const field = make("input", { type: "search", autocomplete: "off", placeholder: "name or topic" });
   const show = async () => {
     const part = field.value.trim();
     /** @type {BundlesFound} */

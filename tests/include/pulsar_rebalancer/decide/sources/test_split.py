@@ -130,11 +130,6 @@ def run_of(snapshots: Snapshots, summary: Summary) -> StoragePath:
         ({"bundles": ["nobody/HOT"]}, TOPICS, "unknown_name"),
         ({"bundles": ["no/body/HOT"]}, TOPICS, "unknown_name"),
         ({"bundles": [LOW]}, TOPICS[:1], "no_position"),
-        (
-            {"bundles": [LOW], "algorithm": "specified_positions_divide", "positions": ["0x90000000"]},
-            TOPICS,
-            "no_position",
-        ),
         ({"bundles": [LOW, HIGH]}, TOPICS, "wrong_setting"),
         ({"bundles": [LOW], "positions": [1]}, TOPICS, "wrong_setting"),
         ({"bundles": [LOW], "algorithm": "specified_positions_divide"}, TOPICS, "wrong_setting"),
