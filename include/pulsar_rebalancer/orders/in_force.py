@@ -55,7 +55,7 @@ _STATE = OrderKind(
             RESTORE,
             "Restore the state",
             "Repeat lost orders.",
-            subject="the name of an export; if empty, the last committed plan",
+            subject="the name of an export to restore from; if empty, the last committed plan",
             pattern=r"(export-[0-9]{8}T[0-9]{6}Z\.json)?",  # it matches no paths
             gives=None,
             button="Restore",
@@ -64,7 +64,7 @@ _STATE = OrderKind(
         ),
     ),
     closes=lambda situation: Closing(Reason.STATE_LOST, situation.orders.lost) if situation.orders.lost else None,
-    words={Reason.STATE_LOST: Wording("the state, and perhaps orders, are lost:", "the state was lost.", lasting=True)},
+    words={Reason.STATE_LOST: Wording("the state and perhaps orders are lost:", "the state was lost.", lasting=True)},
 )
 
 ORDERS = (STOP, MODE, _STATE, BREAKER, PAUSE, TIMES, SKIP, DRAIN, ROLL, QUESTION, LIMITS, FREEZE)

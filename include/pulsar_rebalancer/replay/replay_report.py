@@ -74,8 +74,9 @@ def html(
         _agreement(answer, recorded, outcomes[CURRENT]),
         _over_time([outcomes[name] for name in dict.fromkeys((RECORDING, CURRENT, answer.picked))]),
         "<h2>Unloads against range</h2>",
-        "<p class=quiet>Each point is a variant, numbered as in the table: further left, fewer bundles move; further "
-        "down, brokers are more equal. The line joins the variants that no other variant beats in both.</p>",
+        "<p class=quiet>Each point is a variant with its number from the table. Further left, "
+        "fewer bundles move; further down, scores are closer together. The line joins the "
+        "variants that no other variant beats in both ways.</p>",
         _scatter(ordered, answer, recorded),
         "<h2>Variants</h2>",
         _table(ordered, answer, {variant.name: variant for variant in variants}),
