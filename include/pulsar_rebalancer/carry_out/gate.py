@@ -112,7 +112,7 @@ def _split_forbidden(splits: Sequence[Split], present: Settings) -> Verdict | No
     if len(automatic) > present.max_splits_per_run:
         planned_splits = number_of(len(automatic), "planned split")
         return Verdict(
-            Reason.SETTINGS_CHANGED, f"{planned_splits}, but max_splits_per_run={present.max_splits_per_run}"
+            Reason.SETTINGS_CHANGED, f"{planned_splits}, but max_splits_per_run is now {present.max_splits_per_run}"
         )
     return None
 

@@ -56,12 +56,7 @@ class AdaptivePace:
             elif in_time is False and self._begun[move.bundle] > self._halved_at[broker]:
                 self._allowed[broker] = max(allowed / 2, 1.0)
                 self._halved_at[broker] = len(self._begun)
-                _log.info(
-                    "%s: clients of %s were late, so at most %d moves run at a time",
-                    broker,
-                    move.bundle,
-                    self._allowed[broker],
-                )
+                _log.info("%s: clients of %s were late; %d moves at a time", broker, move.bundle, self._allowed[broker])
 
 
 class MoveQueue:

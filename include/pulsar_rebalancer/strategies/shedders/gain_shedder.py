@@ -238,11 +238,9 @@ def _move(sample: ClusterSample, gain_settings: GainSettings, hotter: _Broker, c
     after = hotter.height - load / hotter.cores, colder.height + load / colder.cores
     if net[best] >= 0 or (not hotter.words and net[best] > -np.inf):
         giver = "" if hotter.gives else f" of {hotter.name}"  # a pair may take from a broker that is not its own
-        points = (
-            f"{hotter.height:+.0f} and {colder.height:+.0f} points off the mean to {after[0]:+.0f} and {after[1]:+.0f}"
-        )
+        points = f"{hotter.height:+.0f} and {colder.height:+.0f} to {after[0]:+.0f} and {after[1]:+.0f}"
         worth = f"gain {gains[best]:.0f}, price {prices[best]:.0f}"
-        hotter.words = f"{bundle.bundle}{giver} to {colder.name}: the brokers go from {points}; {worth}"
+        hotter.words = f"{bundle.bundle}{giver} to {colder.name}: brokers go from {points} points off the mean; {worth}"
     if net[best] < 0:
         return None
     hotter.height, colder.height = after

@@ -24,7 +24,7 @@ def ordered(action: str, **given: Any) -> Control:
 
 
 BREAKER = {"breaker": {"failed_moves": 2}}
-OPENED = Breaker(opened_at=NOW - 1.5 * HOUR / 2, why="in one run, 3 moves failed or ended on an unplanned broker")
+OPENED = Breaker(opened_at=NOW - 1.5 * HOUR / 2, why="in one run, 3 moves failed or went elsewhere")
 AT = NOW - HOUR / 2
 WAITS = Question(plan_id="p", what="move 4 bundles", at=AT, run_id="ask__p")
 REJECTED = Answers(plans={"p": Answer(question=WAITS, at=AT, by="bob", reason="too many")})
