@@ -55,7 +55,7 @@ _STATE = OrderKind(
             RESTORE,
             "Restore the state",
             "Repeat lost orders.",
-            subject="the name of an export to restore from; if empty, the last committed plan",
+            subject="the name of an export; if empty, the last committed plan",
             pattern=r"(export-[0-9]{8}T[0-9]{6}Z\.json)?",  # it matches no paths
             gives=None,
             button="Restore",

@@ -107,7 +107,7 @@ class Reason(StrEnum):
     # state
     STATE_LOST = ("state_lost", BLOCK, HELD,
         "Documents of the state store are missing or unreadable, so nothing is moved.",
-        "Run pulsar_control__<cluster> with restore or reset, then repeat lost orders, such as pauses and drains.")
+        "Run pulsar_control__<cluster> with restore or reset, then repeat lost orders.")
     STALE_PLAN = ("stale_plan", BLOCK, Trait.NONE,
         "The stored state has changed since this plan was made, or belongs to a different plan.",
         "The next run makes a new plan.")
@@ -173,7 +173,7 @@ class Reason(StrEnum):
         "Isolation policies could not be read, so no bundle may move.",
         "Check the named policy and the role's permissions.")
     POLICY_UNCLEAR = ("policy_unclear", WARN, Trait.NONE,
-        "An isolation policy could not be read, or matches no active broker, so bundles under this policy stay.",
+        "An isolation policy could not be read, or matches no active broker, so its bundles stay.",
         "Check the named policy and the role's permissions.")
     # files
     FILE_MISSING = ("file_missing", BLOCK, Trait.NONE,
@@ -196,7 +196,7 @@ class Reason(StrEnum):
         "Correct the custom shedder, or choose another strategy.")
     NOT_RECOMMENDED = ("not_recommended", WARN, Trait.NONE,
         "Pulsar's authors or our experiments advise against a setting, or one broker has too many system bundles.",
-        "Use settings from docs/strategies.md, or compare yours in a replay. If the message names a bundle, unload it.")
+        "Use settings from docs/strategies.md, or compare yours in a replay; unload a named bundle.")
     # counting
     COUNTED = ("counted", VERDICT, Trait.NONE,
         "The sample counted.")
