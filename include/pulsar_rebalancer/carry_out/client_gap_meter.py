@@ -37,8 +37,8 @@ BEFORE_S = 2.0
 """Maximum seconds by which counting may delay an unload. This wave does not query a slower broker again."""
 
 WATCHED_S = 15.0
-"""Maximum seconds to wait for clients at the new owner. Pulsar's clients retry after 0.1, 0.2, 0.4 … seconds, so this
-allows seven attempts."""
+"""Maximum seconds to wait for clients at the new owner. Pulsar's clients retry after 0.1, 0.2, 0.4 … seconds, so a
+client makes seven attempts."""
 
 _LONGEST_PAUSE_S = 1.0
 

@@ -264,7 +264,7 @@ def why_no_effect(summary: Summary, run: StoragePath) -> str:
     again = max((moves.unloads[name].at + grace for name in recent & moves.unloads.keys()), default=None)
     until = f" and may move again at {again:%H:%M %Z}" if again else ""
     rules = sorted({str(rule.overrule) for rule in RULES if rule.overrule and rule.reason in reasons})
-    offer = f" To move them now, overrule {', '.join(rules)}." if rules else ""
+    offer = f" To move these bundles now, overrule {', '.join(rules)}." if rules else ""
     return f"{counted(reasons) or 'there is no bundle to move'}{until}.{offer}"
 
 

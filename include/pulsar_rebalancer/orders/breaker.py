@@ -136,7 +136,7 @@ def _texts_in_force(situation: Situation) -> Iterator[str]:
     rules, order = situation.settings.breaker, situation.control.last("close_breaker")
     otherwise = situation.orders.get(Breaker).open_until(rules, None)
     if order is not None and otherwise is not None and situation.now < otherwise and not _breaker_closing(situation):
-        yield f"circuit breaker closed {order.because}"
+        yield f"the circuit breaker was closed {order.because}"
     if rules is not None:
         yield "the clusters file sets a circuit breaker"
 

@@ -100,7 +100,7 @@ class Drains(StateDocument):
 
 
 _RELEASE_KEPT = timedelta(days=366)
-"""How long a release is remembered, so that a rolling restart that began earlier does not drain the broker again."""
+"""Time for which a release is kept. A rolling restart that began earlier does not drain the broker again."""
 
 
 class GateOpening(NamedTuple):

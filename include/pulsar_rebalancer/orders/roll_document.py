@@ -283,7 +283,7 @@ def _with_skip(orders: OrdersInForce, order: GivenOrder) -> Control:
     # The order names the broker, lest the next one be skipped.
     turn = orders.get(Roll).broker
     if order.subject != turn:
-        text = f"The broker whose turn it is: {turn or 'none'}. This is not {order.subject}."
+        text = f"{order.subject} does not have its turn: {turn or 'no broker'} has."
         raise wrong_field(Reason.CONTRADICTION, "subject", text)
     return orders.get(Control).with_order(order)
 

@@ -236,7 +236,7 @@ class Transport:
             raise self._exchange.failure(request, answer.broker, Reason.FOREIGN_ADDRESS, detail, answer.status)
         base, path = known
         if unquote(path) != unquote(request.path):
-            raise answer.invalid(f"redirected to another path, {first_line(path)}; nothing was sent there")
+            raise answer.invalid(f"the broker redirected to another path, {first_line(path)}; nothing was sent there")
         if request.destination and ("authoritative", "true") in parse_qsl(parts.query):
             return Target(self.connection.base_url(request.destination), parts.query, request.destination)
         return Target(base, parts.query, address)

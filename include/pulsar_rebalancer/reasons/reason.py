@@ -256,7 +256,7 @@ class Reason(StrEnum):
     NOT_REACHED = ("not_reached", VERDICT, Trait.NONE,
         "This broker or bundle was not considered: enough traffic already moves, or a cap is reached.")
     NO_TRAFFIC = ("no_traffic", VERDICT, Trait.NONE,
-        "The bundle has none of the traffic being balanced (msg/s or bytes/s).")
+        "The bundle carries none of the balanced traffic (msg/s or bytes/s).")
     RECENTLY_UNLOADED = ("recently_unloaded", VERDICT, Trait.NONE,
         "The bundle was moved within the grace period.")
     SYSTEM_NAMESPACE = ("system_namespace", VERDICT, Trait.NONE,
@@ -377,10 +377,10 @@ class Reason(StrEnum):
         "Wait, or run pulsar_control__<cluster> with close_breaker.")
     BLACKOUT = ("blackout", VERDICT, HELD | Trait.ORDERED,
         "A blackout in the clusters file is in force.",
-        "The detail says when moves are allowed again.")
+        "The message says when moves are allowed again.")
     OUTSIDE_WINDOW = ("outside_window", VERDICT, HELD | Trait.ORDERED,
         "The time is outside all maintenance_windows of the clusters file.",
-        "The detail says when moves are allowed again.")
+        "The message says when moves are allowed again.")
     SKIPPED = ("skipped", VERDICT, Trait.NONE,
         "A person skipped this run.",
         "The next run may act.")
@@ -460,7 +460,7 @@ class Reason(StrEnum):
     OWNER_CHANGED = ("owner_changed", VERDICT, Trait.SETTLED,
         "A broker other than the planned source owns the bundle: nothing was done.")
     NO_TOPIC = ("no_topic", VERDICT, Trait.SETTLED,
-        "The bundle has no loaded topic, so a lookup cannot place it: nothing was done.")
+        "The bundle has no loaded topic, so a lookup cannot place the bundle: nothing was done.")
     DESTINATION_GONE = ("destination_gone", VERDICT, Trait.NOT_UNLOADED | Trait.SETTLED,
         "The planned broker is no longer active: nothing was done.",
         "The next run makes a new plan.")

@@ -147,7 +147,7 @@ def _agreement(answer: ReplayResult, recorded: Metrics, current: VariantOutcome)
     result = "The current settings failed." if answer.agreement is None else f"{answer.agreement.sentence}."
     return (
         f"<p>{result}</p>{_scrollable_table('Recording and replay', ('values', *_HEADS), lines)}"
-        "<p class=quiet>As recorded: bundles on a different broker than in the previous sample, by any move. "
+        "<p class=quiet>As recorded: number of bundles that another broker had in the previous sample. "
         "Lost: bundles whose broker was gone, had restarted or did not report. Recording and replay can agree only if "
         "the cluster was balanced with the current settings.</p>"
     )

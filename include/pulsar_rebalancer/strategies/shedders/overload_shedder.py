@@ -110,7 +110,7 @@ def choose_bundles(sample: ClusterSample, broker: str, number: int, target: floa
 
 
 MARGIN = 0.05
-"""How far below the threshold shedding brings a broker's load; 1 is 100 percent."""
+"""Shedding lowers a broker's load to this far below the threshold; 1 is 100 percent."""
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:

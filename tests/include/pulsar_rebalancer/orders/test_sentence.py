@@ -88,17 +88,17 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         ({}, {"documents": (ROLL,)}, f"Only moves of the rolling restart are carried out: mode auto; {ROLL.progress}"),
         (APPROVE, {"documents": (ROLL,)}, f"{WAIT}: mode approve; {ROLL.progress}"),
         ({}, {"documents": (STRANDED, DRAINED)}, f"{CARRIED}; b:1 is drained by bob: new disks; {STRANDED.progress}"),
-        (BREAKER, {}, f"{CARRIED}; the circuit breaker of the clusters file is active"),
+        (BREAKER, {}, f"{CARRIED}; the clusters file sets a circuit breaker"),
         (
             BREAKER,
             {"documents": (OPENED,)},
             f"{CLOSED}; circuit breaker open until 2026-11-22 12:15 UTC: {OPENED.why}; "
-            "the circuit breaker of the clusters file is active",
+            "the clusters file sets a circuit breaker",
         ),
         (
             BREAKER,
             {"documents": (OPENED, ordered("close_breaker", at=NOW, by="bob", reason="mended"))},
-            f"{CARRIED}; circuit breaker closed by bob: mended; the circuit breaker of the clusters file is active",
+            f"{CARRIED}; the circuit breaker was closed by bob: mended; the clusters file sets a circuit breaker",
         ),
         (
             {},
