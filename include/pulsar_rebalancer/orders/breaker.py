@@ -108,7 +108,7 @@ def advance(
 def _opening_reason(rules: BreakerRules, results: Round, worse: int, known_bad: int) -> str:
     bad, most = results.bad_brokers, rules.bad_brokers
     if bad is not None and most is not None and bad >= max(most, known_bad + 1):
-        return f"validation left out {bad} faulty brokers in one run"
+        return f"validation left out {number_of(bad, 'faulty broker')} in one run"
     if rules.failed_moves is not None and results.failed >= rules.failed_moves:
         return f"in one run, {number_of(results.failed, 'move')} failed or went elsewhere"
     if rules.worse_rounds is not None and worse >= rules.worse_rounds:

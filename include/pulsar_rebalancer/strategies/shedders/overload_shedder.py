@@ -82,7 +82,7 @@ def offload(
     """
     wanted = f"{why}: {amount(MEASURE, target)} must leave"
     if broker.bundles <= 1:
-        held = "its single bundle stays" if broker.bundles else "it has no bundle"
+        held = "the only bundle stays" if broker.bundles else "the broker has no bundle"
         words = f"{wanted}, but {held}"
         return broker_decision(sample, broker, number, compared, Reason.FEW_BUNDLES, words), []
     fired = broker_decision(sample, broker, number, compared, Reason.FIRED, wanted, target=target)
