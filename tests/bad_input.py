@@ -188,7 +188,7 @@ ROWS = (
         "a broker's bundles have negative message rates",
         _fault("negative_rate", amount=1000),
         "traffic_in_doubt",
-        "bundles with 100% of its traffic",
+        "left-out bundles carry 100% of the broker's traffic",
         "bad_value",
     ),
     Row(

@@ -111,7 +111,7 @@ def _seeds(connection: Connection) -> tuple[str, ...]:
     port = connection.port or (8443 if scheme == "https" else 8080)
     hosts = [_bracketed(host.strip()) for host in (connection.host or "").split(",") if host.strip()]
     if not hosts:
-        raise SettingsError(Reason.WRONG_SETTING, "host: name the address of at least one broker")
+        raise SettingsError(Reason.WRONG_SETTING, "host: give the address of at least one broker")
     return tuple(f"{scheme}://{host}" if _has_port(host) else f"{scheme}://{host}:{port}" for host in hosts)
 
 

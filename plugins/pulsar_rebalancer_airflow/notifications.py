@@ -278,7 +278,7 @@ def _send(measurements: Iterator[Measurement]) -> None:
             else:
                 stats.gauge(name, measurement.value, tags=labels)
     except Exception as error:
-        _log.warning("Metrics: sending failed, the remaining metrics of this run are lost (%s)", type(error).__name__)
+        _log.warning("Metrics: sending failed, so this run's remaining metrics are lost (%s)", type(error).__name__)
 
 
 def _order_measurements(context: Context, cluster: str, settings: Settings) -> Iterator[Measurement]:

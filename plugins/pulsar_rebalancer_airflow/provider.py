@@ -100,11 +100,11 @@ def get_provider_info() -> dict[str, Any]:
                     },
                 },
                 "conn-fields": {
-                    "ca_file": _text("CA file", "PEM file; brokers' certificates from any other authority are refused"),
+                    "ca_file": _text("CA file", "PEM file of the certificate authority; all others are refused"),
                     "client_cert": _text("Client certificate", "PEM file"),
                     "client_key": _text("Client key", "PEM file; empty if the client certificate file has the key"),
                     "token_file": _text(
-                        "Token file", "Use instead of Token: a file with a token, which may be replaced at any time"
+                        "Token file", "Use instead of Token: a token file, which may be replaced at any time"
                     ),
                     "credentials_file": _text(
                         "OAuth 2.0 credentials file", "Use instead of Token: JSON with client_id and client_secret"
@@ -127,7 +127,7 @@ def get_provider_info() -> dict[str, Any]:
                     ),
                     "service_url": _text(
                         "Service URL",
-                        "For the extensible load manager: pulsar+ssl://broker-0:6651; empty: the brokers are asked",
+                        "For the extensible load manager: pulsar+ssl://broker-0:6651; empty: tasks ask the brokers",
                     ),
                     "answer_timeout_seconds": {
                         "label": "Time-out",

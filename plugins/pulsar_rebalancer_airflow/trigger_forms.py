@@ -153,7 +153,7 @@ _PAGES = {
         "docs/control.md",
     ),
     "apply": (
-        "Asks a person to approve the latest plan that moves something. Nothing moves without approval in time.",
+        "Asks a person to approve the latest plan that moves something. Bundles move only after approval in time.",
         ("max_awaiting_minutes",),
         "docs/control.md",
     ),

@@ -34,11 +34,11 @@ AT_ONCE = 4
 """Maximum number of topics counted concurrently per broker, so that a slow broker does not delay moves."""
 
 BEFORE_S = 2.0
-"""Maximum seconds by which counting may delay an unload. A broker that is slower is not queried again in this wave."""
+"""Maximum seconds by which counting may delay an unload. This wave does not query a slower broker again."""
 
 WATCHED_S = 15.0
-"""Maximum seconds to wait for clients at the new owner. Pulsar's clients retry after 0.1, 0.2, 0.4 … seconds, so this
-allows seven attempts."""
+"""Maximum seconds to wait for clients at the new owner. Pulsar's clients retry after 0.1, 0.2, 0.4 … seconds, so a
+client makes seven attempts."""
 
 _LONGEST_PAUSE_S = 1.0
 
@@ -124,7 +124,7 @@ class ClientGapMeter:
             while self._watched and stop_reason() is None and time.monotonic() - self._started < _LONG_WAVE_S:
                 await asyncio.wait(self._watched, timeout=1.0)
         except Exception:
-            _log.exception("counting failed: clients are no longer counted")
+            _log.exception("clients could not be counted; this wave does not wait for the remaining clients")
 
     async def close(self) -> None:
         tasks = [*self._watched, *self._connected.values()]
@@ -182,7 +182,7 @@ class MoveClientGap:
         counts = await asyncio.gather(*(self.meter.count(topic, self.move.source) for topic in sample))
         counted = {topic: clients for topic, clients in zip(sample, counts, strict=True) if clients is not None}
         if names and not counted:
-            raise AdminError(Reason.NOT_FOUND, "no broker returned statistics of the bundle's topics that have clients")
+            raise AdminError(Reason.NOT_FOUND, "no broker returned statistics of the topics that have clients")
         self._before = {topic: clients for topic, clients in counted.items() if any(clients)}
         self._topics = len(names)
 

@@ -111,7 +111,9 @@ def _split_forbidden(splits: Sequence[Split], present: Settings) -> Verdict | No
         return Verdict(Reason.SPLIT_OBSERVED, f"split_mode {present.split_mode}")
     if len(automatic) > present.max_splits_per_run:
         planned_splits = number_of(len(automatic), "planned split")
-        return Verdict(Reason.SETTINGS_CHANGED, f"{planned_splits}, but the limit is now {present.max_splits_per_run}")
+        return Verdict(
+            Reason.SETTINGS_CHANGED, f"{planned_splits}, but max_splits_per_run is now {present.max_splits_per_run}"
+        )
     return None
 
 
@@ -173,7 +175,7 @@ def lacks_second_person(requested_by: Collection[str], person: Collection[str]) 
     on either counts.
     """
     if "" in requested_by or not any(person):
-        return PlanError(Reason.NO_USER, "it is unknown who requested the plan, or who wants to carry it out")
+        return PlanError(Reason.NO_USER, "Airflow does not say who requested the plan or who now wants to carry it out")
     same = set(requested_by).intersection(person)
     return PlanError(Reason.SAME_PERSON, f"{', '.join(same)} requested it") if same else None
 
@@ -216,7 +218,7 @@ def approval_request(
     lines = [
         quoted(summary.sentence),
         "",
-        f"* plan `{summary.hash[:16]}` of run `{summary.plan_id}`, can be approved until {until:%Y-%m-%d %H:%M} UTC",
+        f"* plan `{summary.hash[:16]}` of run `{summary.plan_id}`: approve it before {until:%Y-%m-%d %H:%M UTC}",
         *(f"* requested by {quoted(user)}, so another person has to approve the plan" for user in sorted(requesters)),
         f"* scores {scores}",
         f"* disturbs {disturbed}",

@@ -128,9 +128,9 @@ def _policy_problems(
     names = {policy.name for policy in matches if policy}
     for policy in isolation:
         if policy.name in names and not policy.candidates(brokers):
-            yield f"isolation policy {policy.name[:80]!r} has no active broker, so its namespaces stay where they are"
+            yield f"isolation policy {policy.name[:80]!r} has no active broker, so bundles of its namespaces stay"
     if None in matches and brokers and all(any(policy.reserves(broker) for policy in isolation) for broker in brokers):
-        yield "isolation policies reserve every broker, so namespaces without a policy stay where they are"
+        yield "isolation policies reserve every broker, so bundles of namespaces without a policy cannot move"
 
 
 def _names_by_text(texts: Mapping[str, str]) -> list[tuple[str, list[str]]]:

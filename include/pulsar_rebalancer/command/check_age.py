@@ -62,7 +62,7 @@ def judge_ages(ages: Ages, limit: float) -> int:
 
 
 def status_line(cluster: str, ages: Ages, limit: float) -> str:
-    text = f"last outcome {_age(ages.outcome)}, last committed decision {_age(ages.decision)}, limit {limit:g} s"
+    text = f"last outcome: {_age(ages.outcome)}; last committed decision: {_age(ages.decision)}; limit: {limit:g} s"
     values = {"outcome_age": ages.outcome, "decision_age": ages.decision}
     data = " ".join(f"{name}={age:.0f}s;;{limit:g}" for name, age in values.items() if age is not None)
     return f"{_NAMES[judge_ages(ages, limit)]} - cluster {cluster}: {text} | {data}".removesuffix(" | ")

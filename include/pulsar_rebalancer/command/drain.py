@@ -30,7 +30,7 @@ PAUSE_SECONDS = 5.0
 _ANSWER_SECONDS = 30.0
 _LONGEST_ANSWER = 64 * 1024 * 1024
 _PLAN_AGAIN = ("other_plan", "plan_expired")
-"""Reason codes of an order that came too late for its plan, for example because another drain was ordered before it."""
+"""Reason codes of an order that came too late for its plan, for example because another drain was ordered first."""
 
 
 class RefusedError(Exception):
@@ -101,8 +101,8 @@ class Airflow:
             left = drains[broker]["movable"] if broker in drains else None
             if left == 0:
                 return
-            held = "its bundles are not known yet" if left is None else f"{left} bundles are left on it"
-            self._pause(f"{broker} is drained, {held}")
+            held = "its bundles are not known yet" if left is None else f"it still owns {left} bundles that can move"
+            self._pause(f"{broker} is drained, but {held}")
 
     def _pause(self, status: str) -> None:
         if time.monotonic() >= self._until:

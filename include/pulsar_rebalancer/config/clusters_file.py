@@ -159,7 +159,7 @@ def _by_field(entries: _YamlMap, where: str) -> dict[str, object]:
     for key, value in entries.items():
         field = FIELD_OF_PULSAR_NAME.get(str(key), str(key))
         if field in given:
-            raise SettingsError(Reason.CONTRADICTION, f"{where}: {field} is set twice, under its own and Pulsar's name")
+            raise SettingsError(Reason.CONTRADICTION, f"{where}: {field} is set twice: by this and by Pulsar's name")
         if isinstance(value, _YamlMap):
             _refuse_repeated(value, f"{where}: {field}")
         given[field] = value

@@ -89,7 +89,7 @@ class PulsarSettings(BaseModel):
     lower_boundary: bool = Field(
         False,
         alias="lowerBoundarySheddingEnabled",
-        description="ThresholdShedder: also shed when a broker is average_threshold points below the average",
+        description="ThresholdShedder: the busiest broker also sheds if one is average_threshold points below average",
     )
     overloaded_threshold: Percent = Field(
         85,
@@ -105,8 +105,8 @@ class PulsarSettings(BaseModel):
     throughput_ratio: float = Field(
         4,
         alias="loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold",
-        description="UniformLoadShedder: sheds if the busiest broker's throughput exceeds the idlest's by more "
-        "than this factor; 0: ignored",
+        description="UniformLoadShedder: sheds if the busiest broker's throughput is more than this factor "
+        "times the idlest's; 0: ignored",
     )
     max_unload_bundles: int = Field(
         -1,
@@ -129,7 +129,7 @@ class PulsarSettings(BaseModel):
     transfer: bool = Field(
         True,
         alias="loadBalancerTransferEnabled",
-        description="TransferShedder: names destinations and may swap bundles; if false, placement chooses",
+        description="TransferShedder: chooses destinations and may swap bundles; if false, placement chooses",
     )
     max_brokers_per_run: int = Field(
         3,
@@ -163,18 +163,18 @@ class PulsarSettings(BaseModel):
     credit_swaps: bool = Field(
         False,
         alias="loadBalancerDebugModeEnabled",
-        description="TransferShedder: a swap counts the load it brings back; Pulsar does this only in debug mode",
+        description="TransferShedder: counts the throughput that swaps bring back; Pulsar does so only in debug mode",
     )
     usage_difference: Percent = Field(
         10,
         alias="loadBalancerAverageResourceUsageDifferenceThresholdPercentage",
-        description="LeastResourceUsageWithWeight: a destination is this many points below the average",
+        description="LeastResourceUsageWithWeight: destinations are at least this many points below the average",
     )
     max_broker_topics: int = Field(
         50000,
         ge=0,
         alias="loadBalancerBrokerMaxTopics",
-        description="topics at which a broker is no longer a destination",
+        description="maximum topics of a broker that may be a destination",
     )
     even_distribution: bool = Field(
         False,
@@ -212,7 +212,7 @@ class PulsarSettings(BaseModel):
     auto_split: bool = Field(
         True,
         alias="loadBalancerAutoBundleSplitEnabled",
-        description="brokers split bundles themselves; then the rebalancer splits none",
+        description="brokers split bundles themselves; if true, the rebalancer splits none",
     )
     unload_split_bundles: bool = Field(
         True,
@@ -250,8 +250,8 @@ class PulsarSettings(BaseModel):
     flow_difference: float = Field(
         10,
         alias="flowOrQpsDifferenceThresholdPercentage",
-        description="flow_or_qps_equally_divide: bundles this many percent above max_bundle_msg_rate or "
-        "max_bundle_bandwidth are cut",
+        description="flow_or_qps_equally_divide: percent above max_bundle_msg_rate or max_bundle_bandwidth at "
+        "which bundles are split",
     )
     hit_count_split: int = Field(
         3,

@@ -43,10 +43,12 @@ class BreakerRules(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    bad_brokers: int | None = Field(None, ge=1, description="opens if this many brokers are left out at once")
-    failed_moves: int | None = Field(None, ge=1, description="opens if this many moves of a run fail or land elsewhere")
+    bad_brokers: int | None = Field(None, ge=1, description="the breaker opens if a run leaves out this many brokers")
+    failed_moves: int | None = Field(
+        None, ge=1, description="the breaker opens if this many moves of a run fail or land elsewhere"
+    )
     worse_rounds: int | None = Field(
-        None, ge=1, description="opens if the range of scores grows in this many rounds of moves in a row"
+        None, ge=1, description="the breaker opens if the score range grows in this many rounds of moves in a row"
     )
     minutes: float = Field(60, gt=0, le=60 * 24 * 366, description="minutes until the breaker closes by itself")
 
@@ -116,7 +118,7 @@ class Settings(PulsarSettings):
     maintenance_windows: tuple[Window, ...] = Field((), description="bundles are moved only within these windows")
     blackouts: tuple[Window, ...] = Field((), description="nothing is moved within these windows")
     breaker: BreakerRules | None = Field(None, description="circuit breaker: when it opens, and for how long")
-    state_max_gap: float = Field(3, ge=1, description="intervals without a sample after which hits start again")
+    state_max_gap: float = Field(3, ge=1, description="intervals without a sample after which hits restart at zero")
     listen_seconds: float = Field(
         6,
         ge=0,
@@ -130,23 +132,23 @@ class Settings(PulsarSettings):
     )
     two_people: bool = Field(
         False,
-        description="nobody may approve their own plan, or carry out their own drain or rolling restart (in mode "
-        "auto: any manual plan of their own)",
+        description="nobody may approve a plan, or carry out a drain or rolling restart, that they "
+        "requested (mode auto: any manual plan)",
     )
     unload_concurrency: Annotated[int, Field(ge=1, le=MOST_MOVES)] | Literal["auto"] = Field(
         4, description="maximum concurrent moves; auto: per broker, as max_client_gap_seconds allows"
     )
     max_client_gap_seconds: float = Field(
-        0.5, gt=0, le=15, description="seconds within which clients must reconnect; for unload_concurrency auto"
+        0.5, gt=0, le=15, description="seconds within which clients must reconnect, if unload_concurrency is auto"
     )
     move_timeout_seconds: float = Field(
-        30, gt=0, description="seconds to wait for the unload request, then for the new owner"
+        30, gt=0, description="maximum seconds for the unload request, and for the new owner to appear"
     )
     fill_new_brokers: bool = Field(False, description="automatically fill a new healthy broker up to the mean score")
     roll_restart_dag: str = Field(
         "",
         pattern=r"^[A-Za-z0-9_.-]{0,250}$",
-        description="id of your DAG that restarts brokers in rolling restarts; empty: a person is asked",
+        description="id of your DAG that restarts brokers in rolling restarts; empty: a person restarts them",
     )
     roll_wait_minutes: float = Field(
         30,

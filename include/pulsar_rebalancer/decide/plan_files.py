@@ -234,7 +234,7 @@ def plan_document(summary: Summary, run: StoragePath, last_gaps: Mapping[str, Cl
 def plan_text(summary: Summary, run: StoragePath, dag_id: str, last_gaps: Mapping[str, ClientGap]) -> str:
     """Return the plan as a few lines of text, with the command that carries it out."""
     hand, moves = summary.by_hand, read_moves(run)
-    lines = [f"{summary.sentence} (only a plan: nothing was moved)"]
+    lines = [f"{summary.sentence} (this is only a plan: nothing was moved)"]
     lines += [f"No effect: {why_no_effect(summary, run)}"] if not summary.has_effect else []
     for move in moves[:LISTED]:
         client_gap = f"; last time, {last_gaps[move.bundle].text}" if move.bundle in last_gaps else ""
@@ -264,7 +264,7 @@ def why_no_effect(summary: Summary, run: StoragePath) -> str:
     again = max((moves.unloads[name].at + grace for name in recent & moves.unloads.keys()), default=None)
     until = f" and may move again at {again:%H:%M %Z}" if again else ""
     rules = sorted({str(rule.overrule) for rule in RULES if rule.overrule and rule.reason in reasons})
-    offer = f" To move them now, overrule {', '.join(rules)}." if rules else ""
+    offer = f" To move these bundles now, overrule {', '.join(rules)}." if rules else ""
     return f"{counted(reasons) or 'there is no bundle to move'}{until}.{offer}"
 
 

@@ -141,13 +141,13 @@ def roll_text(shown: ShownRestarts, reason: str, dag_id: str) -> str:
     """Return a shown roll as human-readable text."""
     lines = [
         f"{number} {turn.broker}: score {turn.score:.1f} %, {amount(Measure.THROUGHPUT, turn.traffic)}, "
-        f"{number_of(turn.bundles, 'bundle')}, about {turn.minutes:.0f} minutes plus its restart"
+        f"{number_of(turn.bundles, 'bundle')}, about {turn.minutes:.0f} minutes plus the restart"
         + (f"; not possible now: {turn.why_not}" if turn.why_not else "")
         for number, turn in enumerate(shown.restarts, 1)
     ]
     lines += [f"The rolling restart would be refused now: {shown.refused}."] if shown.refused else []
     lines += [f"First, the rolling restart would wait for {shown.waits}."] if shown.waits else []
-    bundles_move_twice = f"{number_of(shown.moves_twice, 'bundle')} move twice, away and back"
+    bundles_move_twice = f"{number_of(shown.moves_twice, 'bundle')} move twice: to other brokers and back"
     total = f"About {shown.minutes:.0f} minutes in total plus the restarts themselves; {bundles_move_twice}."
     how = f"Nothing was done. To start the rolling restart, trigger {dag_id} with plan {shown.plan}"
     return "\n".join([f"Rolling restart of {number_of(len(shown.restarts), 'broker')}: {reason}", *lines, total, how])

@@ -12,6 +12,7 @@ from pulsar_rebalancer.config.settings import BreakerRules
 from pulsar_rebalancer.orders.order import Closing, Control, FormAction, OrderKind, OrdersInForce, Situation, Wording
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state import StateDocument
+from pulsar_rebalancer.texts import number_of
 
 NOISE = 1.0
 """Tolerated increase in the score range, in points, because load always varies a little."""
@@ -107,11 +108,11 @@ def advance(
 def _opening_reason(rules: BreakerRules, results: Round, worse: int, known_bad: int) -> str:
     bad, most = results.bad_brokers, rules.bad_brokers
     if bad is not None and most is not None and bad >= max(most, known_bad + 1):
-        return f"faulty brokers left out at the same time: {bad}"
+        return f"validation left out {number_of(bad, 'faulty broker')} in one run"
     if rules.failed_moves is not None and results.failed >= rules.failed_moves:
-        return f"moves of one run that failed or went astray: {results.failed}"
+        return f"in one run, {number_of(results.failed, 'move')} failed or went elsewhere"
     if rules.worse_rounds is not None and worse >= rules.worse_rounds:
-        return f"consecutive rounds of moves after which the score range was larger: {worse}"
+        return f"the score range grew in {worse} consecutive rounds of moves"
     return ""
 
 
@@ -135,9 +136,9 @@ def _texts_in_force(situation: Situation) -> Iterator[str]:
     rules, order = situation.settings.breaker, situation.control.last("close_breaker")
     otherwise = situation.orders.get(Breaker).open_until(rules, None)
     if order is not None and otherwise is not None and situation.now < otherwise and not _breaker_closing(situation):
-        yield f"circuit breaker closed {order.because}"
+        yield f"the circuit breaker was closed {order.because}"
     if rules is not None:
-        yield "the circuit breaker of the clusters file is active"
+        yield "the clusters file sets a circuit breaker"
 
 
 BREAKER = OrderKind(

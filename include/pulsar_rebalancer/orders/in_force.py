@@ -64,7 +64,7 @@ _STATE = OrderKind(
         ),
     ),
     closes=lambda situation: Closing(Reason.STATE_LOST, situation.orders.lost) if situation.orders.lost else None,
-    words={Reason.STATE_LOST: Wording("the state, and perhaps orders, are lost:", "the state was lost.", lasting=True)},
+    words={Reason.STATE_LOST: Wording("the state and perhaps orders are lost:", "the state was lost.", lasting=True)},
 )
 
 ORDERS = (STOP, MODE, _STATE, BREAKER, PAUSE, TIMES, SKIP, DRAIN, ROLL, QUESTION, LIMITS, FREEZE)

@@ -100,7 +100,7 @@ class Drains(StateDocument):
 
 
 _RELEASE_KEPT = timedelta(days=366)
-"""How long a release is remembered, so that a rolling restart that began earlier does not drain the broker again."""
+"""Time for which a release is kept. A rolling restart that began earlier does not drain the broker again."""
 
 
 class GateOpening(NamedTuple):
@@ -202,7 +202,7 @@ def _question_texts(situation: Situation) -> Iterator[str]:
     for answer in sorted(rejected, key=lambda answer: answer.at)[-NAMED:]:
         again = f"{answer.at + timedelta(minutes=minutes):%H:%M %Z}"
         moves = f"the moves of plan {answer.question.plan_id}"
-        yield f"nobody is asked about {moves} again before {again}, because these moves were rejected {answer.because}"
+        yield f"Airflow asks nobody about {moves} before {again}, because these moves were rejected {answer.because}"
 
 
 def _drain_texts(situation: Situation) -> Iterator[str]:

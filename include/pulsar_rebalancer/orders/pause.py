@@ -80,7 +80,7 @@ PAUSE = OrderKind(
         FormAction(
             "pause",
             "Pause all moves",
-            "Runs still decide and explain; the current run is stopped. A pause in force is extended.",
+            "Stops the current run; later runs only decide and explain. Extends a pause that is in force.",
             until=True,
             gives=with_end,
             stops=True,

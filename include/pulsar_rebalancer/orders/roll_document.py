@@ -175,7 +175,7 @@ class Roll(StateDocument):
         """Return the roll as operators see it: once it is to stop, nobody is asked to restart a broker."""
         if not (self.active and self.stop_order(control)):
             return self
-        return self.model_copy(update={"may_restart": False, "waits": "its next step, which stops it"})
+        return self.model_copy(update={"may_restart": False, "waits": "its next step, in which it stops"})
 
     def skip_order(self, control: Control) -> GivenOrder | None:
         """Return the order, given in the current phase, to end the broker's turn; None if there is none."""
@@ -255,7 +255,7 @@ class RollRequest(BaseModel):
 
     brokers: Brokers = Field((), description="brokers (host:port) in the order of their restart; if empty, all brokers")
     reason: str = Field("", max_length=500, description="reason for the rolling restart; it is recorded")
-    plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="id of the roll to carry out, from its dry run")
+    plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="id of the rolling restart, from its dry run")
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
@@ -283,7 +283,7 @@ def _with_skip(orders: OrdersInForce, order: GivenOrder) -> Control:
     # The order names the broker, lest the next one be skipped.
     turn = orders.get(Roll).broker
     if order.subject != turn:
-        text = f"It is the turn of {turn or 'no broker'}, not of {order.subject}."
+        text = f"{order.subject} does not have its turn: {turn or 'no broker'} has."
         raise wrong_field(Reason.CONTRADICTION, "subject", text)
     return orders.get(Control).with_order(order)
 
@@ -305,7 +305,7 @@ ROLL = OrderKind(
         FormAction(
             "stop_roll",
             "Stop the rolling restart",
-            "If the drained broker is up, it is released; otherwise it stays drained.",
+            "The drained broker is released if it is up, and stays drained if it is down.",
             button="Stop roll",
             group="Brokers",
             offered=lambda situation: situation.orders.get(Roll).active,

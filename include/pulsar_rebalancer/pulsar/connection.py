@@ -143,7 +143,7 @@ class AdminConnection:
 
     def __post_init__(self) -> None:
         if not self.seeds:
-            raise SettingsError(Reason.WRONG_SETTING, "seeds: name the address of at least one broker")
+            raise SettingsError(Reason.WRONG_SETTING, "seeds: give the address of at least one broker")
         for key in ("connect_timeout_s", "read_timeout_s", "unload_timeout_s", "max_answer_bytes", "concurrency"):
             if not getattr(self, key) > 0:
                 raise SettingsError(Reason.WRONG_SETTING, f"{key}: {getattr(self, key)!r} must be greater than 0")

@@ -180,7 +180,7 @@ class Transport:
             seen.add(target.url(request))
             target = await self._redirect_target(request, answer, target.url(request), location)
             if target.url(request) in seen or len(seen) > MAX_HOPS:
-                detail = f"redirected in a loop or more than {MAX_HOPS} times"
+                detail = f"brokers redirected the request in a loop or more than {MAX_HOPS} times"
                 raise self._exchange.failure(request, target.broker, Reason.BAD_ANSWER, detail)
             answer, location = await self._ask_target(request, target)
         return self._checked_answer(request, answer)
@@ -188,7 +188,7 @@ class Transport:
     async def _ask_target(self, request: Request, target: Target) -> tuple[BrokerAnswer, str]:
         if request.method == "GET" and time.monotonic() < self._silent_until.get(target.base, 0.0):
             # A broker that hangs costs one wait, not a second one after that for it as a seed.
-            detail = "the broker did not answer a moment ago, so the request was not sent"
+            detail = "the broker did not answer the previous request in time, so this request was not sent"
             raise self._exchange.failure(request, target.broker, Reason.TIMEOUT, detail, sent=False)
         try:
             return await self._ask(request, target)
@@ -226,17 +226,17 @@ class Transport:
             location = urljoin(from_url, location)
             address, parts = address_of(location), urlsplit(location)
         except ValueError:
-            raise answer.invalid("redirected to an invalid address") from None
+            raise answer.invalid("the broker redirected the request to an invalid address") from None
         known = self.addresses.find(address, parts.path)
         if known is None:
             await self._refresh_brokers(request)
             known = self.addresses.find(address, parts.path)
         if known is None:
-            detail = f"redirected to {first_line(address)}, not a broker of the cluster; nothing was sent there"
+            detail = f"redirected to {first_line(address)}, which is no broker of the cluster; nothing was sent there"
             raise self._exchange.failure(request, answer.broker, Reason.FOREIGN_ADDRESS, detail, answer.status)
         base, path = known
         if unquote(path) != unquote(request.path):
-            raise answer.invalid(f"redirected to another path, {first_line(path)}; nothing was sent there")
+            raise answer.invalid(f"the broker redirected to another path, {first_line(path)}; nothing was sent there")
         if request.destination and ("authoritative", "true") in parse_qsl(parts.query):
             return Target(self.connection.base_url(request.destination), parts.query, request.destination)
         return Target(base, parts.query, address)

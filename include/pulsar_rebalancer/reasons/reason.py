@@ -96,7 +96,7 @@ class Reason(StrEnum):
         "The brokers' load manager provides no load reports.",
         "Use ModularLoadManagerImpl or ExtensibleLoadManagerImpl.")
     FOREIGN_ADDRESS = ("foreign_address", VERDICT, Trait.NOT_UNLOADED | Trait.MAY_HAVE_PLAN | Trait.NEEDS_PERSON,
-        "A redirect or service URL leads outside the cluster and was not followed, or the URL is missing.",
+        "A redirect or service URL names a host outside the cluster, so it was not used; or the URL is missing.",
         "Add the broker to the address map, correct its advertised address, or set service_url.")
     BAD_ANSWER = ("bad_answer", VERDICT, Trait.PASSING,
         "The answer was malformed, too large or not JSON, or redirects formed a loop.",
@@ -107,7 +107,7 @@ class Reason(StrEnum):
     # state
     STATE_LOST = ("state_lost", BLOCK, HELD,
         "Documents of the state store are missing or unreadable, so nothing is moved.",
-        "Run pulsar_control__<cluster> with restore or reset, then repeat lost orders, such as pauses and drains.")
+        "Run pulsar_control__<cluster> with restore or reset, then repeat lost orders.")
     STALE_PLAN = ("stale_plan", BLOCK, Trait.NONE,
         "The stored state has changed since this plan was made, or belongs to a different plan.",
         "The next run makes a new plan.")
@@ -125,7 +125,7 @@ class Reason(StrEnum):
         "A value in a load report is missing, malformed, negative, or higher than any machine can reach.",
         "Check the broker's version and report.")
     LOAD_IN_DOUBT = ("load_in_doubt", QUARANTINE, Trait.NONE,
-        "The score depends on a resource without a limit, or with usage above twice its limit.",
+        "The score depends on a resource that has no limit or is used above twice its limit.",
         "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
     TRAFFIC_IN_DOUBT = ("traffic_in_doubt", QUARANTINE, Trait.NONE,
         "The bundles left out together carry more than a quarter of the broker's traffic.",
@@ -165,7 +165,7 @@ class Reason(StrEnum):
         "Upgrade the broker to Pulsar 3.0 or later; until then, use mode observe.")
     LEADER_UNREAD = ("leader_unread", HOLD, Trait.NONE,
         "The leader's configuration cannot be read, so Pulsar's own shedding may be on.",
-        "Unless brokers are electing a leader, check the role's permissions.")
+        "If no leader election is in progress, check the role's permissions.")
     BROKERS_DISAGREE = ("brokers_disagree", WARN, Trait.NONE,
         "Brokers run with different settings; the leader's settings apply.",
         "Give all brokers the same settings.")
@@ -173,7 +173,7 @@ class Reason(StrEnum):
         "Isolation policies could not be read, so no bundle may move.",
         "Check the named policy and the role's permissions.")
     POLICY_UNCLEAR = ("policy_unclear", WARN, Trait.NONE,
-        "An isolation policy could not be read, or matches no active broker; its bundles stay.",
+        "An isolation policy could not be read, or matches no active broker, so its bundles stay.",
         "Check the named policy and the role's permissions.")
     # files
     FILE_MISSING = ("file_missing", BLOCK, Trait.NONE,
@@ -195,8 +195,8 @@ class Reason(StrEnum):
         "The strategy returned an impossible move: a wrong bundle or broker, a bundle twice, or an invalid value.",
         "Correct the custom shedder, or choose another strategy.")
     NOT_RECOMMENDED = ("not_recommended", WARN, Trait.NONE,
-        "Pulsar's authors or the experiments advise against a setting, or one broker has too many system bundles.",
-        "Use settings from docs/strategies.md, or compare yours in a replay. If a bundle is named, unload it.")
+        "Pulsar's authors or our experiments advise against a setting, or one broker has too many system bundles.",
+        "Use settings from docs/strategies.md, or compare yours in a replay; unload a named bundle.")
     # counting
     COUNTED = ("counted", VERDICT, Trait.NONE,
         "The sample counted.")
@@ -239,7 +239,7 @@ class Reason(StrEnum):
     NO_GAIN = ("no_gain", VERDICT, Trait.STUCK,
         "Moves are due, but no move is worth its price; hits are reset.")
     MEMORY_DECIDES = ("memory_decides", VERDICT, Trait.NONE,
-        "Direct memory determines the scores, so bundles are chosen by the rules of AvgShedder.")
+        "Direct memory determines the scores, so the shedder follows the rules of AvgShedder.")
     NO_PARTNER = ("no_partner", VERDICT, Trait.NONE,
         "The broker is not the busiest, or is in the middle of an odd number of brokers, so it has no partner.")
     # bundles
@@ -256,7 +256,7 @@ class Reason(StrEnum):
     NOT_REACHED = ("not_reached", VERDICT, Trait.NONE,
         "This broker or bundle was not considered: enough traffic already moves, or a cap is reached.")
     NO_TRAFFIC = ("no_traffic", VERDICT, Trait.NONE,
-        "The bundle has none of the traffic being balanced (msg/s or bytes/s).")
+        "The bundle carries none of the balanced traffic (msg/s or bytes/s).")
     RECENTLY_UNLOADED = ("recently_unloaded", VERDICT, Trait.NONE,
         "The bundle was moved within the grace period.")
     SYSTEM_NAMESPACE = ("system_namespace", VERDICT, Trait.NONE,
@@ -268,7 +268,7 @@ class Reason(StrEnum):
         "Policies allow no other broker or forbid the planned one, or shed_policy_bundles is off.",
         "If this is not intended, check the policy's brokers.")
     ANTI_AFFINITY = ("anti_affinity", VERDICT, Trait.KEPT_IN_PLACE,
-        "The anti-affinity group is spread evenly, would be spread less evenly, or already moves another bundle.")
+        "The bundle's anti-affinity group is even, would become less even, or already has a move in this run.")
     TOO_MANY_TOPICS = ("too_many_topics", VERDICT, Trait.KEPT_IN_PLACE,
         "The planned broker has more than max_broker_topics topics; other brokers have fewer.")
     NO_DESTINATION = ("no_destination", VERDICT, Trait.KEPT_IN_PLACE,
@@ -297,7 +297,7 @@ class Reason(StrEnum):
     BROKER_QUARANTINED = ("broker_quarantined", VERDICT, Trait.NONE,
         "Validation left the broker out.")
     NO_PERSISTENT_TOPICS = ("no_persistent_topics", VERDICT, Trait.NONE,
-        "Policies keep persistent topics off the broker, so it is in no pair.")
+        "Policies keep persistent topics off the broker, so the broker is in no pair.")
     BROKER_EXCLUDED = ("broker_excluded", VERDICT, Trait.SETTLED,
         "The broker is excluded by a setting.")
     # splits, as planned
@@ -315,7 +315,7 @@ class Reason(StrEnum):
         "The bundle's topics or the namespace's bounds were not read.",
         "See the log of the task collect.")
     NO_POSITION = ("no_position", VERDICT, Trait.NONE,
-        "The bundle cannot be split: it has one topic, no position within its range, or parts that are too narrow.",
+        "The bundle cannot be split: it has only one topic, no position inside its range, or too narrow parts.",
         "Choose other positions or another algorithm.")
     UNEVEN_SPLIT = ("uneven_split", VERDICT, Trait.NONE,
         "A part would carry less than 10 % of the bundle's traffic, and a split is permanent.",
@@ -362,9 +362,9 @@ class Reason(StrEnum):
         "To move them sooner, make a manual plan.")
     SAME_PERSON = ("same_person", VERDICT, Trait.TYPED,
         "Nobody may approve or carry out a plan that they requested (two_people).",
-        "Have another person do it.")
+        "Ask another person to do so.")
     NO_USER = ("no_user", VERDICT, Trait.TYPED,
-        "It is unknown who made or approved the plan: a task did, nobody was signed in, or its run was cleared.",
+        "No person is recorded for the plan or approval: a task made it, nobody was signed in, or its run was cleared.",
         "Sign in, and make or approve the plan again. Before you repeat a drain, release the broker.")
     DAG_PAUSED = ("dag_paused", VERDICT, Trait.TYPED,
         "The DAG that would carry out the plan is paused in Airflow.",
@@ -377,16 +377,16 @@ class Reason(StrEnum):
         "Wait, or run pulsar_control__<cluster> with close_breaker.")
     BLACKOUT = ("blackout", VERDICT, HELD | Trait.ORDERED,
         "A blackout in the clusters file is in force.",
-        "The detail says when moves are allowed again.")
+        "The message says when moves are allowed again.")
     OUTSIDE_WINDOW = ("outside_window", VERDICT, HELD | Trait.ORDERED,
         "The time is outside all maintenance_windows of the clusters file.",
-        "The detail says when moves are allowed again.")
+        "The message says when moves are allowed again.")
     SKIPPED = ("skipped", VERDICT, Trait.NONE,
         "A person skipped this run.",
         "The next run may act.")
     ON_HOLD = ("on_hold", VERDICT, Trait.NONE,
-        "Validation found a reason to hold.",
-        "See the run's findings with the effect hold.")
+        "A validation finding has the effect hold.",
+        "See these findings of the run.")
     PLAN_TOO_OLD = ("plan_too_old", VERDICT, Trait.NONE,
         "The plan is older than max_plan_age_seconds (for a later wave, plus five minutes).",
         "The next run makes a new plan.")
@@ -395,13 +395,13 @@ class Reason(StrEnum):
         "The next run makes a new plan.")
     FOREIGN_RUN = ("foreign_run", VERDICT, Trait.NONE,
         "A task received the folder of another run or cluster.",
-        "Clear the run from the task collect on, and find out who may write XComs.")
+        "Clear the task collect and all later tasks, and find out who may write XComs.")
     # plans made by hand
     UNKNOWN_NAME = ("unknown_name", VERDICT, Trait.TYPED,
-        "No broker reports the bundle (split, deleted or without loaded topics), or no active broker has this name.",
+        "No broker reports the bundle (split, deleted, or no topic is loaded), or no active broker has this name.",
         "Check the name: /admin/v2/brokers lists the brokers.")
     WOULD_OVERLOAD = ("would_overload", VERDICT, Trait.TYPED,
-        "Judging by traffic, the plan would push a broker's score above overloaded_threshold.",
+        "The traffic of the planned moves would raise a broker's score above overloaded_threshold.",
         "Move less, or overrule `overload`.")
     OTHER_PLAN = ("other_plan", VERDICT, Trait.TYPED,
         "No plan with this hash and these fields was shown recently.",
@@ -417,7 +417,7 @@ class Reason(StrEnum):
         "Wait until it ends.")
     LAST_BROKER = ("last_broker", VERDICT, Trait.TYPED,
         "No other broker could take the drained broker's bundles.",
-        "See why the others were left out.")
+        "See why the other brokers were left out.")
     DRAIN = ("drain", VERDICT, Trait.NONE,
         "The broker is being drained: its bundles leave within the caps.")
     FILL = ("fill", VERDICT, Trait.NONE,
@@ -438,7 +438,7 @@ class Reason(StrEnum):
         "Wait, or run pulsar_control__<cluster> with stop_roll. If the roll's run is gone, trigger "
         "pulsar_roll__<cluster> with the roll's id as plan.")
     ROLLED = ("rolled", VERDICT, Trait.NONE,
-        "The broker (or each broker of the roll) has restarted; all bundles that fit are back on it.")
+        "The broker (or each broker of the roll) has restarted; all bundles that fit have returned.")
     ROLL_STOPPED = ("roll_stopped", VERDICT, Trait.SETTLED,
         "A person stopped the rolling restart, or skipped the broker.",
         "Release the drained broker once it is up; then restart the other brokers.")
@@ -460,7 +460,7 @@ class Reason(StrEnum):
     OWNER_CHANGED = ("owner_changed", VERDICT, Trait.SETTLED,
         "A broker other than the planned source owns the bundle: nothing was done.")
     NO_TOPIC = ("no_topic", VERDICT, Trait.SETTLED,
-        "The bundle has no loaded topic, so a lookup cannot place it: nothing was done.")
+        "The bundle has no loaded topic, so a lookup cannot place the bundle: nothing was done.")
     DESTINATION_GONE = ("destination_gone", VERDICT, Trait.NOT_UNLOADED | Trait.SETTLED,
         "The planned broker is no longer active: nothing was done.",
         "The next run makes a new plan.")
@@ -476,8 +476,8 @@ class Reason(StrEnum):
     NOT_ATTEMPTED = ("not_attempted", VERDICT, Trait.NOT_BEGUN,
         "The run ended before the planned move was tried.")
     DESTINATION_KEPT = ("destination_kept", VERDICT, Trait.NONE,
-        "An unload failed after it reached the leader, which may use this destination for the bundle's next unload "
-        "(before Pulsar 4.0.10 and 4.2.1: for any bundle with the same hash range).",
+        "An unload reached the leader but failed. The leader may still use this destination for the bundle's next "
+        "unload (before Pulsar 4.0.10 and 4.2.1: for any bundle with the same hash range).",
         "Unload the bundle with the destination you want, or restart the leader and reset the state.")
     INTERRUPTED = ("interrupted", VERDICT, Trait.RETRIED,
         "The task ended during the move or split; the bundle counts as recently unloaded.")

@@ -20,7 +20,7 @@ class Trait(Flag):
 
     NONE = 0
     PASSING = auto()
-    """The problem may be temporary, so the task that it stopped is retried."""
+    """The problem may be temporary, so Airflow retries the stopped task."""
     NO_ANSWER = auto()
     """The broker cannot be reached or does not respond: no further requests are sent to it."""
     CREDENTIALS = auto()
@@ -28,7 +28,7 @@ class Trait(Flag):
     TYPED = auto()
     """A person's input is invalid, and the person sees the error; the cluster itself is fine."""
     EXPECTED = auto()
-    """A quarantine that ends on its own, so it does not count towards `max_quarantined_brokers`."""
+    """The broker is left out only for a time, so it does not count towards `max_quarantined_brokers`."""
     WAITING = auto()
     """The strategy saw an imbalance and is waiting: the cluster is not balanced yet."""
     STUCK = auto()
@@ -48,12 +48,12 @@ class Trait(Flag):
     NEEDS_PERSON = auto()
     """The move will fail again until a person changes something."""
     RETRIED = auto()
-    """Retrying the wave can complete the move."""
+    """A retry of the wave can complete the move."""
     SETTLED = auto()
     """The outcome needs no attention: the next plan takes it into account."""
     ORDERED = auto()
     """The cause is a person's order or a setting, so no alert is needed."""
     NOT_BEGUN = auto()
-    """The move has not been attempted: a later outcome replaces this reason."""
+    """The move was not attempted: a later outcome replaces this reason."""
     SPLIT_AS_PLANNED = auto()
     """After the split, the namespace has the planned bounds."""

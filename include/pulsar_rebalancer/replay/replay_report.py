@@ -74,8 +74,9 @@ def html(
         _agreement(answer, recorded, outcomes[CURRENT]),
         _over_time([outcomes[name] for name in dict.fromkeys((RECORDING, CURRENT, answer.picked))]),
         "<h2>Unloads against range</h2>",
-        "<p class=quiet>Each point is a variant, numbered as in the table: further left, fewer bundles move; further "
-        "down, brokers are more equal. The line joins the variants that no other variant beats in both.</p>",
+        "<p class=quiet>Each point is a variant with its number from the table. Further left, "
+        "fewer bundles move; further down, scores are closer together. The line joins the "
+        "variants that no other variant beats in both ways.</p>",
         _scatter(ordered, answer, recorded),
         "<h2>Variants</h2>",
         _table(ordered, answer, {variant.name: variant for variant in variants}),
@@ -146,7 +147,7 @@ def _agreement(answer: ReplayResult, recorded: Metrics, current: VariantOutcome)
     result = "The current settings failed." if answer.agreement is None else f"{answer.agreement.sentence}."
     return (
         f"<p>{result}</p>{_scrollable_table('Recording and replay', ('values', *_HEADS), lines)}"
-        "<p class=quiet>As recorded: bundles on a different broker than in the previous sample, by any move. "
+        "<p class=quiet>As recorded: number of bundles that another broker had in the previous sample. "
         "Lost: bundles whose broker was gone, had restarted or did not report. Recording and replay can agree only if "
         "the cluster was balanced with the current settings.</p>"
     )

@@ -123,7 +123,7 @@ def _refuse_many(parts: Sequence[Mapping[str, list[Any]]]) -> None:
         given = ", ".join(f"{name} {len(values)}" for part in parts for name, values in part.items())
         raise SettingsError(
             Reason.WRONG_SETTING,
-            f"grid: {count:,} variants, the maximum is {MOST_VARIANTS:,}: give fewer values (now {given[:500]})",
+            f"grid: {count:,} variants exceed the maximum of {MOST_VARIANTS:,}: give fewer values (now {given[:500]})",
         )
 
 

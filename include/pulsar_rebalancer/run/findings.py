@@ -133,7 +133,7 @@ def traffic_in_doubt(shares: Mapping[str, float]) -> list[Finding]:
         Finding(
             reason=Reason.TRAFFIC_IN_DOUBT,
             subject=broker,
-            detail=f"bundles with {share:.0%} of its traffic are left out, {MOST_IN_DOUBT:.0%} is allowed",
+            detail=f"left-out bundles carry {share:.0%} of the broker's traffic; limit: {MOST_IN_DOUBT:.0%}",
         )
         for broker, share in sorted(shares.items(), key=lambda item: (-item[1], item[0]))
         if share > MOST_IN_DOUBT

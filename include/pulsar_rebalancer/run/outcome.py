@@ -306,7 +306,7 @@ RETRIED = Trait.PASSING | Trait.RETRIED
 """Traits of failures that a retry of the task may fix."""
 
 TRIES = 3
-"""How many runs in a row may try to return a bundle to its broker after a rolling restart if it lands elsewhere."""
+"""Maximum consecutive runs that try to return a bundle to its restarted broker if the bundle lands elsewhere."""
 
 _Record = TypeVar("_Record", Unload, BundleSplit)
 

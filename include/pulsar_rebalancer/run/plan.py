@@ -101,7 +101,7 @@ def parts_by_bundle(splits: Mapping[str, BundleSplit]) -> dict[str, dict[str, fl
 
 
 WAVE_DELAY = timedelta(minutes=5)
-"""Time by which a plan may exceed its maximum age while its later waves still begin."""
+"""Time by which a plan may exceed its maximum age when a later wave begins."""
 
 SPLIT_GRACE = timedelta(hours=1)
 """Time during which the parts of a split bundle are not split again, so that clients and averages settle first."""

@@ -92,12 +92,12 @@ class Condition(StrEnum):
         "roll_elsewhere",
         "bundles stay elsewhere",
         "The rolling restart has ended, but some bundles are still on other brokers.",
-        "If these bundles must return, move them with a manual plan; the strategy balances the brokers again.",
+        "The strategy balances these brokers. If the bundles must return, move them with a manual plan.",
     )
     ROLL_LEFT = (
         "roll_left",
         "a rolling restart has stalled",
-        "No run of pulsar_roll__<cluster> continues the rolling restart; until it ends, no other bundles move.",
+        "No run of pulsar_roll__<cluster> continues the rolling restart, so no other bundles move.",
         "Unpause this DAG. If the roll's run has ended or is gone, trigger the DAG with the roll's id as plan.",
     )
     NO_RUN = (

@@ -159,7 +159,7 @@ def compose(cluster: str, pending: PendingMessage, values: Sequence[str], link: 
         lines.append(f"What: {condition.meaning}{detail}")
     lines += ["Reasons:", *_reasons(incident.reasons, actions=not pending.over)]
     lines += ["Values:", *(f"  {line}" for line in values or ["none: the run ended too early"])]
-    lines.append(f"What to do: {'nothing, the condition has ended.' if pending.over else condition.action}")
+    lines.append(f"What to do: {'nothing, because the condition has ended.' if pending.over else condition.action}")
     lines.append(f"Run: {link}")
     title = f"{'[Resolved] ' if pending.over else ''}Pulsar {cluster}: {condition.label}"
     return AlertMessage(title=title, body="\n".join(lines), kind="success" if pending.over else "failure")

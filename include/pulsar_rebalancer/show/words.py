@@ -85,7 +85,7 @@ def order_result(result: Mapping[str, object]) -> str:
         words += [f"Still in progress: {', '.join(unfinished)}."] if unfinished else []
         words.append(f"Not started: {number_of(int(stopped.get('not_begun') or 0), 'bundle')}.")
     elif stopped:
-        words.append(f"It is unknown which moves are in progress: {stopped}.")
+        words.append(f"The moves in progress are not known: {stopped}.")
     if result.get("undecided"):
         words.append(f"Also, {result['undecided']}.")
     return " ".join(words)

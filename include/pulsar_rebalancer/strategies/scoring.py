@@ -201,7 +201,7 @@ def scores_after(
 MEMORY, NETWORK = "direct_memory", "bandwidth_out"
 
 LASTING = 10
-"""Number of consecutive counted samples after which another resource that determines the scores is the bottleneck."""
+"""Number of consecutive counted samples that another resource must determine to become the bottleneck."""
 
 UNIT = {Measure.RATE: 1.0, Measure.THROUGHPUT: 1000.0}
 """Divisors that convert msg/s and bytes/s to the units of learned loads: msg/s and kB/s, which are of similar size."""

@@ -107,7 +107,7 @@ def refusal_now(
     """
     dag_id = f"{REBALANCE_DAG}{entry.name}"
     if context["ti"].get_dag(dag_id).is_paused:
-        return PlanError(Reason.DAG_PAUSED, f"DAG {dag_id} is paused, so a new run would move bundles only later")
+        return PlanError(Reason.DAG_PAUSED, f"DAG {dag_id} is paused, so a new run would not start yet")
     closed = closings(entry.settings, store.orders(), now, JudgedRun(now, store.last_plan()))
     closed = [each for each in closed if not may_wait or each.reason in LASTING]
     return PlanError(closed[0].reason, f"the plan is not carried out: {closed[0].detail}") if closed else None

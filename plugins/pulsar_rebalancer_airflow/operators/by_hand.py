@@ -246,7 +246,9 @@ class CarryOutOperator(HandOverOperator):
             run = self.storage.run(handed.plan.plan_id)
             if run is None or drained.keys() != StateBefore.read(run).drains.brokers.keys():
                 named = ", ".join(drained)
-                raise PlanError(Reason.OTHER_PLAN, f"since the plan was shown, drained brokers have changed: {named}")
+                raise PlanError(
+                    Reason.OTHER_PLAN, f"the list of drained brokers has changed since the plan was shown: {named}"
+                )
             return handed
         known = store.get(Drains).released
         released = [known[broker] for broker in brokers if broker in known]
@@ -271,7 +273,7 @@ class CarryOutOperator(HandOverOperator):
         if before is not None and not self._count(context, {before.run_id}):
             return handed.model_copy(update={"run_id": before.run_id})  # recorded by an attempt that ended early
         if before is not None and not self._was_held_back(context, before, answers):
-            raise PlanError(Reason.PLAN_USED, f"it was used by run {before.run_id} of {self.trigger_dag_id}")
+            raise PlanError(Reason.PLAN_USED, f"run {before.run_id} of {self.trigger_dag_id} has already used the plan")
         return handed.model_copy(update={"run_id": new_run_id("by_hand", handed.plan.plan_id)})
 
     def _was_held_back(self, context: Context, handed: HandedOverPlan, answers: Answers) -> bool:

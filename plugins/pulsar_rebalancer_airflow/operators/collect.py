@@ -134,7 +134,7 @@ FINDINGS = "findings"
 """XCom key of the findings, for people and other tasks. The key is missing if there are no findings."""
 
 _MEANS = {
-    Effect.BLOCK: "Validation blocks the run; nothing was decided.",
+    Effect.BLOCK: "Validation stopped the run, so no plan was made.",
     Effect.HOLD: "The run decides but moves nothing.",
     Effect.QUARANTINE: "The named brokers or bundles are left out.",
     Effect.WARN: "The run continues unchanged.",

@@ -385,7 +385,7 @@ class ControlOperator(ClusterOperator):
             (request, order), store = form_and_order(context), self._store(context)
             answer = self._act(store, request, order)
             if self.ordered.get("undecided"):
-                answer |= {"undecided": "the run in progress has no plan yet; its plan will not be carried out"}
+                answer |= {"undecided": "the run in progress may still make a plan, but will not carry it out"}
             answer = {"in_force": self._in_force(store)} | answer
         self.log.info("%s of cluster %s:\n%s", request.action, self.entry.name, json.dumps(answer, indent=1))
         if request.form_action.needs_reason:

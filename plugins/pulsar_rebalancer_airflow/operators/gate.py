@@ -262,7 +262,7 @@ class Holds:
         hold = self._first_closing(orders)
         if hold is not None:
             self._reason = hold[0]
-            _log.warning("No more moves or splits are started: %s %s", *hold)
+            _log.warning("No more moves or splits are started, because of %s: %s", *hold)
         self._looked_at = time.monotonic()
 
     def _first_closing(self, orders: OrdersInForce) -> Closing | None:

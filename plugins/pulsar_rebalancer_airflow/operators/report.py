@@ -130,7 +130,7 @@ class ReportOperator(RunOperator):
             if gaps:
                 self._last_client_gaps(folder).with_gaps(gaps, outcome.ended_at).write(folder)
         except SnapshotError as error:
-            self.log.warning("Later manual plans will not show what these moves cost clients: %s", error)
+            self.log.warning("Client gaps of these moves were not stored for later manual plans: %s", error)
 
     def _last_client_gaps(self, folder: StoragePath) -> BundleClientGaps:
         try:
@@ -138,7 +138,7 @@ class ReportOperator(RunOperator):
         except SnapshotError as error:
             if error.reason is not Reason.FILE_DAMAGED:
                 raise
-            self.log.warning("The record of what earlier moves cost clients is lost: %s", error)
+            self.log.warning("Stored client gaps of earlier moves are lost: %s", error)
             return BundleClientGaps()
 
     def _in_force(self, context: Context, store: StateStore, resolved: RunSettings) -> str:

@@ -117,7 +117,7 @@ class RollOperator(BaseSensorOperator):
         if roll.id == plan and not again:
             raise PlanError(Reason.PLAN_USED, f"{roll.progress} (run {roll.run_id})")
         if shown is None or shown.id != plan:
-            raise PlanError(Reason.OTHER_PLAN, f"the last rolling restart shown is not {plan[:16]}")
+            raise PlanError(Reason.OTHER_PLAN, f"{plan[:16]} is not the id of the last rolling restart shown")
         age = (now - shown.at).total_seconds()
         if age > settings.max_awaiting_minutes * 60:
             raise PlanError(Reason.PLAN_EXPIRED, f"rolling restart {plan[:16]} was shown {age:.0f} s ago")

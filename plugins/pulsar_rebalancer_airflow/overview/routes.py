@@ -101,7 +101,9 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
         folder = airflow_facts.run_folder(session, storage, dag_id, run_id)
         view = overview.of_one_run(storage, entry, folder, _now()) if folder else None
         if view is None:
-            raise HTTPException(404, "This run has no files yet, or they have been moved to the history of its day.")
+            raise HTTPException(
+                404, "This run has no files yet, or upkeep has moved the files to the history of the day."
+            )
         return airflow_facts.with_links(view.model_copy(update={"acts": acts}), dag_id, storage)
     try:
         view = overview.present(storage, entry, facts, _now())

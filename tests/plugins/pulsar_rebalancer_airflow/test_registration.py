@@ -112,7 +112,7 @@ def test_airflow_lists_the_options(registered: Mapping[str, Any]) -> None:
 
 def test_airflow_has_the_command_with_its_exit_codes(registered: Mapping[str, Any]) -> None:
     said, _, code = registered["command"].strip().rpartition("\n")
-    assert said == "CRITICAL - cluster east: last outcome never, last committed decision never, limit 300 s"
+    assert said == "CRITICAL - cluster east: last outcome: never; last committed decision: never; limit: 300 s"
     assert int(code) == check_age.CRITICAL
 
 

@@ -103,7 +103,7 @@ def unload(sample: PlanningSample, named: Iterable[str], destination: str) -> li
     names = pa.array(sample.owners, pa.string())
     bundles = dict.fromkeys(bundle for name in named for bundle in _bundles_named(sample.owners, names, name) or [name])
     if not bundles.keys() & sample.owners.keys():
-        raise PlanError(Reason.UNKNOWN_NAME, f"{', '.join(named)[:200]}: no broker reports such a bundle")
+        raise PlanError(Reason.UNKNOWN_NAME, f"no broker reports a bundle named or matching {', '.join(named)[:200]}")
     return [RequestedMove(bundle, destination or None) for bundle in bundles]
 
 
@@ -130,7 +130,7 @@ def target_of_split(sample: PlanningSample, named: str) -> BundleSample:
     held = [name for name in sample.owners if namespace_of(name) == namespace] if which in (LARGEST, HOT) else [named]
     samples = [sample.bundles.find(sample.owners[name], name) for name in held if name in sample.owners]
     if not samples:
-        raise PlanError(Reason.UNKNOWN_NAME, f"{named[:200]}: no broker reports such a bundle")
+        raise PlanError(Reason.UNKNOWN_NAME, f"no broker reports a bundle named or matching {named[:200]}")
     chosen = max(samples, key=lambda bundle: _sort_key(bundle, which))
     reason = sample.stays(chosen)
     if reason not in (None, Reason.RECENTLY_UNLOADED, Reason.DESTINATION_KEPT):  # a split needs no grace period
@@ -153,7 +153,7 @@ def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) 
         raise PlanError(Reason.TOPICS_UNKNOWN, f"the topics of {bundle.bundle} were not read")
     single, given = sample.snapshot.extensible, len(request.positions)
     if single and given > 1:
-        raise PlanError(Reason.CONTRADICTION, f"{given} positions: the extensible load manager takes only one position")
+        raise PlanError(Reason.CONTRADICTION, f"{given} positions, but the extensible load manager accepts only one")
     tried = {
         each: where_to_cut(candidate, each, sample.settings, specified=request.positions, single=single)
         for each in filter(None, dict.fromkeys([request.algorithm, *_COMPARED]))
@@ -166,7 +166,7 @@ def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) 
         raise PlanError(cut, f"{bundle.bundle} cannot be split by {algorithm}: {cut.meaning}")
     compared = "; ".join(f"{each}: {percent_text(cuts[each].shares)}" for each in cuts)
     if cut.uneven and Overrule.EVEN_SPLIT not in request.overrule:
-        raise PlanError(Reason.UNEVEN_SPLIT, f"{bundle.bundle} would be split into these shares of traffic: {compared}")
+        raise PlanError(Reason.UNEVEN_SPLIT, f"parts of {bundle.bundle} would have these shares of traffic: {compared}")
     return {
         "cluster": sample.snapshot.request.cluster,
         "broker": bundle.broker,

@@ -105,7 +105,7 @@ def _place_shed(
     repeated = not inputs.forced and counting.is_repeated({broker: samples[broker] for broker in shed.outermost})
     if repeated or counting.reason is Reason.TOO_SOON:
         decisions = [_as_too_soon(decision) for decision in shed.decisions]
-        return Proposal([], lambda _: SourceReport(decisions, "nothing is shed so soon after the last sample"), before)
+        return Proposal([], lambda _: SourceReport(decisions, "nothing is shed: the last sample is too recent"), before)
     moves, placement = place(sample, shed.moves, policies, before.placement, inputs.seed)
     counted = any(move.taken for move in shed.moves) or shed.state.cluster_hits > before.shedder.cluster_hits
 

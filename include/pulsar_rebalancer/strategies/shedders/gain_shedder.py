@@ -200,7 +200,7 @@ def _choose_moves(
 
 def _staying_bundles(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
     if broker.able and not broker.at_first:  # it was never the hotter of two brokers
-        broker.words = f"Its expected load is {broker.height:+.0f} points from the mean; hotter brokers shed first"
+        broker.words = f"The expected load is {broker.height:+.0f} points from the mean; hotter brokers shed first"
     taken, pair, source = Reason.TAKEN, broker.pair, broker.name  # looked up once instead of for each bundle
     at_first = broker.at_first or repeat(Reason.NOT_REACHED)
     for of, reason, first in zip(broker.bundles, broker.reasons, at_first, strict=False):
@@ -240,7 +240,7 @@ def _move(sample: ClusterSample, gain_settings: GainSettings, hotter: _Broker, c
         giver = "" if hotter.gives else f" of {hotter.name}"  # a pair may take from a broker that is not its own
         points = f"{hotter.height:+.0f} and {colder.height:+.0f} to {after[0]:+.0f} and {after[1]:+.0f}"
         worth = f"gain {gains[best]:.0f}, price {prices[best]:.0f}"
-        hotter.words = f"{bundle.bundle}{giver} to {colder.name}: points from the mean go from {points}; {worth}"
+        hotter.words = f"{bundle.bundle}{giver} to {colder.name}: brokers go from {points} points off the mean; {worth}"
     if net[best] < 0:
         return None
     hotter.height, colder.height = after

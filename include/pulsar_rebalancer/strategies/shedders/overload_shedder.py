@@ -82,7 +82,7 @@ def offload(
     """
     wanted = f"{why}: {amount(MEASURE, target)} must leave"
     if broker.bundles <= 1:
-        held = "its single bundle stays" if broker.bundles else "it has no bundle"
+        held = "the only bundle stays" if broker.bundles else "the broker has no bundle"
         words = f"{wanted}, but {held}"
         return broker_decision(sample, broker, number, compared, Reason.FEW_BUNDLES, words), []
     fired = broker_decision(sample, broker, number, compared, Reason.FIRED, wanted, target=target)
@@ -110,7 +110,7 @@ def choose_bundles(sample: ClusterSample, broker: str, number: int, target: floa
 
 
 MARGIN = 0.05
-"""How far below the threshold shedding brings a broker's load; 1 is 100 percent."""
+"""Shedding lowers a broker's load to this far below the threshold; 1 is 100 percent."""
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:

@@ -81,7 +81,7 @@ NEVER_MOVED = (
 """Reasons that also exclude a bundle from swaps. As in Pulsar, the grace period does not."""
 
 SWAP_LIMIT = 0.75
-"""A swap must bring the source below this share of its throughput before the swap."""
+"""A swap must lower the source's throughput below this share of its value before the swap."""
 
 
 @dataclass

@@ -35,7 +35,7 @@ from pulsar_rebalancer.strategies.shedders.overload_shedder import MEASURE, Comp
 from pulsar_rebalancer.texts import number_of
 
 MARGIN = 0.05
-"""How far below the upper bound shedding brings a broker's load; 1 is 100 percent."""
+"""Shedding lowers a broker's load to this far below the upper bound; 1 is 100 percent."""
 
 LOWER_MARGIN = 0.5
 """Factor on average_threshold: the share of its traffic that the busiest broker sheds because of the lower boundary."""

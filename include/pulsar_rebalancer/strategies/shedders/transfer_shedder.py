@@ -126,7 +126,7 @@ def _unusable_sample(sample: ClusterSample, loads: list[BrokerLoad], stats: Load
             words = f"{load.broker} reported {elapsed:.0f} s after its last unload; at least {delay:g} s are needed"
             if elapsed < 0:
                 words = f"{load.broker} last reported {-elapsed:.0f} s before its last unload"
-            return NoShedding(Reason.COOL_DOWN, elapsed, delay, f"{words}: its present load is not known yet")
+            return NoShedding(Reason.COOL_DOWN, elapsed, delay, f"{words}, so its present load is not known yet")
     if not stats.counted:
         words = f"no report is younger than {settings.load_data_ttl_seconds:g} s" if loads else "no broker reports"
         return NoShedding(Reason.OUTDATED, None, None, words)

@@ -135,7 +135,7 @@ def _unload(
     required = min(int((difference.most - difference.least) * sample.settings.max_unload_percentage), MAX_INT)
     wanted = f"{difference.sentence}: {amount(measure, required)} must leave"
     if broker.bundles <= 1:
-        words = f"{wanted}, but {'its single bundle stays' if broker.bundles else 'it has no bundle'}"
+        words = f"{wanted}, but {'the only bundle stays' if broker.bundles else 'the broker has no bundle'}"
         return broker_decision(sample, broker, number, compared, Reason.FEW_BUNDLES, words), []
     if required < difference.minimum:
         words = f"{wanted}, less than the minimum of {amount(measure, difference.minimum)}"

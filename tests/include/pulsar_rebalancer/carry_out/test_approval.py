@@ -54,7 +54,7 @@ def test_a_person_is_shown_what_the_plan_does(tmp_path):
     shown = approval_request(summary, Actions(moves * 11, [half]), run, NOW)
     assert shown.subject == "Move 22 bundles and split 1 in cluster east?"
     assert shown.body.splitlines()[2:] == [
-        f"* plan `{summary.hash[:16]}` of run `{run.name}`, can be approved until 2026-11-22 12:00 UTC",
+        f"* plan `{summary.hash[:16]}` of run `{run.name}`: approve it before 2026-11-22 12:00 UTC",
         "* scores 10.0 to 70.0 %",
         "* disturbs 7 topics, 14 producers, 0 consumers",
         f"* splits ` {bundle(4)} ` permanently at 0x00000005, 0x00000009 "

@@ -85,7 +85,7 @@ def test_runs_that_decide_nothing_are_a_warning(storage, capsys, seconds_ago):
 def test_missing_outcomes_are_critical(storage, capsys):
     assert check(storage) == CRITICAL
     assert capsys.readouterr().out == (
-        "CRITICAL - cluster east: last outcome never, last committed decision never, limit 180 s\n"
+        "CRITICAL - cluster east: last outcome: never; last committed decision: never; limit: 180 s\n"
     )
 
 
@@ -123,7 +123,7 @@ def test_check_age_runs_without_airflow(storage):
 
     assert (done.returncode, done.stderr) == (OK, "")
     assert re.fullmatch(
-        r"OK - cluster east: last outcome \d+ s old, last committed decision \d+ s old, limit 3000 s "
+        r"OK - cluster east: last outcome: \d+ s old; last committed decision: \d+ s old; limit: 3000 s "
         r"\| outcome_age=\d+s;;3000 decision_age=\d+s;;3000\n",
         done.stdout,
     )

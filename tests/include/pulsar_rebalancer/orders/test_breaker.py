@@ -16,9 +16,9 @@ CALM = Round(bad_brokers=0, failed=0, moved=False, score_range=30.0, younger_tha
 @pytest.mark.parametrize(
     ("rules", "seen", "why"),
     [
-        ({"bad_brokers": 2}, CALM._replace(bad_brokers=2), "faulty brokers left out at the same time: 2"),
+        ({"bad_brokers": 2}, CALM._replace(bad_brokers=2), "validation left out 2 faulty brokers in one run"),
         ({"bad_brokers": 2}, CALM._replace(bad_brokers=1), ""),
-        ({"failed_moves": 3}, CALM._replace(failed=3), "moves of one run that failed or went astray: 3"),
+        ({"failed_moves": 3}, CALM._replace(failed=3), "in one run, 3 moves failed or went elsewhere"),
         ({"failed_moves": 3}, CALM._replace(failed=2), ""),
         ({"worse_rounds": 1}, CALM._replace(bad_brokers=9, failed=9), ""),
     ],

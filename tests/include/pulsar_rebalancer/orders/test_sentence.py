@@ -24,7 +24,7 @@ def ordered(action: str, **given: Any) -> Control:
 
 
 BREAKER = {"breaker": {"failed_moves": 2}}
-OPENED = Breaker(opened_at=NOW - 1.5 * HOUR / 2, why="moves of one run that failed or went astray: 3")
+OPENED = Breaker(opened_at=NOW - 1.5 * HOUR / 2, why="in one run, 3 moves failed or went elsewhere")
 AT = NOW - HOUR / 2
 WAITS = Question(plan_id="p", what="move 4 bundles", at=AT, run_id="ask__p")
 REJECTED = Answers(plans={"p": Answer(question=WAITS, at=AT, by="bob", reason="too many")})
@@ -68,7 +68,7 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         ({}, {"documents": (ordered("stop"),)}, CARRIED),  # nothing is under way
         ({}, {"documents": (ordered("stop"),), "started": NOW - HOUR / 2}, CARRIED),  # it began later
         ({}, {"documents": (ordered("stop"),), "started": NOW - 2 * HOUR}, f"{CARRIED}; stopped by ada: new disks"),
-        ({}, {"lost": "drains: missing"}, f"{CLOSED}; the state, and perhaps orders, are lost: drains: missing"),
+        ({}, {"lost": "drains: missing"}, f"{CLOSED}; the state and perhaps orders are lost: drains: missing"),
         (
             {"blackouts": [BLACKOUT]},
             {},
@@ -88,17 +88,17 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         ({}, {"documents": (ROLL,)}, f"Only moves of the rolling restart are carried out: mode auto; {ROLL.progress}"),
         (APPROVE, {"documents": (ROLL,)}, f"{WAIT}: mode approve; {ROLL.progress}"),
         ({}, {"documents": (STRANDED, DRAINED)}, f"{CARRIED}; b:1 is drained by bob: new disks; {STRANDED.progress}"),
-        (BREAKER, {}, f"{CARRIED}; the circuit breaker of the clusters file is active"),
+        (BREAKER, {}, f"{CARRIED}; the clusters file sets a circuit breaker"),
         (
             BREAKER,
             {"documents": (OPENED,)},
             f"{CLOSED}; circuit breaker open until 2026-11-22 12:15 UTC: {OPENED.why}; "
-            "the circuit breaker of the clusters file is active",
+            "the clusters file sets a circuit breaker",
         ),
         (
             BREAKER,
             {"documents": (OPENED, ordered("close_breaker", at=NOW, by="bob", reason="mended"))},
-            f"{CARRIED}; circuit breaker closed by bob: mended; the circuit breaker of the clusters file is active",
+            f"{CARRIED}; the circuit breaker was closed by bob: mended; the clusters file sets a circuit breaker",
         ),
         (
             {},
@@ -116,7 +116,7 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         (
             APPROVE,
             {"documents": (WAITS, REJECTED)},
-            f"{WAIT}: mode approve; nobody is asked about the moves of plan p again before 12:30 UTC, because "
+            f"{WAIT}: mode approve; Airflow asks nobody about the moves of plan p before 12:30 UTC, because "
             "these moves were rejected by bob: too many",
         ),
         (

@@ -49,7 +49,7 @@ def test_every_combination_of_each_part_and_the_current_settings_once() -> None:
         (["AvgShedder"], "grid, part 1 is not a mapping"),
         (
             [{"low_threshold": list(range(1000)), "high_threshold": list(range(1000))}],
-            "1,000,000 variants, the maximum is 1,000",
+            "1,000,000 variants exceed the maximum of 1,000",
         ),
     ],
 )

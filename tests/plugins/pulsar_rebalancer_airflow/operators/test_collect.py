@@ -173,5 +173,5 @@ def test_the_loss_of_any_document_stops_runs_and_says_what_to_do(storage, state,
         collect(storage, state)
 
     assert "pulsar_control__<cluster> with restore or reset" in str(blocked.value)
-    assert "repeat lost orders, such as pauses and drains" in str(blocked.value)
+    assert "then repeat lost orders" in str(blocked.value)
     assert key not in state.documents

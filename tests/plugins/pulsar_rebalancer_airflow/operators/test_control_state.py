@@ -120,7 +120,7 @@ def test_the_loss_of_any_document_closes_the_gate_until_a_person_acts(storage, s
     verdict = present_verdict(context(CLUSTER, state), CLUSTER, last, SETTINGS, datetime.now(UTC))
     assert verdict.detail.startswith(f"{model.KEY}: ")
     shown = act(storage, state, "show")
-    assert shown["in_force"].startswith("Nothing is moved: mode auto; the state, and perhaps orders, are lost")
+    assert shown["in_force"].startswith("Nothing is moved: mode auto; the state and perhaps orders are lost")
     assert shown["lost"].keys() == {model.KEY}
 
     answer = act(storage, state, action, "the database was lost")

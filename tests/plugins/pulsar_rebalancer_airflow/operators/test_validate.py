@@ -89,7 +89,7 @@ def test_a_block_ends_the_run_and_says_why(served, storage, state):
 
     assert counts is None
     assert pushed["findings"]["effect"] == Effect.BLOCK.value
-    assert "nothing was decided" in said
+    assert "so no plan was made" in said
     assert f"{run.uri}/validation.json" in said
     assert len(said.splitlines()) <= 12
 

@@ -200,7 +200,7 @@ def test_a_plan_that_was_accepted_continues_in_the_run_that_carries_it_out(sessi
 
 
 @pytest.mark.parametrize(
-    "message", ["acme/x: no broker reports such a bundle", f"GET /brokers at a:1: 401. {Reason.UNAUTHORIZED.action}"]
+    "message", ["no broker reports a bundle named acme/x", f"GET /brokers at a:1: 401. {Reason.UNAUTHORIZED.action}"]
 )
 def test_action_of_a_failure_is_said_once(message, monkeypatch):
     monkeypatch.setattr(run_answers, "failure_of", lambda *_: ("collect", "unauthorized"))

@@ -44,8 +44,8 @@ def test_an_interval_below_the_brokers_host_sample_is_told(tmp_path):
         ({"strategy": "UniformLoadShedder", "placement": "LeastLongTermMessageRate"}, (8, 8), ""),
         ({"max_unload_percentage": 0.2}, (8, 8), "max_unload_percentage 0.2"),
         ({"strategy": "UniformLoadShedder", "max_unload_percentage": 0.2}, (8, 8), ""),
-        ({}, (4, 12), "AvgShedder is used, but brokers have 4 to 12 cores"),
-        ({"strategy": "UniformLoadShedder"}, (4, 12), "UniformLoadShedder is used, but brokers have 4 to 12 cores"),
+        ({}, (4, 12), "AvgShedder suits equal brokers, not 4 to 12 cores"),
+        ({"strategy": "UniformLoadShedder"}, (4, 12), "UniformLoadShedder suits equal brokers, not 4 to 12 cores"),
         ({"strategy": "GainShedder"}, (4, 12), ""),
     ],
 )
@@ -165,7 +165,7 @@ def doubtful(sample):
     ],
 )
 def test_bundles_left_out_put_their_broker_in_doubt_when_they_carry_too_much(changes, share, tmp_path):
-    expected = [] if share is None else [(FIRST, f"bundles with {share} of its traffic are left out, 25% is allowed")]
+    expected = [] if share is None else [(FIRST, f"left-out bundles carry {share} of the broker's traffic; limit: 25%")]
     assert doubtful(read_alone(spoiled_bundle(**changes), tmp_path)) == expected
 
 

@@ -91,7 +91,7 @@ def test_a_split_that_leaves_a_part_without_traffic_is_refused_unless_overruled(
         shown(snapshots, **form)
     assert refused.value.reason == "uneven_split"
     shares = "range_equally_divide: 100 %, 0 %; topic_count_equally_divide: 33 %, 67 %"
-    assert f"{LOW} would be split into these shares of traffic: {shares}" in str(refused.value)
+    assert f"parts of {LOW} would have these shares of traffic: {shares}" in str(refused.value)
 
     summary = shown(snapshots, **form, overrule=["even_split"], reason="the other half fills up tomorrow")
     (split,) = read_splits(run_of(snapshots, summary))

@@ -126,7 +126,7 @@ def test_a_plan_without_effect_says_why_until_when_and_what_may_be_overruled(sna
     run = snapshots.storage.run(summary.plan_id)
     assert run is not None
     again = summary.collected_at + timedelta(minutes=29)
-    why = f"1 moved recently and may move again at {again:%H:%M} UTC. To move them now, overrule grace_period."
+    why = f"1 moved recently and may move again at {again:%H:%M} UTC. To move these bundles now, overrule grace_period."
     assert plan_document(summary, run, {})["no_effect"] == why
 
 
@@ -156,7 +156,7 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
         name(20): ClientGap(clients_before=4, clients_back=3, watched_seconds=15.2, topics=9, topics_measured=2),
     }
     assert plan_text(summary, run, "the_dag", last).splitlines() == [
-        "unload by hand: 21 bundles to move (only a plan: nothing was moved)",
+        "unload by hand: 21 bundles to move (this is only a plan: nothing was moved)",
         *(f"  {name(n)}: a:1 -> b:1" for n in range(2)),
         f"  {name(2)}: a:1 -> b:1; last time, clients were away for 3.1 s",
         *(f"  {name(n)}: a:1 -> b:1" for n in range(3, 20)),

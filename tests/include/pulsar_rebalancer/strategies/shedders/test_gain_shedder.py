@@ -81,8 +81,8 @@ def test_the_best_bundle_moves_first_and_each_other_has_a_reason():
     assert {name: reason for name, reason in reasons(result).items() if reason is not Reason.TAKEN} == passed_over
     pair = result.decisions[0]
     assert pair.explanation == (
-        "hot is 41.1 points above cold, 8 low and 2 high hits. t/n/hot-1 to cold: points from the mean go from "
-        "+23 and -18 to +7 and -2; gain 803, price 30"
+        "hot is 41.1 points above cold, 8 low and 2 high hits. t/n/hot-1 to cold: brokers go from "
+        "+23 and -18 to +7 and -2 points off the mean; gain 803, price 30"
     )
     assert (pair.reason, pair.target) == (Reason.FIRED, 2000)
     # All three brokers were part of a move.
@@ -146,7 +146,7 @@ def test_where_memory_decides_it_says_so_and_acts_as_avg_shedder():
     result, expected = shed(given, hits), avg_shedder.shed(given, hits)
     assert (result.moves, dict(result.state.hits)) == (expected.moves, dict(expected.state.hits))
     assert [replace(pair, explanation=None) for pair in result.decisions] == expected.decisions
-    assert "bundles are chosen by the rules of AvgShedder. [memory_decides]. Taken: " in (
+    assert "the shedder follows the rules of AvgShedder. [memory_decides]. Taken: " in (
         completed(result)[0].explanation or ""
     )
     assert result.sentence.endswith("[memory_decides]")
@@ -167,7 +167,7 @@ def test_a_broker_that_is_not_among_those_to_relieve_says_so():
     result = shed_once(scene(loads))
     assert (moved(result), result.decisions[0].reason) == ({}, Reason.NO_GAIN)
     assert reasons(result) == dict.fromkeys(("hot-0", "hot-1"), Reason.NOT_REACHED)
-    told = ". Its expected load is +10 points from the mean; hotter brokers shed first"
+    told = ". The expected load is +10 points from the mean; hotter brokers shed first"
     assert (result.decisions[0].explanation or "").endswith(told)
 
 
