@@ -78,14 +78,14 @@ class ClientGapMeter:
         if move.source in self._slow:
             raise TimeoutError
         if move.source not in self._connected:
-            self._connected[move.source] = asyncio.create_task(self._read(move.source))
+            self._connected[move.source] = asyncio.create_task(self._topics_with_clients(move.source))
         found = (await asyncio.shield(self._connected[move.source])).get(move.bundle)
         if found is None:
             unclear = f"the statistics of {move.source} do not say which of the bundle's topics have clients"
             raise AdminError(Reason.NOT_FOUND, unclear)
         return found
 
-    async def _read(self, source: str) -> dict[str, list[str]]:
+    async def _topics_with_clients(self, source: str) -> dict[str, list[str]]:
         stats = await self.admin.topic_stats(source, TOPIC_NAMES)
         self._slow.discard(source)  # moves that begin from now on need not wait for the statistics
         found = {}
@@ -200,10 +200,10 @@ class MoveClientGap:
         if not outcome.owner:
             self.unknown = self.unknown or "the bundle has no known owner"
         if self._before and not self.unknown:
-            self._counting = self.meter.watch(self._watch(outcome.owner))
-            so_far = self._client_gap("the task ended before the bundle's clients were counted")
+            self._counting = self.meter.watch(self._watch_clients(outcome.owner))
+            so_far = self._measured_gap("the task ended before the bundle's clients were counted")
         else:
-            so_far = self._client_gap(self.unknown)
+            so_far = self._measured_gap(self.unknown)
         return outcome.model_copy(update={"client_gap": so_far})
 
     async def reconnected_within(self, seconds: float) -> bool | None:
@@ -225,21 +225,21 @@ class MoveClientGap:
         client_gap = self._counting.result()
         return None if client_gap.unknown else (client_gap.clients_seconds or math.inf) <= seconds
 
-    async def _watch(self, owner: str) -> ClientGap:
+    async def _watch_clients(self, owner: str) -> ClientGap:
         try:
             async with asyncio.timeout(WATCHED_S):
-                await asyncio.gather(*(self._follow(topic, owner) for topic in self._before))
+                await asyncio.gather(*(self._follow_topic(topic, owner) for topic in self._before))
         except TimeoutError:
             _log.info("%s: not all clients were back after %g s", self.move.bundle, WATCHED_S)
         except Exception as error:
             self._note_failure(error)
             self._now.clear()
         answered = self._now.keys() == self._before.keys()
-        client_gap = self._client_gap("" if answered else self.unknown or f"{owner} did not answer")
+        client_gap = self._measured_gap("" if answered else self.unknown or f"{owner} did not answer")
         self.meter.on_client_gap(self.move.bundle, client_gap)
         return client_gap
 
-    async def _follow(self, topic: str, owner: str) -> None:
+    async def _follow_topic(self, topic: str, owner: str) -> None:
         for pause in retry_delays(_LONGEST_PAUSE_S):
             await asyncio.sleep(pause)
             try:
@@ -254,14 +254,14 @@ class MoveClientGap:
             if now is not None and all(after >= was for after, was in zip(now, self._before[topic], strict=True)):
                 return
 
-    def _client_gap(self, unknown_because: str) -> ClientGap:
+    def _measured_gap(self, why_unknown: str) -> ClientGap:
         before = sum(map(sum, self._before.values()))
         back = sum(
             min(after, was)
             for topic, now in self._now.items()
             for after, was in zip(now or (0, 0), self._before[topic], strict=True)
         )
-        counted = before > 0 and not unknown_because
+        counted = before > 0 and not why_unknown
         return ClientGap(
             owner_seconds=self._owner_seconds,
             clients_seconds=self._counted_after if counted and back == before else None,
@@ -271,5 +271,5 @@ class MoveClientGap:
             topics=self._topics,
             topics_measured=len(self._before),
             errors=sum(now is None for now in self._now.values()) if counted else None,
-            unknown=one_line(unknown_because, 300),
+            unknown=one_line(why_unknown, 300),
         )

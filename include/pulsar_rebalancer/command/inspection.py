@@ -118,11 +118,11 @@ class Inspection:
             "brokers": brokers,
             "shedder": settings.strategy,
             "thresholds": {kind: {"gap": each.gap, "hits": each.hits} for kind, each in thresholds.items()},
-            "samples": [self._sample(folder) for folder in self.counted],
-            "if_it_lasts": plan_of(self.lasting),
+            "samples": [self._sample_document(folder) for folder in self.counted],
+            "if_it_lasts": plan_document(self.lasting),
             "configured": {
                 **advice.configured_classes(self.runtimes),
-                "if_it_lasts": plan_of(self.theirs) if self.theirs else None,
+                "if_it_lasts": plan_document(self.theirs) if self.theirs else None,
             },
             "findings": [found._asdict() for found in self.findings],
             **({"topic": self.topic} if self.topic else {}),
@@ -141,18 +141,18 @@ class Inspection:
         hour = timeline(self.own.storage, self.sample.request.resolved.settings, now)
         return page_file({**shown.model_dump(mode="json"), "findings": findings}, hour.model_dump(mode="json"))
 
-    def _sample(self, folder: StoragePath) -> JsonValue:
+    def _sample_document(self, folder: StoragePath) -> JsonValue:
         run = read_run(folder)
-        pairs = [_pair(pair) for pair in pair_views(run) if pair.destination != pair.source] if run else []
+        pairs = [_pair_document(pair) for pair in pair_views(run) if pair.destination != pair.source] if run else []
         at = run.request.collected_at if run else self.sample.request.collected_at
-        return {"at": at.isoformat(timespec="seconds"), "pairs": pairs, "plan": plan_of(folder)}
+        return {"at": at.isoformat(timespec="seconds"), "pairs": pairs, "plan": plan_document(folder)}
 
 
-def _pair(pair: PairView) -> JsonValue:
+def _pair_document(pair: PairView) -> JsonValue:
     return pair.model_dump(mode="json", include={"source", "destination", "gap", "band", "hits", "fired", "reason"})
 
 
-def plan_of(folder: StoragePath) -> dict[str, JsonValue] | None:
+def plan_document(folder: StoragePath) -> dict[str, JsonValue] | None:
     summary = Summary.known(folder)
     if summary is None:
         return None

@@ -9,7 +9,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator, Param
 from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput
 
-from pulsar_rebalancer.carry_out.gate import ApprovalRequest, approval_request, lacks_second_person
+from pulsar_rebalancer.carry_out.gate import ApprovalRequest, approval_request, second_person_refusal
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
@@ -149,7 +149,7 @@ class ApproveOperator(ApprovalOperator):
         question = store.get(Question)
         refusal = refusal_now(context, self.entry, store, datetime.now(UTC)) or roll_refusal(store, question.plan_id)
         if refusal is None and self.entry.settings.two_people:
-            refusal = lacks_second_person(self._plan(question)[1].requested_by, _user_names(event))
+            refusal = second_person_refusal(self._plan(question)[1].requested_by, _user_names(event))
         return refusal
 
 

@@ -182,7 +182,7 @@ class CarryOutOperator(HandOverOperator):
             drains = request.action is Action.DRAIN
             if refusal := refusal_now(context, self.entry, store, now, may_wait=drains):
                 raise refusal
-            require_second_person(self.entry.settings, entry.by, by, asks=not drains)
+            require_second_person(self.entry.settings, entry.by, by, asks_second_person=not drains)
             handed = HandedOverPlan(plan=entry, run_id=context["dag_run"].run_id, at=now, by=by)
             others = store.get(HandedOverPlans)
             before = others.plans.get(form.plan)

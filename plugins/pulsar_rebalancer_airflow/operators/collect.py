@@ -111,7 +111,7 @@ class CollectOperator(ClusterOperator):
         if handed is None:
             raise PlanError(Reason.OTHER_PLAN, f"plan {identity[:16]} was not handed over to this run")
         if not handed.approved:
-            require_second_person(self.entry.settings, handed.plan.by, handed.by, asks=True)
+            require_second_person(self.entry.settings, handed.plan.by, handed.by, asks_second_person=True)
         elif store.get(Question).supersedes(handed):
             raise PlanError(Reason.PLAN_EXPIRED, f"another plan has passed the gate since {handed.plan.at:%H:%M:%S %Z}")
         return handed

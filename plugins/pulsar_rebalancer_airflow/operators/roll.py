@@ -121,7 +121,7 @@ class RollOperator(BaseSensorOperator):
         age = (now - shown.at).total_seconds()
         if age > settings.max_awaiting_minutes * 60:
             raise PlanError(Reason.PLAN_EXPIRED, f"rolling restart {plan[:16]} was shown {age:.0f} s ago")
-        require_second_person(settings, shown.by, by, asks=False)
+        require_second_person(settings, shown.by, by, asks_second_person=False)
         for why in self._refusals(context, store, roll, now):
             raise why
         sample = self._sample()

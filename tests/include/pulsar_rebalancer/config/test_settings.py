@@ -1,6 +1,6 @@
 import pytest
 
-from pulsar_rebalancer.config.clusters_file import Origin, disagreements, from_brokers, parse_params, resolve
+from pulsar_rebalancer.config.clusters_file import Origin, differing_settings, from_brokers, parse_params, resolve
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
 from pulsar_rebalancer.config.settings import CAPS, Settings, validate
@@ -223,5 +223,5 @@ def test_parameters_know_what_they_change(given, decide, thresholds):
 
 def test_settings_in_which_brokers_differ_are_named():
     one, other = {"minUnloadMessage": "5", "maxUnloadPercentage": "0.2"}, {"minUnloadMessage": "6"}
-    assert disagreements([one, one]) == ()
-    assert disagreements([one, other]) == ("maxUnloadPercentage", "minUnloadMessage")
+    assert differing_settings([one, one]) == ()
+    assert differing_settings([one, other]) == ("maxUnloadPercentage", "minUnloadMessage")
