@@ -182,7 +182,7 @@ def require_second_person(settings: Settings, requester: str, user: str, *, asks
     """Refuse to let a person carry out their own request in a cluster that requires two people.
 
     Args:
-        asks: True if a person is asked about exactly this request in mode `approve`, and may be the second one there.
+        asks_second_person: True if a person is asked about this request in mode `approve`, and may be the second one.
 
     Raises:
         PlanError: `same_person`, `no_user`.
@@ -204,7 +204,7 @@ def approval_request(
     """Return the plan as Markdown for the person who approves or rejects it. Names are escaped.
 
     Args:
-        until: deadline for approving the plan.
+        deadline: for approving the plan.
         requesters: users who requested the plan and therefore may not approve it.
     """
     moves, splits = actions

@@ -40,7 +40,7 @@ from pulsar_rebalancer.texts import number_of, one_line
 
 
 def write_run(run: RunInput, plan: Plan) -> Summary:
-    scores, request, params = _scores(plan.decisions), run.request, run.request.params
+    scores, request, params = _judged_scores(plan.decisions), run.request, run.request.params
     judged = [decision for decision in plan.decisions if decision.pair is not None]
     gaps = [pair.gap for pair in judged if pair.gap is not None and pair.source != pair.destination]
     forced = ForcedRun(by=request.requested_by, reason=params.force, threshold=force_threshold(request))
@@ -75,13 +75,13 @@ def write_by_hand(
     sample: PlanningSample,
     plan: Plan,
     record: ManualPlanRecord,
-    predicted: Mapping[str, float],
+    predicted_scores: Mapping[str, float],
     splits: Sequence[Row],
     restarts: Mapping[str, CountedSample],
 ) -> Summary:
     """Write a plan that no strategy decided, and return its summary. It counts no hits.
 
-    `predicted` are scores, in percent; `restarts` are brokers whose hits are reset when the plan is
+    `predicted_scores` are scores, in percent; `restarts` are brokers whose hits are reset when the plan is
     carried out.
     """
     before = sample.snapshot.before.decision
@@ -91,8 +91,8 @@ def write_by_hand(
         plan,
         before.model_copy(update=changed),
         splits,
-        **scores_fields(sample.scores, predicted, sample.left_out),
-        by_hand=_with_effect(sample, plan, splits, record, predicted),
+        **scores_fields(sample.scores, predicted_scores, sample.left_out),
+        by_hand=_with_effect(sample, plan, splits, record, predicted_scores),
         counting=Reason.BY_HAND,
         pairs=0,
         pairs_over=0,
@@ -175,7 +175,7 @@ def _with_effect(
     )
 
 
-def _scores(decisions: Iterable[Decision]) -> dict[str, float]:
+def _judged_scores(decisions: Iterable[Decision]) -> dict[str, float]:
     judged = [decision for decision in decisions if decision.pair is not None]
     sources = [(decision.source, decision.source_score) for decision in judged]
     ends = [*sources, *((decision.destination, decision.destination_score) for decision in judged)]

@@ -31,14 +31,14 @@ def positions_of(
     hash_range: HashRange,
     topics: Sequence[TopicLoad],
     settings: Settings,
-    specified: Iterable[int] = (),
+    given_positions: Iterable[int] = (),
 ) -> tuple[int, ...]:
     """Return the positions at which an algorithm cuts a bundle, in ascending order; empty if it makes no cut.
 
     Args:
         topics: the topics that the owner lists, in any order; `range_equally_divide` ignores them.
         settings: effective settings, used by `flow_or_qps_equally_divide`.
-        specified: positions, used by `specified_positions_divide`.
+        given_positions: positions, used by `specified_positions_divide`.
     """
     match algorithm:
         case SplitAlgorithm.RANGE:
@@ -48,7 +48,7 @@ def positions_of(
         case SplitAlgorithm.FLOW:
             return flow_or_qps_equally_divide(topics, settings)
         case SplitAlgorithm.POSITIONS:
-            return specified_positions_divide(hash_range, len(topics), specified)
+            return specified_positions_divide(hash_range, len(topics), given_positions)
 
 
 def range_equally_divide(hash_range: HashRange) -> tuple[int, ...]:
@@ -72,12 +72,12 @@ def topic_count_equally_divide(positions: Iterable[int]) -> tuple[int, ...]:
     return (below + (above - below) // 2,)
 
 
-def specified_positions_divide(hash_range: HashRange, topics: int, specified: Iterable[int]) -> tuple[int, ...]:
+def specified_positions_divide(hash_range: HashRange, topics: int, given_positions: Iterable[int]) -> tuple[int, ...]:
     """Return the specified positions in the range, without duplicates (SpecifiedPositionsBundleSplitAlgorithm).
 
     They may be in any order. A bundle with fewer than two topics is not split.
     """
-    return tuple(sorted({p for p in specified if hash_range.lower < p < hash_range.upper})) if topics > 1 else ()
+    return tuple(sorted({p for p in given_positions if hash_range.lower < p < hash_range.upper})) if topics > 1 else ()
 
 
 def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], settings: Settings) -> tuple[int, ...]:

@@ -212,7 +212,7 @@ def shares_of(bundles: Collection[str], tables: Mapping[str, pa.Table]) -> dict[
     return shares
 
 
-class Arguments(TypedDict, total=False):
+class ExpectationArguments(TypedDict, total=False):
     """An expectation's arguments, reduced to those used here: the column and what is allowed."""
 
     column: str
@@ -223,7 +223,7 @@ class Arguments(TypedDict, total=False):
     value: int
 
 
-class Meta(TypedDict):
+class ExpectationMeta(TypedDict):
     """An expectation's metadata; `load_suite` adds the expectation's position in the suite and its effect."""
 
     reason: str
@@ -235,8 +235,8 @@ class Meta(TypedDict):
 
 class Expectation(TypedDict):
     type: str
-    kwargs: Arguments
-    meta: Meta
+    kwargs: ExpectationArguments
+    meta: ExpectationMeta
 
 
 class ObservedResult(TypedDict, total=False):
@@ -256,24 +256,24 @@ class Result(TypedDict):
     wording: dict[str, str]
 
 
-def _out_of_range(column: Any, allowed: Arguments) -> Any:
-    least, most = allowed.get("min_value"), allowed.get("max_value")
+def _out_of_range(column: Any, arguments: ExpectationArguments) -> Any:
+    least, most = arguments.get("min_value"), arguments.get("max_value")
     column = pc.cast(column, pa.float64(), safe=False)  # a count may have more digits than a float
     below = pc.less(column, pa.scalar(-math.inf if least is None else float(least)))
     return pc.or_(below, pc.greater(column, pa.scalar(math.inf if most is None else float(most))))
 
 
-def _in_set(column: Any, allowed: Arguments) -> Any:
-    return pc.is_in(column, pa.array(allowed["value_set"], column.type))
+def _in_set(column: Any, arguments: ExpectationArguments) -> Any:
+    return pc.is_in(column, pa.array(arguments["value_set"], column.type))
 
 
-def _not_matching(column: Any, allowed: Arguments) -> Any:
+def _not_matching(column: Any, arguments: ExpectationArguments) -> Any:
     # Arrow's expressions know no `\Z`.
-    unlike = (text is not None and not re.match(allowed["regex"], text) for text in column.to_pylist())
+    unlike = (text is not None and not re.match(arguments["regex"], text) for text in column.to_pylist())
     return pa.array(unlike, pa.bool_())
 
 
-_MISSES: Mapping[str, Callable[[Any, Arguments], Any]] = {
+_MISSES: Mapping[str, Callable[[Any, ExpectationArguments], Any]] = {
     "be_null": lambda column, _: pc.is_valid(column),
     "not_be_null": lambda column, _: pc.is_null(column),
     "be_between": _out_of_range,
@@ -349,13 +349,13 @@ def _failed_row(table: str, config: Expectation, row: Mapping[str, JsonValue]) -
         detail=", ".join(_value_text(name, row.get(name)) for name in meta.get("detail", [column])),
         cause=str(row["error"]) if column == "error" else "",
     )
-    return _FailedRow(finding, _excess(config["kwargs"], row.get(column)))
+    return _FailedRow(finding, _excess_over_bound(config["kwargs"], row.get(column)))
 
 
-def _excess(allowed: Arguments, value: JsonValue) -> float:
+def _excess_over_bound(arguments: ExpectationArguments, value: JsonValue) -> float:
     if not isinstance(value, int | float) or math.isnan(value):
         return 0.0
-    low, high = allowed.get("min_value"), allowed.get("max_value")
+    low, high = arguments.get("min_value"), arguments.get("max_value")
     beyond = [low - value if low is not None else 0.0, value - high if high is not None else 0.0]
     return max(0.0, *beyond)
 

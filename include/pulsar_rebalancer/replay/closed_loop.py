@@ -263,7 +263,7 @@ def _scores(brokers: BrokerLoads, compared: Flags, judged_by: Settings) -> Float
 
 
 def _stay(roster: Roster, settings: Settings) -> dict[int, Reason]:
-    reasons = stays.of_bundles(pa.array(roster.bundles, pa.string()), stays.BundleFacts(settings, {}))
+    reasons = stays.stay_reasons(pa.array(roster.bundles, pa.string()), stays.BundleFacts(settings, {}))
     at = np.flatnonzero(reasons.is_valid()).tolist()
     return {number: Reason(reasons[number].as_py()) for number in at}
 

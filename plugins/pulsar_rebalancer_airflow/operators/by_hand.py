@@ -18,7 +18,7 @@ from pulsar_rebalancer.config.field_types import Action
 from pulsar_rebalancer.decide.plan_files import plan_document, plan_text
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.run_plan import plan_request
-from pulsar_rebalancer.decide.sources.requested import target_of_split
+from pulsar_rebalancer.decide.sources.requested import bundle_to_split
 from pulsar_rebalancer.errors import PlanError, wrong_field
 from pulsar_rebalancer.orders.manual_plans import (
     Answers,
@@ -146,7 +146,7 @@ class PlanByHandOperator(BaseOperator):
 
     async def _read_topics(self, run: StoragePath, request: HandRequest) -> Candidates:
         sample = PlanningSample.read(Snapshot(run), request.overruled)
-        bundle, settings = target_of_split(sample, request.bundles[0]), sample.snapshot.settings
+        bundle, settings = bundle_to_split(sample, request.bundles[0]), sample.snapshot.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings()
         async with PulsarAdmin(connection) as admin:
             return Candidates(bundles=(await read_candidate(admin, bundle.bundle, bundle.broker),))
