@@ -337,7 +337,7 @@ class Counting:
     samples: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def judges(self) -> bool:
+    def is_judged(self) -> bool:
         return self.counts or self.reason == Reason.OTHER_THRESHOLDS
 
     def is_repeated(self, values: Mapping[str, float]) -> bool:
@@ -395,10 +395,10 @@ def samples_after(
     state: DecisionState, counting: Counting, used: Mapping[str, float], now: datetime
 ) -> dict[str, CountedSample]:
     before = {broker: state.samples[broker] for broker in counting.samples}
-    return dict(sorted((before | taken_at(used, now)).items()))
+    return dict(sorted((before | samples_at(used, now)).items()))
 
 
-def taken_at(values: Mapping[str, float], now: datetime) -> dict[str, CountedSample]:
+def samples_at(values: Mapping[str, float], now: datetime) -> dict[str, CountedSample]:
     return {broker: CountedSample(value, now) for broker, value in sorted(values.items())}
 
 

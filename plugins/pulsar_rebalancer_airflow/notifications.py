@@ -27,8 +27,8 @@ from pulsar_rebalancer.show.alert_conditions import (
     Condition,
     EndedRun,
     Observation,
-    end_of_roll,
     judge_run,
+    roll_end_condition,
 )
 from pulsar_rebalancer.show.incidents import (
     AlertMessage,
@@ -40,7 +40,7 @@ from pulsar_rebalancer.show.incidents import (
     compose,
     delivered,
     pending_messages,
-    values_of,
+    value_lines,
 )
 from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure, measure_orders
 from pulsar_rebalancer.storage.path import StoragePath
@@ -124,7 +124,7 @@ def send_run_alerts(context: Context, cluster: str, settings: Settings, run: str
         last_seen = {condition: incident.seen_at for condition, incident in incidents.items()}
         observed = judge_run(ended, settings, last_seen, now)
         run_name = folder.name if folder else ""
-        update_alerts(context, cluster, settings, AlertsState, observed, values_of(ended), now, run=run_name)
+        update_alerts(context, cluster, settings, AlertsState, observed, value_lines(ended), now, run=run_name)
     except Exception as error:
         _log.warning("Alerts: sending failed for this run (%s)", type(error).__name__)
 
@@ -226,7 +226,7 @@ def send_roll_alerts(context: Context, entry: ClusterEntry, roll: Roll) -> Roll:
             changes["asked"] = ""
     elif asked and not roll.asked and _send_roll_alert(context, entry, roll, Condition.ROLL_ASKS, Reason.ROLLING):
         changes["asked"] = asked
-    if roll.ended and (end := end_of_roll(roll)):
+    if roll.ended and (end := roll_end_condition(roll)):
         changes["untold"] = not _send_roll_alert(context, entry, roll, end, roll.ended)
     return roll.model_copy(update=changes)
 

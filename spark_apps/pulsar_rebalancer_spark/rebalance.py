@@ -113,7 +113,7 @@ def known_of(cluster: str, sample: ClusterSample, hits: Mapping[str, HitCount]) 
 
 
 def rules_of(cluster: str, sample: ClusterSample, hot: float) -> dict[str, Cell]:
-    counting = {name: getattr(sample.counting, name) for name in ("judges", "counts")}
+    counting = {"judges": sample.counting.is_judged, "counts": sample.counting.counts}
     thresholds = {"hot_threshold": hot, "force_threshold": sample.force_threshold}
     return {"cluster": cluster} | {name: getattr(sample.settings, name) for name in _SETTINGS} | thresholds | counting
 

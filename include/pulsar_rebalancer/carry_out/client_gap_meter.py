@@ -18,7 +18,7 @@ from typing import Any
 from pulsar_rebalancer.carry_out.bundle_move import retry_delays
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.pulsar import PulsarAdmin
-from pulsar_rebalancer.pulsar.bundle_calls import Clients, has_clients, topics_in
+from pulsar_rebalancer.pulsar.bundle_calls import Clients, has_clients, stats_by_topic
 from pulsar_rebalancer.pulsar.exchange import TOPIC_NAMES
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome
@@ -90,7 +90,7 @@ class ClientGapMeter:
         self._slow.discard(source)  # moves that begin from now on need not wait for the statistics
         found = {}
         for bundle in self._bundles[source]:
-            connected = {name: has_clients(topic) for name, topic in topics_in(stats, bundle).items()}
+            connected = {name: has_clients(topic) for name, topic in stats_by_topic(stats, bundle).items()}
             names = sorted(name for name, clients in connected.items() if clients)
             if names or (connected and None not in connected.values()):
                 found[bundle] = names

@@ -208,7 +208,7 @@ def approval_request(
         requesters: users who requested the plan and therefore may not approve it.
     """
     moves, splits = actions
-    counts = zip(_clients_disturbed(run, actions.unloaded), ("topic", "producer", "consumer"), strict=True)
+    counts = zip(_clients_disturbed(run, actions.unloaded_bundles), ("topic", "producer", "consumer"), strict=True)
     disturbed = ", ".join(number_of(count, noun) for count, noun in counts)
     scores = f"{summary.score_min or 0:.1f} to {summary.score_max or 0:.1f} %"
     if summary.predicted_range is not None:

@@ -22,7 +22,7 @@ from pulsar_rebalancer.run.outcome import (
     not_moved,
     read_wave,
     read_waves,
-    records_of,
+    records_of_plan,
     records_to_keep,
     remaining,
     wave_file,
@@ -58,7 +58,7 @@ class WaveHistory:
         self._reported = {move.bundle for move in reported.moves if move.failed} if reported else set()
         self._other_waves = [move for bundle, move in read_waves(run).items() if bundle not in earlier]
         self._before = stored_state.unloads
-        self._unloads = records_of(stored_state.unloads, run.name)
+        self._unloads = records_of_plan(stored_state.unloads, run.name)
         self._planned = frozenset(self._unloads)
         self.outcomes = dict(earlier)
         self._written_at = self._measured_at = 0.0

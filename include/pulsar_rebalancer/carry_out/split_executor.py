@@ -17,7 +17,7 @@ from pulsar_rebalancer.errors import AdminError, SnapshotError
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.pulsar.bundle_calls import BundleAdmin
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.outcome import Outcome, records_of, records_to_keep, remaining, write_outcomes
+from pulsar_rebalancer.run.outcome import Outcome, records_of_plan, records_to_keep, remaining, write_outcomes
 from pulsar_rebalancer.run.plan import SPLIT_GRACE, Split, SplitOutcome, not_split, outcomes_file, read_outcomes
 from pulsar_rebalancer.state import BundleSplit, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
@@ -167,7 +167,7 @@ class SplitHistory:
         self._store = store
         self._run = run
         self._earlier = read_outcomes(run)
-        self.planned = bool(records_of(stored_state.splits, run.name))
+        self.planned = bool(records_of_plan(stored_state.splits, run.name))
         self.outcomes = dict(self._earlier)
 
     def remaining(self, splits: Sequence[Split]) -> list[Split]:

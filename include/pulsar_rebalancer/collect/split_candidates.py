@@ -21,7 +21,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import is_system_bundle, namespace_of
 from pulsar_rebalancer.pulsar import PulsarAdmin
-from pulsar_rebalancer.pulsar.bundle_calls import topics_in
+from pulsar_rebalancer.pulsar.bundle_calls import stats_by_topic
 from pulsar_rebalancer.run.snapshot import FEWEST_TOPICS, Candidate, Candidates, TopicLoad
 from pulsar_rebalancer.run.tables import LARGEST, TRAFFIC
 
@@ -205,7 +205,7 @@ async def _topics(
     if len(positions) > limit:
         _log.warning("%s has %d topics, more than can be examined", bundle, len(positions))
         return None
-    loads = topics_in(stats, bundle)
+    loads = stats_by_topic(stats, bundle)
     # Brokers may leave segments of scalable topics out of the positions, but not out of the statistics.
     positions |= {topic: crc32(topic.encode()) for topic in loads if topic.startswith("segment://")}
     return tuple(

@@ -21,7 +21,7 @@ from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.pulsar.answers import split_topic
 from pulsar_rebalancer.pulsar.client import shedding_is_on
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.findings import is_crowded
+from pulsar_rebalancer.run.findings import exceeds_fair_share
 from pulsar_rebalancer.run.plan import Summary, candidate_rows, read_decisions, read_moves
 from pulsar_rebalancer.run.request import Finding
 from pulsar_rebalancer.run.snapshot import Snapshot
@@ -226,7 +226,7 @@ def crowded_partitions(topics: Iterable[Topic], brokers: int) -> Iterator[Advice
             partitions.setdefault(base, []).append(topic)
     for base, parts in partitions.items():
         broker, held = Counter(part.broker for part in parts).most_common(1)[0]
-        if is_crowded(held, len(parts), brokers):
+        if exceeds_fair_share(held, len(parts), brokers):
             largest = max((part for part in parts if part.broker == broker), key=lambda part: part.msg_throughput)
             evidence = f"{base}: {held} of {number_of(len(parts), 'partition')} on {broker}"
             yield Advice("One broker has too many partitions of a topic.", evidence, _unload_command(largest.bundle))

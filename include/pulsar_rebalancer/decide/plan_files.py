@@ -31,7 +31,7 @@ from pulsar_rebalancer.run.plan import (
 from pulsar_rebalancer.run.request import ManualPlanRecord
 from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, Cell, Row, table
-from pulsar_rebalancer.state import CountedSample, DecisionState, samples_after, taken_at
+from pulsar_rebalancer.state import CountedSample, DecisionState, samples_after, samples_at
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, hits_after, used_samples
 from pulsar_rebalancer.strategies.scoring import scores_after
@@ -151,7 +151,7 @@ def _next_state(run: RunInput, plan: Plan) -> DecisionState:
         hits=hits_after(plan.decisions),
         strategy_state=(plan.strategy_state or run.strategy_state).document(),
         samples=samples_after(before, run.counting, used if counts else {}, now),
-        restarts={} if counts else taken_at(used, now),
+        restarts={} if counts else samples_at(used, now),
         means=run.new_means_file.name if counts else before.means,
         split_hits=run.splits.hits if counts else before.split_hits,
     )
@@ -218,7 +218,7 @@ def plan_document(summary: Summary, run: StoragePath, last_gaps: Mapping[str, Cl
     return {
         "plan": summary.hash if summary.has_effect else "",
         "no_effect": "" if summary.has_effect else why_no_effect(summary, run),
-        "until": summary.shown_until.isoformat(timespec="seconds"),
+        "until": summary.manual_plan_deadline.isoformat(timespec="seconds"),
         "bundles": summary.bundles_taken,
         "moves": [{"bundle": m.bundle, "from": m.source, "to": m.destination} for m in moves],
         "splits": list(summary.splits_told),

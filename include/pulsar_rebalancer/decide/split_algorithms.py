@@ -20,7 +20,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import HashRange
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import TopicLoad
-from pulsar_rebalancer.run.tables import one_by_one
+from pulsar_rebalancer.run.tables import java_sum
 
 _ROUNDING = 1e-9
 """Relative rounding error: adding 100,000 numbers in another order changes their sum by less than this ratio."""
@@ -92,8 +92,8 @@ def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], settings: Settings) 
     by_position = {topic.position: topic for topic in busy}
     share = 1 + settings.flow_difference / 100
     if len(by_position) < 2 or (
-        one_by_one(topic.msg_rate for topic in busy) < most_rate * share
-        and one_by_one(topic.msg_throughput for topic in busy) < most_throughput * share
+        java_sum(topic.msg_rate for topic in busy) < most_rate * share
+        and java_sum(topic.msg_throughput for topic in busy) < most_throughput * share
     ):
         return ()
     walk = [by_position[position] for position in sorted(topic.position for topic in busy)]
@@ -111,14 +111,14 @@ def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], settings: Settings) 
 def shares_of(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> tuple[float, ...]:
     """Return each part's share of the message rate, or of throughput without any; equal shares if none is known."""
     carried = _traffic_by_part(hash_range, positions, topics)
-    whole = one_by_one(carried)
+    whole = java_sum(carried)
     return tuple(value / whole for value in carried) if whole > 0 else (1 / len(carried),) * len(carried)
 
 
 def most_even_position(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> int:
     """Return which of these ascending positions divides the traffic most evenly; the lowest if several do."""
     carried = _traffic_by_part(hash_range, positions, topics)
-    whole = one_by_one(carried)
+    whole = java_sum(carried)
     apart = [abs(below - whole / 2) for below in accumulate(carried[:-1])]
     most = min(apart) + whole * _ROUNDING
     # After a part without traffic, the halves are the same as at the position before.

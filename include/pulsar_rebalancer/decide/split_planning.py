@@ -28,7 +28,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import bundle_columns
 from pulsar_rebalancer.run.plan import excess, parts_by_bundle, percent_text, positions_text, recently_split
 from pulsar_rebalancer.run.snapshot import FEWEST_TOPICS, Candidate, Candidates, Snapshot
-from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, Row, one_by_one, rows_of
+from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, Row, java_sum, rows_of
 from pulsar_rebalancer.state import BundleSplit
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of
@@ -278,11 +278,11 @@ def _loaded_bundles(run: RunInput, names: Sequence[str], *, extensible: bool) ->
     facts = stays.BundleFacts(run.settings, {}, quarantined=run.validation.quarantined, control=run.before.control)
     reasons = dict(zip(names, stays.stay_reasons(pa.array(names, pa.string()), facts).to_pylist(), strict=True))
     loaded: dict[str, LoadedBundle] = {}
-    for row in sorted(sample, key=lambda row: one_by_one(row[name] or 0.0 for name in TRAFFIC)):
+    for row in sorted(sample, key=lambda row: java_sum(row[name] or 0.0 for name in TRAFFIC)):
         name, broker = row["bundle"], row["broker"]
         long_term = [after[name][column] for column in LONG_TERM]
         present = [
-            one_by_one(row[f"{kind}_{way}"] or 0.0 for way in ("in", "out")) for kind in ("msg_rate", "msg_throughput")
+            java_sum(row[f"{kind}_{way}"] or 0.0 for way in ("in", "out")) for kind in ("msg_rate", "msg_throughput")
         ]
         rate, throughput = present if extensible else long_term
         loaded[name] = LoadedBundle(

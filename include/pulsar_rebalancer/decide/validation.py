@@ -20,10 +20,10 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.findings import (
     ENOUGH_SAMPLES,
-    badly_spread,
+    doubtful_traffic,
     one_quarantine_each,
+    spread_findings,
     too_few_brokers,
-    traffic_in_doubt,
     unexpectedly_left_out,
     unmatched_exclusions,
 )
@@ -44,30 +44,30 @@ _SEVERITY = {Effect.BLOCK: "critical", Effect.HOLD: "critical", Effect.QUARANTIN
 """Severity in Great Expectations, by effect."""
 
 
-def validate(run: Snapshot, moved: Collection[str] = ()) -> Validation:
-    """Validate the sample of a run, and write `validation.json`. `moved` are bundles that moved recently."""
+def validate(run: Snapshot, moved_bundles: Collection[str] = ()) -> Validation:
+    """Validate the sample of a run, and write `validation.json`. `moved_bundles` are bundles that moved recently."""
     tables, values, findings = judged_tables(run), parameters(run.settings), list[Finding]()
     for name, table in tables.items():
         findings += findings_of(name, _results_of(table, KEYS[name], load_suite(suites_folder(), name), values))
-    validation = conclude(findings, tables, run.settings, moved)
+    validation = conclude(findings, tables, run.settings, moved_bundles)
     validation.write(run.folder)
     return validation
 
 
 def conclude(
-    findings: Iterable[Finding], tables: Mapping[str, pa.Table], settings: Settings, moved: Collection[str]
+    findings: Iterable[Finding], tables: Mapping[str, pa.Table], settings: Settings, moved_bundles: Collection[str]
 ) -> Validation:
     """Return the suites' findings, and those that follow from them or from the settings."""
     found = one_quarantine_each(findings)
     # Two brokers may briefly report a bundle that moved.
-    shares = shares_of(unexpectedly_left_out(found, moved), tables)
-    found = one_quarantine_each([*found, *traffic_in_doubt(shares)])
+    shares = shares_of(unexpectedly_left_out(found, moved_bundles), tables)
+    found = one_quarantine_each([*found, *doubtful_traffic(shares)])
     brokers = tables["brokers"].select(["broker", "host_samples", "cpu_limit"]).to_pylist()
     samples = {row["broker"]: math.nan if row["host_samples"] is None else row["host_samples"] for row in brokers}
     found += unmatched_exclusions(samples, tables["bundles"]["bundle"], settings)
     left_out = {finding.subject for finding in found if finding.effect is Effect.QUARANTINE}
     limits = [row["cpu_limit"] or 0.0 for row in brokers if row["broker"] not in left_out]
-    found += [*not_recommended(settings, limits), *badly_spread(tables["bundles"], len(limits), left_out)]
+    found += [*not_recommended(settings, limits), *spread_findings(tables["bundles"], len(limits), left_out)]
     found += too_few_brokers(found, samples, settings)
     return Validation(findings=tuple(found))
 

@@ -273,7 +273,7 @@ def parse_roll_form(values: Mapping[str, object]) -> RollRequest:
     return parse_typed(RollRequest, values, "form")
 
 
-def _texts_in_force(situation: Situation) -> Iterator[str]:
+def _order_texts(situation: Situation) -> Iterator[str]:
     roll = situation.orders.get(Roll).shown_under(situation.orders.get(Control))
     if roll.active or roll.stranded in situation.orders.get(Drains).brokers:
         yield roll.progress
@@ -311,5 +311,5 @@ ROLL = OrderKind(
             offered=lambda situation: situation.orders.get(Roll).active,
         ),
     ),
-    says=_texts_in_force,
+    says=_order_texts,
 )

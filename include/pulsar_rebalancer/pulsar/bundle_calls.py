@@ -81,7 +81,7 @@ class Clients(NamedTuple):
     consumers: int
 
 
-def topics_in(stats: Mapping[str, JsonValue], bundle: str) -> dict[str, JsonValue]:
+def stats_by_topic(stats: Mapping[str, JsonValue], bundle: str) -> dict[str, JsonValue]:
     branch: JsonValue = dict(stats)
     for key in (namespace_of(bundle), range_of(bundle)):
         branch = branch.get(key) if isinstance(branch, dict) else None
@@ -97,11 +97,11 @@ def has_clients(topic: JsonValue) -> bool | None:
     producers = topic.get("producerCount") if isinstance(topic, dict) else None
     if isinstance(producers, int) and producers > 0:
         return True
-    clients = clients_in(topic)
+    clients = client_counts(topic)
     return None if clients is None else any(clients)
 
 
-def clients_in(topic: JsonValue) -> Clients | None:
+def client_counts(topic: JsonValue) -> Clients | None:
     # The statistics of a segment call them producers.
     producers = topic.get("publishers", topic.get("producers")) if isinstance(topic, dict) else None
     subscriptions = topic.get("subscriptions") if isinstance(topic, dict) else None
@@ -298,7 +298,7 @@ class BundleAdmin:
         `broker` receives the request, and redirects it if it is not the owner.
         """
         answer = await self._transport.get(_stats_path(topic), _ONLY_CLIENTS, broker=broker)
-        clients = clients_in(answer.mapping())
+        clients = client_counts(answer.mapping())
         if clients is None:
             raise answer.invalid("the answer does not say which producers and consumers are connected")
         return clients

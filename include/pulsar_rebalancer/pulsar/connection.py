@@ -232,15 +232,15 @@ EXTRAS = frozenset(
 def connection_of(seeds: tuple[str, ...], token: str, extra: Mapping[str, object]) -> AdminConnection:
     given: dict[str, Any] = {}
     if "answer_timeout_seconds" in extra:
-        given["read_timeout_s"] = _seconds(extra["answer_timeout_seconds"])
+        given["read_timeout_s"] = _timeout_seconds(extra["answer_timeout_seconds"])
     return AdminConnection(
         seeds=seeds,
         token=SecretStr(token) if token else None,
-        token_file=_path(extra, "token_file"),
+        token_file=_path_of_extra(extra, "token_file"),
         oauth2=_oauth2(extra),
-        ca_file=_path(extra, "ca_file"),
-        client_cert_file=_path(extra, "client_cert"),
-        client_key_file=_path(extra, "client_key"),
+        ca_file=_path_of_extra(extra, "ca_file"),
+        client_cert_file=_path_of_extra(extra, "client_cert"),
+        client_key_file=_path_of_extra(extra, "client_key"),
         read_only=flag(extra, "read_only"),
         address_map=_mapping(extra.get("address_map", {})),
         address_template=str(extra.get("address_template", "")),
@@ -269,17 +269,17 @@ def flag(extra: Mapping[str, object], key: str) -> bool:
 
 def _oauth2(extra: Mapping[str, object]) -> OAuth2 | None:
     given = {name: str(extra[name]) for name in ("issuer_url", "audience", "scope") if name in extra}
-    file = _path(extra, "credentials_file")
+    file = _path_of_extra(extra, "credentials_file")
     if file is None and given:
         raise SettingsError(Reason.CONTRADICTION, f"{', '.join(given)}: only with credentials_file")
     return None if file is None else OAuth2(credentials_file=file, **given)
 
 
-def _path(extra: Mapping[str, object], key: str) -> Path | None:
+def _path_of_extra(extra: Mapping[str, object], key: str) -> Path | None:
     return Path(str(extra[key])) if key in extra else None
 
 
-def _seconds(value: object) -> float:
+def _timeout_seconds(value: object) -> float:
     try:
         return float(str(value))
     except ValueError:

@@ -117,7 +117,7 @@ class ColumnBundles(Bundles):
         if largest is not None and self._loads is not None:
             bundles = bundles[~np.isin(bundles, list(self._reasons))]
             bundles = bundles[np.argsort(-self._loads[bundles], kind="stable")[:largest]]
-        return self._samples(bundles)
+        return self._bundle_samples(bundles)
 
     def able(self, least: float) -> set[str]:
         if self._loads is None:
@@ -159,7 +159,7 @@ class ColumnBundles(Bundles):
         has = np.bincount(self._owner[owned], minlength=count)
         return {name: float(rates[i]) for i, name in enumerate(self._roster.brokers) if has[i]}
 
-    def _samples(self, numbers: Ints) -> list[BundleSample]:
+    def _bundle_samples(self, numbers: Ints) -> list[BundleSample]:
         roster, present, means = self._roster, self._present[:, numbers], self._means
         bundles = [roster.bundles[number] for number in numbers.tolist()]
         values: dict[str, Iterable[Any]] = {
@@ -190,12 +190,12 @@ class LearnedColumns:
 
     def learning(
         self,
-        before: Learned,
+        learned: Learned,
         owner: Ints,
         load: Floats,
         *,
         brokers: Sequence[BrokerSample],
-        moved: Collection[RecentMove],
+        recent_moves: Collection[RecentMove],
         settings: Settings,
         minute: float,
         counts: bool,
@@ -203,23 +203,23 @@ class LearnedColumns:
         """Learn from a sample, and return the values known after it.
 
         Args:
-            before: values known after the last counted sample.
+            learned: values known after the last counted sample.
             owner: position of each bundle's broker; `NOBODY` for a bundle that is not in the sample.
             load: the bundles' load; the first rows are `run.tables.TRAFFIC`.
             counts: False to return what is learned only if nothing was known.
         """
-        before = continued(before, brokers, settings, counts=counts)
-        known = self.costs if before.samples else BundleCosts.unknown(len(owner))
-        measure = measure_of(before.bottleneck)
+        learned = continued(learned, brokers, settings, counts=counts)
+        known = self.costs if learned.samples else BundleCosts.unknown(len(owner))
+        measure = measure_of(learned.bottleneck)
         inward, outward = (load[TRAFFIC.index(f"{measure}_{way}")] for way in ("in", "out"))
         rate = np.where(owner == NOBODY, np.nan, (inward + outward) / UNIT[measure])
         minutes = max(settings.interval_seconds / 60, minute - self._counted_at)
         self.costs, change = known.averaged(rate, minutes, counts=counts)
         sums = self.sums(owner, self.costs.summands(rate, change))
-        if before.samples and not counts:
-            return LearningResult(before, sums)
+        if learned.samples and not counts:
+            return LearningResult(learned, sums)
         self._counted_at = minute if counts else self._counted_at
-        learning = learn(before, brokers, sums, moved, settings, minutes)
+        learning = learn(learned, brokers, sums, recent_moves, settings, minutes)
         of_broker = [learning.corrections.get(name, Correction()) for name in self._roster.brokers]
         # The last row is that of NOBODY.
         gain, shrink = np.array([*of_broker, Correction()])[owner].T

@@ -27,7 +27,7 @@ from pulsar_rebalancer.replay.variant_outcome import (
     VariantOutcome,
     metrics,
     pareto_front,
-    preferred,
+    preferred_variant,
 )
 from pulsar_rebalancer.replay.variants import (
     ANSWER,
@@ -145,11 +145,11 @@ class Part(NamedTuple):
     stretch: Period
 
 
-def parts_of(prepared: PreparedReplay, wanted: int) -> list[Part]:
-    """Return the parts of a replay, at least `wanted` of them if there are enough variants and periods."""
+def parts_of(prepared: PreparedReplay, least_count: int) -> list[Part]:
+    """Return the parts of a replay, at least `least_count` of them if there are enough variants and periods."""
     request, variants = prepared.request, prepared.variants.variants
     apart = stretches(prepared.recording, days_apart=request.days_apart)
-    groups = min(len(variants), max(1, math.ceil(wanted / len(apart))))
+    groups = min(len(variants), max(1, math.ceil(least_count / len(apart))))
     # Neighbours differ in one value, so dealing them out in turn gives each group some of every strategy.
     work = [(stretch, variants[group::groups]) for stretch in apart for group in range(groups)]
     return [Part(prepared.work.uri, number, dealt, request, stretch) for number, (stretch, dealt) in enumerate(work)]
@@ -163,8 +163,8 @@ def replayed(part: Part) -> list[VariantOutcome] | str:
             Recording.read(folder / SAMPLES),
             part.variants,
             request.settings,
-            first=part.stretch.first,
-            last=part.stretch.last,
+            first_minute=part.stretch.first,
+            last_minute=part.stretch.last,
             seed=request.seed,
             report=share_of(folder, part.number),
         )
@@ -195,7 +195,7 @@ def conclude(prepared: PreparedReplay, outcomes: Mapping[str, VariantOutcome], s
     """Write a replay's answer, table and report. Raises `spark_failed` if every variant failed."""
     folder, _, request, recording, variants = prepared
     coverage = recording.coverage
-    failed = _failed(variants.variants, outcomes)
+    failed = _failed_variants(variants.variants, outcomes)
     for failure in failed[:_SHOWN]:
         say(f"{request.cluster}: {failure.sentence}")
     names = {failure.variant for failure in failed}
@@ -205,7 +205,7 @@ def conclude(prepared: PreparedReplay, outcomes: Mapping[str, VariantOutcome], s
     current, recorded = outcomes[CURRENT], outcomes[RECORDING]
     answer = ReplayResult(
         coverage=coverage,
-        picked=preferred(compared, request.worth),
+        picked=preferred_variant(compared, request.worth),
         front=tuple(sorted(pareto_front(compared))),
         variants=len(variants.variants),
         left_out=tuple(variants.left_out[:_SHOWN]),
@@ -215,7 +215,7 @@ def conclude(prepared: PreparedReplay, outcomes: Mapping[str, VariantOutcome], s
         failed_count=len(failed),
         seconds=seconds,
     )
-    (folder / TABLE).write_table(_table(compared, answer, variants.variants, failed))
+    (folder / TABLE).write_table(_results_table(compared, answer, variants.variants, failed))
     page = html(request, answer, variants.variants, compared, outcomes, failed)
     (folder / REPORT).write_bytes(page.encode(errors="replace"))
     answer.write(folder)
@@ -229,12 +229,12 @@ def conclude(prepared: PreparedReplay, outcomes: Mapping[str, VariantOutcome], s
     )
 
 
-def _failed(variants: Sequence[Variant], outcomes: Mapping[str, VariantOutcome]) -> list[FailedVariant]:
+def _failed_variants(variants: Sequence[Variant], outcomes: Mapping[str, VariantOutcome]) -> list[FailedVariant]:
     failures = ((variant.name, outcomes[variant.name].failed) for variant in variants)
     return [FailedVariant(variant=name, at=why.at, error=why.error) for name, why in failures if why is not None]
 
 
-def _table(
+def _results_table(
     compared: Sequence[Metrics], answer: ReplayResult, variants: Sequence[Variant], failed: Sequence[FailedVariant]
 ) -> pa.Table:
     """Return a row per variant, in the variants' order; a failed variant has no values."""

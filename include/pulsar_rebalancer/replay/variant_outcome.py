@@ -122,7 +122,7 @@ def metrics(outcome: VariantOutcome, minutes: float) -> Metrics:
     )
 
 
-def merged(outcomes: Iterable[VariantOutcome]) -> dict[str, VariantOutcome]:
+def merged_outcomes(outcomes: Iterable[VariantOutcome]) -> dict[str, VariantOutcome]:
     """Join the outcomes of each variant's periods in the given order, by the variant's name."""
     by_name: dict[str, VariantOutcome] = {}
     for outcome in outcomes:
@@ -142,11 +142,11 @@ def pareto_front(compared: Sequence[Metrics]) -> set[str]:
     return front
 
 
-def preferred(compared: Sequence[Metrics], worth: float) -> str:
-    """Return the variant with the lowest cost: unloads per day plus `worth` per point of mean range."""
+def preferred_variant(compared: Sequence[Metrics], unloads_per_point: float) -> str:
+    """Return the variant with the lowest cost: unloads per day plus `unloads_per_point` per point of mean range."""
 
     def cost(row: Metrics) -> tuple[float, float, str]:
-        return row.unloads_per_day + worth * row.range_mean, row.range_mean, row.variant
+        return row.unloads_per_day + unloads_per_point * row.range_mean, row.range_mean, row.variant
 
     return min(compared, key=cost).variant
 

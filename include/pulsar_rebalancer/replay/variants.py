@@ -86,7 +86,7 @@ def expand(grid: Sequence[Mapping[str, object]], current: Settings) -> Variants:
     """
     parts = [_by_field(part, f"grid, part {number}") for number, part in enumerate(grid, start=1)]
     _refuse_many(parts)
-    by_key = {_key(current): Variant(CURRENT, current, current=True)}
+    by_key = {_settings_key(current): Variant(CURRENT, current, current=True)}
     left_out: list[str] = []
     for number, part in enumerate(parts, start=1):
         for values in product(*part.values()):
@@ -98,7 +98,7 @@ def expand(grid: Sequence[Mapping[str, object]], current: Settings) -> Variants:
                     raise
                 left_out.append(error.message)
                 continue
-            by_key.setdefault(_key(variant.settings), variant)
+            by_key.setdefault(_settings_key(variant.settings), variant)
     return Variants(list(by_key.values()), left_out)
 
 
@@ -137,7 +137,7 @@ def _variant(changed: dict[str, object], current: Settings, where: str) -> Varia
     return Variant(name, settings, changed)
 
 
-def _key(settings: Settings) -> str:
+def _settings_key(settings: Settings) -> str:
     decisive = settings.model_dump(mode="json", include=set(REPLAYED))
     return str(sorted(decisive.items()))
 
@@ -151,15 +151,15 @@ def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settin
     tables = [name.removesuffix(".parquet") for name in (storage.base / "history" / RUNS).names()]
     days = {day for name in (*storage.runs.names(), *tables) if (day := day_of(name))}
     for day in sorted(days, reverse=True):
-        for name, request in _of_day(storage, day):
+        for name, request in _requests_of_day(storage, day):
             if request.params == RunParams():
                 return request.resolved.settings, f"taken from run {name}"
     return of_file, "taken from the clusters file, because no run with the brokers' own settings was found"
 
 
-def _of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, RunRequest]]:
+def _requests_of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, RunRequest]]:
     folder = storage.runs / f"date={day.isoformat()}"
-    compacted = _compacted(table_file(storage, RUNS, day))
+    compacted = _compacted_settings(table_file(storage, RUNS, day))
     for name in sorted({*folder.names(), *compacted}, reverse=True):
         text = compacted.get(name)
         try:
@@ -171,7 +171,7 @@ def _of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, RunReques
         yield name, request
 
 
-def _compacted(listed: StoragePath) -> dict[str, str | None]:
+def _compacted_settings(listed: StoragePath) -> dict[str, str | None]:
     try:
         tables = list(listed.read_batches(["run", "settings"])) if listed.exists() else []
     except SnapshotError:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from pulsar_rebalancer.names import HEARTBEAT_NAMESPACE
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, Measure, Row, one_by_one
+from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, Measure, Row, java_sum
 
 
 class BundleSample(NamedTuple):
@@ -193,7 +193,7 @@ class Bundles:
         means = pc.coalesce(self._table["long_term_msg_rate"], self._table["msg_rate"])
         # Rates are added in the order of names: the order decides the last digit, which may decide a tie.
         rates = pc.if_else(heartbeat, 0.0, means).to_pylist()
-        return {broker: one_by_one(rates[start:end]) for broker, (start, end) in self._row_ranges.items()}
+        return {broker: java_sum(rates[start:end]) for broker, (start, end) in self._row_ranges.items()}
 
 
 def _values(column: pa.ChunkedArray[Any]) -> list[Any]:

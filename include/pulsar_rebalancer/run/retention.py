@@ -86,7 +86,7 @@ def unneeded_files(
     old: dict[str, list[Entry]] = defaultdict(list)
     foreign = []
     for entry in entries(folder):
-        kind = _kind(entry)
+        kind = _kind_of_entry(entry)
         if kind is None:
             foreign.append(entry.path)
         elif kind == "exports":
@@ -102,7 +102,7 @@ def unneeded_files(
     return dict(old), foreign
 
 
-def _kind(entry: Entry) -> str | None:
+def _kind_of_entry(entry: Entry) -> str | None:
     if entry.kind is Kind.OTHER:
         return None
     if _REFERRED_TO.fullmatch(entry.path):
@@ -192,7 +192,7 @@ def maintain(storage: ClusterStorage, settings: Settings, needed: Needs, now: da
     return upkeep.report
 
 
-def expired(day: date, now: datetime, days: int) -> bool:
+def is_expired(day: date, now: datetime, days: int) -> bool:
     """Return whether a day is more than `days` days before today (UTC). If `days` is 0, nothing expires."""
     return days > 0 and (now.date() - day).days > days
 
@@ -214,9 +214,9 @@ class _Upkeep:
             for name in day.foreign:
                 self._keep(day.folder / name, _NOT_OURS)
             runs = [run for run in day.runs if self._may_delete(run)]
-            unwanted = expired(day.date, self.now, self.settings.history_days)
+            unwanted = is_expired(day.date, self.now, self.settings.history_days)
             left = runs if unwanted else self._compact(day, runs)
-            if expired(day.date, self.now, self.settings.retention_days):
+            if is_expired(day.date, self.now, self.settings.retention_days):
                 self._remove_runs("remove runs", day, left)
             if not self.report.dry_run:
                 remove(self.storage.base, day.folder, [], whole=False)  # only deletes an empty folder
@@ -277,7 +277,7 @@ class _Upkeep:
             for entry in entries(folder):
                 day = day_of(entry.path.removesuffix(".parquet"))
                 if entry.kind is Kind.FILE and day is not None:
-                    if expired(day, self.now, self.settings.history_days):
+                    if is_expired(day, self.now, self.settings.history_days):
                         gone[day.isoformat()].append((folder, entry))
                 elif is_draft(entry):
                     if entry.changed_at is not None and entry.changed_at < self.now - _DAY:
@@ -306,7 +306,7 @@ class _Upkeep:
             at = time_of(entry.path)
             if entry.kind is not Kind.FOLDER or at is None:
                 self._keep(self.storage.replays / entry.path, _NOT_OURS)
-            elif expired(at.date(), self.now, self.settings.retention_days):
+            elif is_expired(at.date(), self.now, self.settings.retention_days):
                 folder = self.storage.replays / entry.path
                 self._remove("remove replays", entry.path, folder, walk(folder), whole=True)
 

@@ -12,7 +12,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import namespace_of, range_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import MAX_WAVES, OF_A_WAVE
-from pulsar_rebalancer.run.tables import BrokerSample, one_by_one
+from pulsar_rebalancer.run.tables import BrokerSample, java_sum
 from pulsar_rebalancer.strategies.sample import CandidateMove
 
 _TAKEN = Reason.TAKEN  # looked up once instead of for each of a million moves
@@ -133,7 +133,7 @@ class _Caps:
                 self._of_broker[move.source] += 1
                 self._of_broker[move.destination] += 1
                 self._of_namespace[name] += 1
-            self._bytes += one_by_one(move.msg_throughput for move in unit)
+            self._bytes += java_sum(move.msg_throughput for move in unit)
             self._of_run += len(unit)
 
     def _exceeded_cap(self, unit: list[CandidateMove], names: list[str]) -> Reason | None:
@@ -147,7 +147,7 @@ class _Caps:
             namespaces = (self._of_namespace[name] + count for name, count in Counter(names).items())
             if _exceeds(max(namespaces), caps.max_bundles_per_namespace):
                 return Reason.CAP_NAMESPACE
-        if _exceeds(self._bytes + one_by_one(move.msg_throughput for move in unit), caps.max_bytes_per_run):
+        if _exceeds(self._bytes + java_sum(move.msg_throughput for move in unit), caps.max_bytes_per_run):
             return Reason.CAP_BYTES
         return None
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.run.tables import BrokerSample, one_by_one
+from pulsar_rebalancer.run.tables import BrokerSample, java_sum
 from pulsar_rebalancer.state import NOTHING, SETTLED, Learned, LearnedBroker
 from pulsar_rebalancer.strategies.scoring import relative_limits, score
 
@@ -119,9 +119,9 @@ def learn(
     risen = before.idle + step(_IDLE, minutes, math.inf) * (NOTHING.idle - before.idle)
     idle = min([risen, *scores.values()])
     usable = [name for name, now in scores.items() if name not in old and now < _FULL]
-    rate, points = one_by_one(sums.get(name, Sums()).rate for name in usable), before.points
+    rate, points = java_sum(sums.get(name, Sums()).rate for name in usable), before.points
     if rate > 0:
-        of_one = one_by_one(max((scores[name] - idle) * limits[name], 0.1) for name in usable) / rate
+        of_one = java_sum(max((scores[name] - idle) * limits[name], 0.1) for name in usable) / rate
         points += step(_POINTS, minutes, samples) * (of_one - points)
     known = {of.broker: before.brokers.get(of.broker, LearnedBroker()).of_process(of.started_at) for of in brokers}
     # A broker that restarted came and went, even if it was never missing. In a gap, anything may have.
@@ -142,7 +142,7 @@ def learn(
 def _with_persistence(known: Learned, sums: Mapping[str, Sums], minutes: float) -> Learned:
     weight = step(_PERSISTENCE, minutes, known.samples)
     lasted, deviation = (
-        before + weight * (one_by_one(getattr(of, name) for of in sums.values()) - before)
+        before + weight * (java_sum(getattr(of, name) for of in sums.values()) - before)
         for name, before in (("lasted", known.lasted), ("deviation", known.deviation))
     )
     start = _PRIOR * weight * deviation or 1.0

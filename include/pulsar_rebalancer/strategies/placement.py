@@ -15,7 +15,7 @@ import numpy as np
 from pulsar_rebalancer.config.field_types import Placement
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
-from pulsar_rebalancer.run.tables import BrokerSample, one_by_one
+from pulsar_rebalancer.run.tables import BrokerSample, java_sum
 from pulsar_rebalancer.state import PlacementState
 from pulsar_rebalancer.strategies.candidates import (
     AllBut,
@@ -97,7 +97,7 @@ class LeastLongTermMessageRate:
         given = self._preallocated[broker]
         rate = bundle.long_term_msg_rate
         given[bundle.bundle] = bundle.msg_rate if rate is None else rate
-        self._rates[broker] = self._reported.get(broker, 0.0) + one_by_one(given.values())
+        self._rates[broker] = self._reported.get(broker, 0.0) + java_sum(given.values())
         for queue in self._queues:
             queue.rate_changed(broker)
 

@@ -101,7 +101,7 @@ class GateOperator(RunOperator):
         with final_unless_passing(context):
             run = run_folder(context, self.cluster, self.run)
             summary = Summary.read(run)
-            verdict = present_verdict(context, self.cluster, run, self.settings, summary.opens_until)
+            verdict = present_verdict(context, self.cluster, run, self.settings, summary.gate_deadline)
             connection, moving = self.settings.connection, (Reason.OPEN, Reason.AWAITING_APPROVAL)
             if verdict.reason in moving and PulsarAdminHook(connection).get_connection_settings().read_only:
                 verdict = Verdict(Reason.READ_ONLY, connection)

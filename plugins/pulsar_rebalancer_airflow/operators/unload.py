@@ -64,7 +64,7 @@ class PlanPartOperator(RunOperator):
     def _judge(self, context: Context, run: StoragePath, *, begun: bool) -> Verdict:
         """Return the current verdict. A part that has begun has a later deadline, because it must be completed."""
         summary = Summary.read(run)
-        until = summary.waves_resume_until if begun else summary.waves_begin_until
+        until = summary.wave_resume_deadline if begun else summary.wave_start_deadline
         return present_verdict(context, self.cluster, run, self.present, until)
 
     def _connection(self) -> AdminConnection:

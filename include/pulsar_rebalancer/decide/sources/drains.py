@@ -15,7 +15,7 @@ from pulsar_rebalancer.orders.manual_plans import Drain
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import DrainProgress
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.run.tables import Measure, one_by_one
+from pulsar_rebalancer.run.tables import Measure, java_sum
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.texts import number_of
 
@@ -96,7 +96,7 @@ def _drain_decision(sample: PlanningSample, broker: str, pair: int, drain: Drain
         fired=True,
         explanation=f"{broker} is drained by {drain.by or 'unknown'}: {drain.reason}",
         measure=Measure.THROUGHPUT,
-        target=one_by_one(bundle.msg_throughput for bundle in sample.bundles.of(broker)),
+        target=java_sum(bundle.msg_throughput for bundle in sample.bundles.of(broker)),
     )
 
 

@@ -73,13 +73,13 @@ def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float) -> li
     known = np.fromiter(chain.from_iterable(hits.get(name, NO_HITS) for name in names), np.int64, 2 * len(names))
     # Of both ends and both levels.
     before = known.reshape(-1, 2)[np.array(ends)].swapaxes(1, 2)
-    after = np.where([high, low], before + step, 0) if counting.judges else before
+    after = np.where([high, low], before + step, 0) if counting.is_judged else before
     high_hits, low_hits = after.max(axis=0)
     if sample.force_threshold is not None:
         fired = (gap >= sample.force_threshold) & ~middle
     else:
         enough = (high_hits >= settings.hit_count_high) | (low_hits >= settings.hit_count_low)
-        fired = low & enough & ~repeated & counting.judges
+        fired = low & enough & ~repeated & counting.is_judged
     kept = after if counting.counts else before
     columns = (
         *(pools[source], *scores[np.array(ends)], gap, *before.reshape(4, -1), *kept.reshape(4, -1)),

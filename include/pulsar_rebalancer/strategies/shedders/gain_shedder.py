@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
-from pulsar_rebalancer.run.tables import Measure, one_by_one
+from pulsar_rebalancer.run.tables import Measure, java_sum
 from pulsar_rebalancer.state import Learned, LearnedBroker, ShedderState
 from pulsar_rebalancer.strategies.learning import Sums
 from pulsar_rebalancer.strategies.sample import (
@@ -167,7 +167,7 @@ def _read_candidates(sample: ClusterSample, broker: _Broker) -> None:
 
 
 def _from_mean(pool: Sequence[_Broker]) -> None:
-    mean = one_by_one(broker.cores * broker.height for broker in pool) / one_by_one(broker.cores for broker in pool)
+    mean = java_sum(broker.cores * broker.height for broker in pool) / java_sum(broker.cores for broker in pool)
     for broker in pool:
         broker.height -= mean
 
