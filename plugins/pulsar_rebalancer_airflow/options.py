@@ -133,7 +133,7 @@ def current_xcom(context: Context, task: str, key: str) -> Any:
     return ti.xcom_pull(task_ids=task, key=key) if about in (None, present) else None
 
 
-def read_extra(connection: Connection, known: Set[str]) -> dict[str, object]:
+def read_extra(connection: Connection, known_keys: Set[str]) -> dict[str, object]:
     """Return the extra's keys and values, except keys without a value.
 
     Raises SettingsError `wrong_setting` for keys that are not known, because a misspelt key could leave a
@@ -143,7 +143,7 @@ def read_extra(connection: Connection, known: Set[str]) -> dict[str, object]:
         given: object = connection.extra_dejson
     except RecursionError:
         raise SettingsError(Reason.WRONG_SETTING, "extra: the JSON is nested too deeply") from None
-    return checked_extra(given, known, "extra")
+    return checked_extra(given, known_keys, "extra")
 
 
 FAILURE = "failure"

@@ -43,12 +43,12 @@ def server_environment(connection: Connection, where: str) -> dict[str, str]:
             (Spark's client would retry for many minutes).
     """
     try:
-        return _environment(connection)
+        return _connect_variables(connection)
     except SettingsError as error:
         raise SettingsError(error.reason, f"{where}: {error.message}") from None
 
 
-def _environment(connection: Connection) -> dict[str, str]:
+def _connect_variables(connection: Connection) -> dict[str, str]:
     host, port = _address(connection)
     tls, token = flag(read_extra(connection, {"use_ssl"}), "use_ssl"), connection.password
     if not (_is_loopback(host) or (tls and token)):
@@ -58,7 +58,7 @@ def _environment(connection: Connection) -> dict[str, str]:
     try:
         socket.create_connection((host, port), _REACHED_SECONDS).close()
         if token and not tls:
-            host = _localhost(host, port)
+            host = _checked_localhost(host, port)
     except (OSError, UnicodeError) as error:
         problem = getattr(error, "strerror", None) or type(error).__name__
         raise SettingsError(Reason.SPARK_UNREACHABLE, f"{host}:{port}: {problem}") from None
@@ -91,7 +91,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _localhost(host: str, port: int) -> str:
+def _checked_localhost(host: str, port: int) -> str:
     """Return `localhost`, the only host to which Spark's client sends a token without TLS.
 
     Raises SettingsError `wrong_setting` if the server does not listen on `localhost`, or if both of its

@@ -95,8 +95,8 @@ class StoredState:
         """Return a document, only to show or replace it; an initial document if it is lost."""
         return self._read(model)[0]
 
-    def lost(self, among: Collection[type[StateDocument]] = DOCUMENTS) -> dict[str, str]:
-        return {model.KEY: why for model in among if (why := self._read(model)[1])}
+    def lost(self, models: Collection[type[StateDocument]] = DOCUMENTS) -> dict[str, str]:
+        return {model.KEY: why for model in models if (why := self._read(model)[1])}
 
     def _read(self, model: type[_Document]) -> tuple[_Document, str]:
         document = self.raw(model.KEY)
@@ -111,18 +111,18 @@ class StoredState:
         return self.readable(DecisionState).plan_id
 
     def orders(
-        self, started: datetime | None = None, among: Collection[type[StateDocument]] = DOCUMENTS
+        self, started: datetime | None = None, models: Collection[type[StateDocument]] = DOCUMENTS
     ) -> OrdersInForce:
         """Return the current orders. If a document is lost, `OrdersInForce.lost` says so: orders may be missing.
 
-        `started` is the start of the run in progress, to decide whether a stop affects it, or None. `among`
+        `started` is the start of the run in progress, to decide whether a stop affects it, or None. `models`
         are the documents to check for a loss.
         """
         once = StoredState(cache(self.raw), self.storage)  # each read is a request to Airflow
         roll = once.readable(Roll)
         others = (once.readable(model) for model in (Control, Breaker, Question, Answers))
         drains = roll.with_roll_drain(once.readable(Drains))
-        return OrdersInForce.of(*others, roll, drains, lost=_named(once.lost(among)), started=started)
+        return OrdersInForce.of(*others, roll, drains, lost=_lost_text(once.lost(models)), started=started)
 
     def in_force(
         self, settings: Settings, started: datetime | None, origins: Mapping[str, Origin] | None = None
@@ -172,7 +172,7 @@ class StateStore(StoredState):
         """
         once = StoredState(cache(self.raw), self.storage)
         if lost := once.lost():
-            raise StateError(Reason.STATE_LOST, _named(lost))
+            raise StateError(Reason.STATE_LOST, _lost_text(lost))
         if any(once.raw(model.KEY) is None for model in DOCUMENTS):
             self.renew()
 
@@ -185,5 +185,5 @@ class StateStore(StoredState):
         self.put(change(self.get(MovesState)))
 
 
-def _named(lost: Mapping[str, str]) -> str:
+def _lost_text(lost: Mapping[str, str]) -> str:
     return "; ".join(f"{key}: {why}" for key, why in lost.items())

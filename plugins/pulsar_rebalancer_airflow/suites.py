@@ -71,14 +71,14 @@ def wording(result: Any) -> dict[str, str]:
         if isinstance(entry, list):
             result.result[key] = entry[:SHOWN_ROWS]
     _, expected, seen = ValidationResultsTableContentBlockRenderer.render([result]).to_json_dict()["table"][0]
-    return {"expected": " ".join(_texts(expected)), "seen": " ".join(_texts(seen))}
+    return {"expected": " ".join(_sentences(expected)), "seen": " ".join(_sentences(seen))}
 
 
-def _texts(block: Any) -> Iterator[str]:
+def _sentences(block: Any) -> Iterator[str]:
     """Yield the sentences in a content block, without tables of rows or hints about queries for such rows."""
     if isinstance(block, list):
         for part in block:
-            yield from _texts(part)
+            yield from _sentences(part)
     elif isinstance(block, dict):
         sentence = block.get("string_template")
         if sentence:
@@ -93,12 +93,12 @@ def write_page(
 ) -> None:
     """Write the page. An error is only logged, because the page does not affect the validation."""
     try:
-        page_of(run).write_bytes(_page(run, request, validation, results).encode(errors="replace"))
+        page_of(run).write_bytes(_page_html(run, request, validation, results).encode(errors="replace"))
     except Exception:
         log.warning("the page of the validation result could not be written", exc_info=True)
 
 
-def _page(
+def _page_html(
     run: StoragePath, request: RunRequest, validation: Validation, results: Mapping[str, Sequence[Result]]
 ) -> str:
     # Imported here so that only the validating task loads it.
@@ -116,11 +116,11 @@ def _page(
             for f in validation.findings[:SHOWN_FINDINGS]
         ],
         more_findings=max(0, len(validation.findings) - SHOWN_FINDINGS),
-        tables={name: [_row(result) for result in rows] for name, rows in results.items()},
+        tables={name: [_result_row(result) for result in rows] for name, rows in results.items()},
     )
 
 
-def _row(result: Result) -> dict[str, bool | str | list[str]]:
+def _result_row(result: Result) -> dict[str, bool | str | list[str]]:
     config = result["expectation_config"]
     rows = result["result"].get("unexpected_index_list") or []
     return {
@@ -156,13 +156,13 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
         findings += findings_of(name, results)
         judged[name] = _storable(results)
         (run / "validation" / f"{name}.json").write_json(judged[name])
-    validation = conclude(findings, tables, settings, _history(run).unloads)
+    validation = conclude(findings, tables, settings, _moves_state(run).unloads)
     validation.write(run)
     write_page(run, snapshot.request, validation, judged)
     return validation
 
 
-def _history(run: StoragePath) -> MovesState:
+def _moves_state(run: StoragePath) -> MovesState:
     try:
         return StateBefore.read(run).moves
     except RebalancerError:
@@ -198,14 +198,14 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str
     if len(results) != len(suite["expectations"]):
         raise ValueError(f"{len(suite['expectations'])} expectations gave {len(results)} results")
     for result, said in zip(results, outcome.results, strict=True):
-        result["wording"] = _wording(said)
+        result["wording"] = _safe_wording(said)
     return sorted(results, key=lambda result: int(result["expectation_config"]["meta"]["position"]))
 
 
-def _wording(said: Any) -> dict[str, str]:
+def _safe_wording(result: Any) -> dict[str, str]:
     """Return a result's texts for the page; empty if rendering fails, because the validation must not fail."""
     try:
-        return wording(said)
+        return wording(result)
     except Exception as error:
         log.warning("an expectation's result cannot be shown: %s", type(error).__name__)
         return {"expected": "", "seen": ""}
@@ -229,7 +229,7 @@ PREFIX = "/pulsar_rebalancer"
 
 def page_address(dag_id: str, run_id: str, folder: str) -> str:
     """Return the URL of a page on the API server; only its path if `[api] base_url` is not set."""
-    return _server() + page_path(dag_id, run_id, folder).removeprefix(urlsplit(_server()).path)
+    return _web_server() + page_path(dag_id, run_id, folder).removeprefix(urlsplit(_web_server()).path)
 
 
 def page_path(dag_id: str, run_id: str, folder: str) -> str:
@@ -238,10 +238,10 @@ def page_path(dag_id: str, run_id: str, folder: str) -> str:
 
 
 def base_path() -> str:
-    return urlsplit(_server()).path
+    return urlsplit(_web_server()).path
 
 
-def _server() -> str:
+def _web_server() -> str:
     return str(conf.get("api", "base_url", fallback="") or "").rstrip("/")
 
 

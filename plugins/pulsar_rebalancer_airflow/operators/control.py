@@ -90,10 +90,10 @@ def change(store: StateStore, action: str, order: Order, name: str) -> dict[str,
     Raises:
         SnapshotError: there is nothing to restore, or it cannot be read.
     """
-    lost, before = store.lost(), max(_numbers(store))
+    lost, before = store.lost(), max(_sequence_numbers(store))
     source, decision, moves = "", DecisionState(), MovesState()
     if action == "restore":
-        source, decision, moves = _restorable(store.storage, name)
+        source, decision, moves = _documents_to_restore(store.storage, name)
     # No plan id: a plan recorded earlier must not be carried out after a restore.
     means = decision.means if known_file(store.storage.state, decision.means, MEANS) else ""
     state = decision.model_copy(update={"seq": before + 1, "plan_id": "", "means": means})
@@ -101,7 +101,7 @@ def change(store: StateStore, action: str, order: Order, name: str) -> dict[str,
     # Noted first as begun, in case the task is killed before it notes the end.
     note(store.storage, action, order, details | {"done": False})
     store.put(state)
-    store.put(_history(store.readable(MovesState), moves, reset=action == "reset"))
+    store.put(_merged_history(store.readable(MovesState), moves, reset=action == "reset"))
     if HandedOverPlans.KEY in lost:  # a plan that was shown may have been carried out
         store.put(ShownPlans())
     store.renew()
@@ -109,7 +109,7 @@ def change(store: StateStore, action: str, order: Order, name: str) -> dict[str,
     return lost
 
 
-def _numbers(store: StateStore) -> Iterator[int]:
+def _sequence_numbers(store: StateStore) -> Iterator[int]:
     """Yield the sequence numbers of the stored state, the last committed plan, later runs and earlier changes."""
     document = store.raw(DecisionState.KEY)
     stored = document.get("seq") if isinstance(document, Mapping) else None
@@ -126,7 +126,7 @@ def _numbers(store: StateStore) -> Iterator[int]:
             yield int((state / name).read_json()["seq_after"])
 
 
-def _restorable(storage: ClusterStorage, name: str) -> tuple[str, DecisionState, MovesState]:
+def _documents_to_restore(storage: ClusterStorage, name: str) -> tuple[str, DecisionState, MovesState]:
     """Return the name of the export, or of the run whose plan was committed last, and its documents."""
     if name:
         file = storage.state / name
@@ -144,16 +144,16 @@ def _restorable(storage: ClusterStorage, name: str) -> tuple[str, DecisionState,
     return run.name, read_state(run).carried_out(), MovesState()
 
 
-def _history(present: MovesState, restored: MovesState, *, reset: bool) -> MovesState:
+def _merged_history(stored: MovesState, restored: MovesState, *, reset: bool) -> MovesState:
     """Merge the restored and the stored history, so that the grace period of recently moved bundles continues.
 
     A reset drops the stored destinations, because operators reset the state after the leader has restarted and lost its
     destinations.
     """
     return MovesState(
-        unloads=restored.unloads | present.unloads,
-        kept_destinations={} if reset else restored.kept_destinations | present.kept_destinations,
-        splits=restored.splits | present.splits,
+        unloads=restored.unloads | stored.unloads,
+        kept_destinations={} if reset else restored.kept_destinations | stored.kept_destinations,
+        splits=restored.splits | stored.splits,
     )
 
 
@@ -220,7 +220,7 @@ def wait(store: StateStore, in_progress: RunInProgress, longest_seconds: float) 
 
     Args:
         store: the cluster's store, in which the stop is already stored.
-        found: the plan in progress when the stop was stored.
+        in_progress: the plan in progress when the stop was stored.
         longest_seconds: maximum time to wait. Bundles that have no outcome by then are `unfinished`.
     """
     until, begun = time.monotonic() + longest_seconds, set(in_progress["bundles"])
@@ -294,7 +294,7 @@ class OrderOperator(ClusterOperator):
             if parse_control_form(context["params"]).form_action.stops:
                 # Only runs that began before the order are sure to obey it.
                 with suppress(AirflowRuntimeError):
-                    ordered["undecided"] = self._undecided(context, store)
+                    ordered["undecided"] = self._has_undecided_run(context, store)
             request, order = form_and_order(context)
             if request.action in (RESET, RESTORE):
                 _forget_used_skip(store)
@@ -306,7 +306,7 @@ class OrderOperator(ClusterOperator):
         send_order_metrics(context, self.entry.name, self.entry.settings)
         return ordered
 
-    def _undecided(self, context: Context, store: StateStore) -> bool:
+    def _has_undecided_run(self, context: Context, store: StateStore) -> bool:
         ti, dag_id = context["ti"], f"{REBALANCE_DAG}{self.entry.name}"
         running = ti.get_dr_count(dag_id, states=["running"])
         last = self.storage.run(store.last_plan()) if running else None
@@ -383,7 +383,7 @@ class ControlOperator(ClusterOperator):
         """
         with final_unless_passing(context):
             (request, order), store = form_and_order(context), self._store(context)
-            answer = self._act(store, request, order)
+            answer = self._carry_out(store, request, order)
             if self.ordered.get("undecided"):
                 answer |= {"undecided": "the run in progress has no plan yet; its plan will not be carried out"}
             answer = {"in_force": self._in_force(store)} | answer
@@ -392,11 +392,11 @@ class ControlOperator(ClusterOperator):
             self.log.warning("%s of cluster %s was ordered %s", request.action, self.entry.name, order.because)
         return answer
 
-    def _act(self, store: StateStore, request: ControlRequest, order: GivenOrder) -> dict[str, object]:
+    def _carry_out(self, store: StateStore, request: ControlRequest, order: GivenOrder) -> dict[str, object]:
         action, lost = request.action, self.ordered.get("lost", {})
         told: dict[str, object] = {}
         if request.form_action.stops:
-            told["stopped"] = self._stopped(store)
+            told["stopped"] = self._stop_outcome(store)
         elif action == EXPORT:
             told["file"] = export(store, order.at)
         elif action in (RESET, RESTORE):
@@ -406,7 +406,7 @@ class ControlOperator(ClusterOperator):
             told["state"], lost = summary(store), store.lost()
         return told | ({"lost": lost} if lost else {})
 
-    def _stopped(self, store: StateStore) -> dict[str, object] | str:
+    def _stop_outcome(self, store: StateStore) -> dict[str, object] | str:
         """Return the outcome of the stopped run, or the error message if one of the run's files cannot be read."""
         try:
             stopped = wait(store, self.ordered.get("found") or under_way(store), self.timeout_seconds)

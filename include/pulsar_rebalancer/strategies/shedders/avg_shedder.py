@@ -129,7 +129,7 @@ def select(sample: ClusterSample, pair: Decision, amount: Amount) -> list[Candid
 
     Args:
         pair: a pair that has fired.
-        wanted: the amount of traffic to move.
+        amount: the traffic to move.
 
     Returns:
         The candidates, sorted by rank.
