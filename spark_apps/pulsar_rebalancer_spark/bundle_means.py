@@ -49,9 +49,9 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, keep_missin
     now = {name: F.coalesce(*([f"{name}_largest"] if shared else []), name, F.lit(0.0)) for name in TRAFFIC}
     long = F.least(F.coalesce("samples_before", F.lit(0)) + 1, F.lit(LONG_TERM_SAMPLES))
     short = F.least(long, F.lit(MAX_SAMPLES))
-    updated = {f"mean_{name}": _mean(f"{name}_before", now[name], short) for name in TRAFFIC}
+    updated = {f"mean_{name}": _updated_mean(f"{name}_before", now[name], short) for name in TRAFFIC}
     updated |= {
-        f"long_term_{name}": _mean(f"long_term_{name}_before", now[f"{name}_in"] + now[f"{name}_out"], long)
+        f"long_term_{name}": _updated_mean(f"long_term_{name}_before", now[f"{name}_in"] + now[f"{name}_out"], long)
         for name in ("msg_rate", "msg_throughput")
     }
     updated["samples"] = F.when(F.col("refused"), F.col("samples_before")).otherwise(long)
@@ -85,7 +85,7 @@ def _largest(bundles: DataFrame) -> DataFrame:
     return joined.withColumn("keeps", F.coalesce(F.col("broker") == F.col("keeper"), F.lit(True)))
 
 
-def _mean(before: str, now: Column, samples: Column) -> Column:
+def _updated_mean(before: str, now: Column, samples: Column) -> Column:
     old = F.col(before)
     mean = F.when(old.isNull(), now).otherwise(with_sample(old, now, samples))
     return F.when(F.col("refused"), old).otherwise(mean)
@@ -165,13 +165,13 @@ def keep_means(run: RunInput, bundles: DataFrame) -> None:
         _write_means(run, bundles)
 
 
-def means_of_sample(run: RunInput, held: Callable[[], DataFrame], kept: Callable[[], None]) -> StoragePath:
+def means_of_sample(run: RunInput, bundles: Callable[[], DataFrame], wait_for_means: Callable[[], None]) -> StoragePath:
     """Write the means after this sample if necessary, and return their file for the next run.
 
-    `held` returns the bundles with their means; `kept` waits until `keep_means` has finished.
+    `bundles` returns the bundles with their means; `wait_for_means` waits until `keep_means` has finished.
     """
-    kept()
-    _write_means(run, held())
+    wait_for_means()
+    _write_means(run, bundles())
     return run.new_means_file
 
 

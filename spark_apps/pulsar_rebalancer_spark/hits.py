@@ -15,14 +15,14 @@ _ENDS, _LEVELS = ("source", "destination"), ("high", "low")
 _COUNTS = [(end, level) for end in _ENDS for level in _LEVELS]
 
 
-def with_known_hits(brokers: DataFrame, known: DataFrame) -> DataFrame:
+def with_stored_hits(brokers: DataFrame, stored_hits: DataFrame) -> DataFrame:
     """Return the brokers with their hits before this sample: `high`, `low`.
 
     Args:
-        known: what the state has about brokers (`rebalance.KNOWN`), with `counted_score`, the score that has recently
-            caused a hit.
+        stored_hits: what the state has about brokers (`rebalance.KNOWN`), with `counted_score`, the score that has
+            recently caused a hit.
     """
-    return brokers.join(known, ["cluster", "broker"], "left").fillna(0, _LEVELS)
+    return brokers.join(stored_hits, ["cluster", "broker"], "left").fillna(0, _LEVELS)
 
 
 def compared(pairs: DataFrame) -> DataFrame:

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
             ready.append(prepare(given.root, folder))
         except Exception as error:
             failed = True
-            _not_replayed(folder, error)
+            _print_failure(folder, error)
     if ready:
         spark = session()
         try:
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
     return int(failed)
 
 
-def _not_replayed(folder: StoragePath, error: Exception) -> None:
+def _print_failure(folder: StoragePath, error: Exception) -> None:
     why = str(error)
     if not isinstance(error, RebalancerError):
         traceback.print_exc()

@@ -17,7 +17,7 @@ from pulsar_rebalancer.decide import split_planning, stays
 from pulsar_rebalancer.decide.split_planning import SplitPlan
 from pulsar_rebalancer.names import SYSTEM_NAMESPACE
 from pulsar_rebalancer.reasons import Trait
-from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, bundle_counts, filled, in_order
+from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, bundle_counts, in_order, without_nulls
 from pulsar_rebalancer.run.plan import parts_by_bundle
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, NO_LOADS, TRAFFIC, BrokerSample, Cell, known_file
@@ -183,7 +183,7 @@ class RunBundles(Bundles):
         bundles = with_loads(bundles, self._loads)
         # A bundle that validation left out may have no means. Its values are then 0, and it has a reason to stay.
         means = self._means().read_table(OF_MEANS)
-        return filled(with_means(bundles, run.cluster, means))
+        return without_nulls(with_means(bundles, run.cluster, means))
 
     @cached_property
     def _reported(self) -> _ReportedBundles:

@@ -119,10 +119,10 @@ class ColumnBundles(Bundles):
             bundles = bundles[np.argsort(-self._loads[bundles], kind="stable")[:largest]]
         return self._bundle_samples(bundles)
 
-    def able(self, least: float) -> set[str]:
+    def brokers_with_bundle_above(self, load: float) -> set[str]:
         if self._loads is None:
             return set()
-        may_move = (self._owner != NOBODY) & (self._loads > least)
+        may_move = (self._owner != NOBODY) & (self._loads > load)
         may_move[list(self._reasons)] = False
         return {self._roster.brokers[number] for number in np.unique(self._owner[may_move]).tolist()}
 

@@ -150,9 +150,9 @@ class Index(VersionedDocument):
     coverage: Coverage
 
 
-def minute_of(at: datetime) -> int:
+def minute_of(time: datetime) -> int:
     """Return the minute that contains a time, in minutes since 1970."""
-    return int(at.timestamp() // 60)
+    return int(time.timestamp() // 60)
 
 
 _BYTES = 16 << 20

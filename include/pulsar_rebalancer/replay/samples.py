@@ -123,8 +123,8 @@ class _SampleAssembler:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._roster = roster = recording.roster
-        self._broker_at = _positions(recording.index.brokers, roster.broker_at)
-        self._bundle_at = _positions(recording.index.bundles, roster.bundle_at)
+        self._broker_at = _positions_of(recording.index.brokers, roster.broker_at)
+        self._bundle_at = _positions_of(recording.index.bundles, roster.bundle_at)
         brokers, bundles = len(roster.brokers), len(roster.bundles)
         self._said = {
             "usage": np.full((len(RESOURCES), brokers), np.nan),
@@ -213,8 +213,8 @@ class _SampleAssembler:
         return numbers, bounds[:, 0], bounds[:, 1]
 
 
-def _positions(names: Sequence[str], at: Mapping[str, int]) -> Ints:
-    return np.array([at[name] for name in names], dtype=np.int64)
+def _positions_of(names: Sequence[str], position_of: Mapping[str, int]) -> Ints:
+    return np.array([position_of[name] for name in names], dtype=np.int64)
 
 
 def _hash_bounds(bundle: str) -> tuple[int, int]:

@@ -73,7 +73,7 @@ COLUMNS = pa.schema(
 _VALUES = [name for name, default in BundleSample._field_defaults.items() if default is not None]
 
 
-def filled(table: pa.Table) -> pa.Table:
+def without_nulls(table: pa.Table) -> pa.Table:
     bundles = table.select(COLUMNS.names).cast(COLUMNS)
     for name in _VALUES:
         values = pc.coalesce(bundles[name], pa.scalar(0, bundles[name].type))
@@ -123,13 +123,13 @@ class Bundles:
         if largest is not None:
             rows = rows.filter(pc.is_null(rows["reason"]))
             rows = rows.sort_by([("load", "descending"), ("bundle", "ascending")]).slice(0, largest)
-        columns = [_values(rows[name]) for name in BundleSample._fields[:-1]]
-        reasons = [Reason(reason) if reason else None for reason in _values(rows["reason"])]
+        columns = [_column_values(rows[name]) for name in BundleSample._fields[:-1]]
+        reasons = [Reason(reason) if reason else None for reason in _column_values(rows["reason"])]
         return list(map(BundleSample._make, zip(*columns, reasons, strict=True)))
 
-    def able(self, least: float) -> set[str]:
+    def brokers_with_bundle_above(self, load: float) -> set[str]:
         table: Any = self._table
-        may_move = pc.and_(pc.is_null(table["reason"]), pc.greater(table["load"], pa.scalar(least, pa.float64())))
+        may_move = pc.and_(pc.is_null(table["reason"]), pc.greater(table["load"], pa.scalar(load, pa.float64())))
         return set(table["broker"].filter(may_move).unique().to_pylist())
 
     def reasons_of(self, names: Collection[str]) -> dict[tuple[str, str], Reason | None]:
@@ -150,7 +150,7 @@ class Bundles:
 
     @cached_property
     def _table(self) -> pa.Table:
-        return in_order(filled(self._given))
+        return in_order(without_nulls(self._given))
 
     @cached_property
     def _cached_bundles(self) -> dict[str, dict[str, BundleSample]]:
@@ -196,7 +196,7 @@ class Bundles:
         return {broker: java_sum(rates[start:end]) for broker, (start, end) in self._row_ranges.items()}
 
 
-def _values(column: pa.ChunkedArray[Any]) -> list[Any]:
+def _column_values(column: pa.ChunkedArray[Any]) -> list[Any]:
     """Return a list, faster than `to_pylist` for numbers and for columns with only nulls."""
     if column.null_count == len(column):
         return [None] * len(column)

@@ -231,28 +231,28 @@ def days_before(storage: ClusterStorage, limit: date) -> Iterator[Day]:
     for entry in entries(storage.runs):
         day = day_of(entry.path)
         if entry.kind is Kind.FOLDER and day is not None and day < limit:
-            yield _day(storage.runs / entry.path, day)
+            yield _day_folder(storage.runs / entry.path, day)
 
 
 def foreign_names(storage: ClusterStorage) -> list[str]:
     return [e.path for e in entries(storage.runs) if e.kind is not Kind.FOLDER or day_of(e.path) is None]
 
 
-def _day(folder: StoragePath, day: date) -> Day:
+def _day_folder(folder: StoragePath, day: date) -> Day:
     runs, foreign = [], []
     for entry in entries(folder):
         at = time_of(entry.path)
         if entry.kind is Kind.FOLDER and at is not None and at.date() == day:
-            runs.append(_run(folder / entry.path, at))
+            runs.append(_run_folder(folder / entry.path, at))
         else:
             foreign.append(entry.path)
     return Day(day, folder, tuple(runs), tuple(foreign))
 
 
-def _run(folder: StoragePath, at: datetime) -> RunFolder:
+def _run_folder(folder: StoragePath, time: datetime) -> RunFolder:
     content = walk(folder)
     ours = tuple(entry for entry in content if _is_ours(entry))
-    return RunFolder(folder, at, ours, tuple(entry.path for entry in content if not _is_ours(entry)))
+    return RunFolder(folder, time, ours, tuple(entry.path for entry in content if not _is_ours(entry)))
 
 
 def _is_ours(entry: Entry) -> bool:

@@ -28,7 +28,7 @@ from pulsar_rebalancer.storage.documents import (
     last_committed,
     time_of,
 )
-from pulsar_rebalancer.storage.path import Entry, Kind, StoragePath, below, entries, remove, walk
+from pulsar_rebalancer.storage.path import Entry, Kind, StoragePath, entries, entries_below, remove, walk
 
 _REFERRED_TO = re.compile(r"(?:means|costs)-\d{1,18}-[0-9a-f]{8}\.parquet")
 _EXPORT = re.compile(r"export-(\d{8}T\d{6}Z)\.json")
@@ -118,7 +118,7 @@ def _kind_of_entry(entry: Entry) -> str | None:
 
 
 def _content(folder: StoragePath, entry: Entry) -> list[Entry]:
-    return [entry] if entry.kind is Kind.FILE else [entry, *below(entry.path, walk(folder / entry.path))[1:]]
+    return [entry] if entry.kind is Kind.FILE else [entry, *entries_below(entry.path, walk(folder / entry.path))[1:]]
 
 
 def _written_at(entry: Entry) -> datetime:
@@ -219,7 +219,7 @@ class _Upkeep:
             if is_expired(day.date, self.now, self.settings.retention_days):
                 self._remove_runs("remove runs", day, left)
             if not self.report.dry_run:
-                remove(self.storage.base, day.folder, [], whole=False)  # only deletes an empty folder
+                remove(self.storage.base, day.folder, [], is_whole=False)  # only deletes an empty folder
 
     def _may_delete(self, run: RunFolder) -> bool:
         if run.name in self.needed.plans:
@@ -258,11 +258,11 @@ class _Upkeep:
             return
         whole_day = len(runs) == len(day.runs) and not day.foreign and not any(run.foreign for run in runs)
         if whole_day:
-            content = [entry for run in runs for entry in below(run.name, run.ours)]
-            remove(self.storage.base, day.folder, content, whole=True)
+            content = [entry for run in runs for entry in entries_below(run.name, run.ours)]
+            remove(self.storage.base, day.folder, content, is_whole=True)
         else:
             for run in runs:
-                remove(self.storage.base, run.folder, run.ours, whole=not run.foreign)
+                remove(self.storage.base, run.folder, run.ours, is_whole=not run.foreign)
 
     # history
 
@@ -287,7 +287,7 @@ class _Upkeep:
         for what, files in sorted(gone.items()):
             self._add_step("remove history", what, 0, (entry for _, entry in files))
             for folder, entry in files if not self.report.dry_run else ():
-                remove(self.storage.base, folder, [entry], whole=False)
+                remove(self.storage.base, folder, [entry], is_whole=False)
 
     # state
 
@@ -297,7 +297,7 @@ class _Upkeep:
         for name in foreign:
             self._keep(folder / name, _NOT_OURS)
         for what, content in old.items():
-            self._remove("remove state files", what, folder, content, whole=False)
+            self._remove("remove state files", what, folder, content, is_whole=False)
 
     # replays
 
@@ -308,14 +308,14 @@ class _Upkeep:
                 self._keep(self.storage.replays / entry.path, _NOT_OURS)
             elif is_expired(at.date(), self.now, self.settings.retention_days):
                 folder = self.storage.replays / entry.path
-                self._remove("remove replays", entry.path, folder, walk(folder), whole=True)
+                self._remove("remove replays", entry.path, folder, walk(folder), is_whole=True)
 
     # report
 
-    def _remove(self, action: str, what: str, folder: StoragePath, content: Sequence[Entry], *, whole: bool) -> None:
+    def _remove(self, action: str, what: str, folder: StoragePath, content: Sequence[Entry], *, is_whole: bool) -> None:
         self._add_step(action, what, 0, content)
         if not self.report.dry_run:
-            remove(self.storage.base, folder, content, whole=whole)
+            remove(self.storage.base, folder, content, is_whole=is_whole)
 
     def _add_step(self, action: str, what: str, runs: int, content: Iterable[Entry]) -> None:
         sizes = [entry.size for entry in content if entry.kind is Kind.FILE]

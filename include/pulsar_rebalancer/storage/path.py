@@ -268,12 +268,12 @@ def _local_entries(top: Path, prefix: str, *, deep: bool) -> Iterator[Entry]:
             yield Entry(path, Kind.OTHER)
 
 
-def below(name: str, content: Iterable[Entry]) -> list[Entry]:
+def entries_below(name: str, content: Iterable[Entry]) -> list[Entry]:
     """Return the entries for a folder and all below it, with paths relative to the folder's parent."""
     return [Entry(name, Kind.FOLDER), *(replace(entry, path=f"{name}/{entry.path}") for entry in content)]
 
 
-def remove(base: StoragePath, folder: StoragePath, content: Sequence[Entry], *, whole: bool) -> None:
+def remove(base: StoragePath, folder: StoragePath, content: Sequence[Entry], *, is_whole: bool) -> None:
     """Delete entries from a folder, then the folder itself if it is empty.
 
     Missing entries are ignored, so a second attempt can complete an interrupted first one. Raises
@@ -282,13 +282,13 @@ def remove(base: StoragePath, folder: StoragePath, content: Sequence[Entry], *, 
     Args:
         base: the cluster's folder; nothing outside this folder is deleted.
         content: entries to delete; those that are neither files nor folders are kept.
-        whole: True if `content` is everything in the folder; an object store then needs few requests.
+        is_whole: True if `content` is everything in the folder; an object store then needs few requests.
     """
     file_system, path = folder.open()
     with storage_errors(folder.uri, "emptied"):
         if isinstance(file_system, pafs.LocalFileSystem):
             _remove_local(Path(base.open()[1]), Path(path), content)
-        elif whole:
+        elif is_whole:
             with suppress(FileNotFoundError):
                 file_system.delete_dir(path)
         else:

@@ -99,7 +99,7 @@ def learn(
     before: Learned,
     brokers: Sequence[BrokerSample],
     sums: Mapping[str, Sums],
-    moved: Iterable[RecentMove],
+    recent_moves: Iterable[RecentMove],
     settings: Settings,
     minutes: float,
 ) -> LearningResult:
@@ -107,7 +107,7 @@ def learn(
 
     Args:
         before: values known after the last counted sample (`continued`).
-        moved: moves that were carried out in the last `SETTLED` minutes.
+        recent_moves: moves that were carried out in the last `SETTLED` minutes.
         minutes: time since the last counted sample, at least the interval.
     """
     samples, longest = before.samples + 1, settings.state_max_gap * max(settings.interval_seconds / 60, 1.0)
@@ -131,7 +131,7 @@ def learn(
     after = _with_persistence(
         replace(before, samples=samples, points=points, idle=idle, quiet=undisturbed), sums, minutes
     )
-    quiet = {end: move.minutes for move in sorted(moved, key=lambda move: -move.minutes) for end in move[:2]}
+    quiet = {end: move.minutes for move in sorted(recent_moves, key=lambda move: -move.minutes) for end in move[:2]}
     corrections = {}
     for name, now in scores.items():
         seen = _Seen(now, points / limits[name], sums.get(name, Sums()), quiet.get(name, SETTLED), name not in old)
@@ -139,15 +139,15 @@ def learn(
     return LearningResult(replace(after, brokers=known), sums, corrections)
 
 
-def _with_persistence(known: Learned, sums: Mapping[str, Sums], minutes: float) -> Learned:
-    weight = step(_PERSISTENCE, minutes, known.samples)
+def _with_persistence(learned: Learned, sums: Mapping[str, Sums], minutes: float) -> Learned:
+    weight = step(_PERSISTENCE, minutes, learned.samples)
     lasted, deviation = (
         before + weight * (java_sum(getattr(of, name) for of in sums.values()) - before)
-        for name, before in (("lasted", known.lasted), ("deviation", known.deviation))
+        for name, before in (("lasted", learned.lasted), ("deviation", learned.deviation))
     )
     start = _PRIOR * weight * deviation or 1.0
     persistence = min(max((lasted + start / 2) / (deviation + start), 0.0), 1.0)
-    return replace(known, lasted=lasted, deviation=deviation, persistence=persistence)
+    return replace(learned, lasted=lasted, deviation=deviation, persistence=persistence)
 
 
 class _Seen(NamedTuple):

@@ -169,10 +169,10 @@ def relative_limits(brokers: Iterable[BrokerSample], resource: str) -> dict[str,
     return {name: limit / usual if limit > 0 else 1.0 for name, limit in limits.items()}
 
 
-def smooth(before: float | None, sample: float, settings: Settings) -> float:
+def smooth(average: float | None, sample: float, settings: Settings) -> float:
     """Return a moving average after a sample, as ThresholdShedder and BrokerLoadData; the first is the average."""
     history = settings.history_percentage
-    return sample if before is None else before * history + (1 - history) * sample
+    return sample if average is None else average * history + (1 - history) * sample
 
 
 def scores_after(
@@ -226,13 +226,13 @@ def bottleneck_of(brokers: Iterable[BrokerSample], settings: Settings) -> str:
     return max(sums, key=sums.__getitem__)
 
 
-def continued(before: Learned, brokers: Iterable[BrokerSample], settings: Settings, *, counts: bool) -> Learned:
+def continued(learned: Learned, brokers: Iterable[BrokerSample], settings: Settings, *, counts: bool) -> Learned:
     """Return the values learned before a sample; empty if the sample changes the bottleneck.
 
     A sample that does not count changes it only if nothing has been learned yet.
     """
-    if before.samples and not counts:
-        return before
+    if learned.samples and not counts:
+        return learned
     now = bottleneck_of(brokers, settings)
-    others = before.others + 1 if now != before.bottleneck else 0
-    return replace(before, others=others) if before.samples and others < LASTING else Learned(bottleneck=now)
+    others = learned.others + 1 if now != learned.bottleneck else 0
+    return replace(learned, others=others) if learned.samples and others < LASTING else Learned(bottleneck=now)

@@ -37,7 +37,7 @@ from pulsar_rebalancer.strategies.sample import (
     bands_around,
     hits_after,
     left_out_decisions,
-    within,
+    score_range_text,
 )
 from pulsar_rebalancer.texts import number_of
 
@@ -194,7 +194,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
 
 def judged_decisions(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float = math.inf) -> list[Decision]:
     pairs = (sample.judge or judge)(sample, hits, hot)
-    return [_decision(pair, _reason(pair, sample)) for pair in pairs]
+    return [_pair_decision(pair, _pair_reason(pair, sample)) for pair in pairs]
 
 
 def left_out(sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[Decision]:
@@ -215,7 +215,7 @@ def sentence(decisions: Iterable[Decision], settings: Settings) -> str:
     return f"{differ}, {hits}, {fired} fired"
 
 
-def _decision(pair: JudgedPair, reason: Reason) -> Decision:
+def _pair_decision(pair: JudgedPair, reason: Reason) -> Decision:
     # By position, because a replay makes millions: from the destination to the hits, both have the same fields.
     fields: Any = (pair.source, reason, pair.pair, pair.pool or None, *pair[3:17], None, None, pair.fired)
     return Decision(*fields)
@@ -234,7 +234,7 @@ def _with_amount(decision: Decision, sample: ClusterSample) -> Decision:
     return replace(decision, measure=wanted.measure, target=wanted.target)
 
 
-def _reason(pair: JudgedPair, sample: ClusterSample) -> Reason:
+def _pair_reason(pair: JudgedPair, sample: ClusterSample) -> Reason:
     if pair.is_middle:
         return Reason.NO_PARTNER
     if pair.fired:
@@ -249,7 +249,7 @@ def _with_hits_kept(decision: Decision, hits: HitCount) -> Decision:
     return replace(decision, source_high_before=high, source_low_before=low, source_high=high, source_low=low)
 
 
-def _check(settings: Settings) -> None:
+def _check_thresholds(settings: Settings) -> None:
     if settings.placement not in (None, Placement.AVG):
         raise ValueError(
             f"placement {settings.placement} is never used: strategy {settings.strategy} chooses destinations itself"
@@ -271,9 +271,9 @@ PROFILE = Profile(
     thresholds=_thresholds,
     judges_pairs=True,
     placement=Placement.AVG,
-    check=_check,
+    check=_check_thresholds,
     run_params=("low_threshold", "high_threshold", "hit_count_low", "hit_count_high"),
     lines=lambda settings, mean: bands_around(mean, _thresholds(settings)),
-    sentence=within,
+    sentence=score_range_text,
     grid={"low_threshold": [10, 15, 20, 30], "hit_count_low": [4, 8], "min_bundle_share": [0, 0.05]},
 )

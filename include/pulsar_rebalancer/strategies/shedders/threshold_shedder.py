@@ -43,8 +43,8 @@ LOWER_MARGIN = 0.5
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     usage = sample.usages()
-    averages = _updated(sample, state.loads, usage)
-    mean = _mean(averages)
+    averages = _averages(sample, state.loads, usage)
+    mean = _mean_load(averages)
     decisions: dict[int, Decision] = {}
     moves: list[CandidateMove] = []
     in_order = sorted(averages, key=lambda name: -averages[name])
@@ -56,7 +56,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     sentence = _above_bound(sample, averages, mean)
     if averages and sample.settings.lower_boundary and not any(move.taken for move in moves):
         # Pulsar adds the sample to the averages a second time here.
-        averages = _updated(sample, averages, usage)
+        averages = _averages(sample, averages, usage)
         replaced, walked, below = _shed_below_bound(sample, in_order, averages)
         if replaced is not None and replaced.pair is not None:
             decisions[replaced.pair] = replaced
@@ -72,11 +72,11 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     )
 
 
-def _updated(sample: ClusterSample, before: Mapping[str, float], usage: Mapping[str, float]) -> dict[str, float]:
+def _averages(sample: ClusterSample, before: Mapping[str, float], usage: Mapping[str, float]) -> dict[str, float]:
     return {broker: smooth(before.get(broker), load, sample.settings) for broker, load in usage.items()}
 
 
-def _mean(averages: Mapping[str, float]) -> float:
+def _mean_load(averages: Mapping[str, float]) -> float:
     return math.fsum(averages.values()) / len(averages) if averages else 0.0
 
 
@@ -112,7 +112,7 @@ def _shed_below_bound(
     The decision is None if no broker is below the lower boundary.
     """
     threshold = _threshold(sample)
-    bound = _mean(averages) - threshold
+    bound = _mean_load(averages) - threshold
     lowest = min(averages, key=averages.__getitem__)
     if not averages[lowest] < bound:
         return None, [], f"no broker is below the lower boundary of {bound:.1%}"

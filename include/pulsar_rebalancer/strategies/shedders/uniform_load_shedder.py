@@ -55,7 +55,7 @@ class TrafficDifference:
     minimum: float
 
     @property
-    def exceeded(self) -> bool:
+    def is_exceeded(self) -> bool:
         return self.bound > 0 and self.value > self.bound
 
     @property
@@ -64,7 +64,7 @@ class TrafficDifference:
         name, unit, above_or_times = ("message rate", " %", "above") if by_rate else ("throughput", "", "times")
         if self.bound <= 0:
             return f"{name} is ignored"
-        limit = f"more than {self.bound:g}{unit}" if self.exceeded else f"not more than {self.bound:g}{unit}"
+        limit = f"more than {self.bound:g}{unit}" if self.is_exceeded else f"not more than {self.bound:g}{unit}"
         most, least = amount(self.measure, self.most), amount(self.measure, self.least)
         return f"{name} {most} is {self.value:,.1f}{unit} {above_or_times} the lowest, {least}: {limit}"
 
@@ -72,7 +72,7 @@ class TrafficDifference:
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     """Make the shedding decisions for one run. No state is kept between runs."""
     rates, throughputs = _rate_difference(sample), _throughput_difference(sample)
-    firing = next((difference for difference in (rates, throughputs) if difference.exceeded), None)
+    firing = next((difference for difference in (rates, throughputs) if difference.is_exceeded), None)
     looked_at = firing or rates
     decisions: list[Decision] = []
     moves: list[CandidateMove] = []
@@ -85,7 +85,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
         if name not in busiest:
             decision = _not_busiest(sample, broker, looked_at, number)
         elif firing:
-            decision, moves = _unload(sample, broker, firing, number)
+            decision, moves = _shed_busiest(sample, broker, firing, number)
         else:
             own = rates if name == rates.busiest else throughputs
             compared = Comparison(own.value, own.bound)
@@ -127,7 +127,7 @@ def _not_busiest(sample: ClusterSample, broker: BrokerSample, difference: Traffi
     return broker_decision(sample, broker, number, compared, Reason.NO_PARTNER, explanation)
 
 
-def _unload(
+def _shed_busiest(
     sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, number: int
 ) -> tuple[Decision, list[CandidateMove]]:
     """Return the decision for the busiest broker, and the moves away from it."""
@@ -143,10 +143,10 @@ def _unload(
     fired = broker_decision(
         sample, broker, number, compared, Reason.FIRED, wanted, measure=measure, target=float(required)
     )
-    return fired, _walk(sample, broker.broker, measure, number, required)
+    return fired, _choose(sample, broker.broker, measure, number, required)
 
 
-def _walk(sample: ClusterSample, broker: str, measure: Measure, number: int, required: int) -> list[CandidateMove]:
+def _choose(sample: ClusterSample, broker: str, measure: Measure, number: int, required: int) -> list[CandidateMove]:
     """Choose bundles of a broker, busiest first, that fit into the remaining amount. Idle bundles are chosen too."""
     moves: list[CandidateMove] = []
     taken = 0
