@@ -32,10 +32,10 @@ _RELEASED_SECONDS = 4
 _LAST_LINES = 20
 
 
-def server_environment(connection: Connection, where: str) -> dict[str, str]:
+def server_environment(connection: Connection, label: str) -> dict[str, str]:
     """Return a variable with the server's address, and one with the token, which must not be logged.
 
-    `where` names the connection in error messages.
+    `label` names the connection in error messages.
 
     Raises:
         SettingsError: `wrong_setting` if the host, port, extra or token is invalid, or if the token would be
@@ -45,7 +45,7 @@ def server_environment(connection: Connection, where: str) -> dict[str, str]:
     try:
         return _connect_variables(connection)
     except SettingsError as error:
-        raise SettingsError(error.reason, f"{where}: {error.message}") from None
+        raise SettingsError(error.reason, f"{label}: {error.message}") from None
 
 
 def _connect_variables(connection: Connection) -> dict[str, str]:

@@ -175,7 +175,7 @@ def _silence_loggers() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str, float]) -> list[Result]:
+def _run_suite(name: str, frame: pd.DataFrame, folder: Path, parameters: Mapping[str, float]) -> list[Result]:
     _silence_loggers()
     import great_expectations as gx
 
@@ -188,7 +188,7 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str
     batch = context.data_sources.add_pandas("run").add_dataframe_asset(name).add_batch_definition_whole_dataframe(name)
     outcome = batch.get_batch({"dataframe": frame}).validate(
         gx.ExpectationSuite(**suite),
-        expectation_parameters=dict(values),
+        expectation_parameters=dict(parameters),
         result_format={
             "result_format": "COMPLETE",
             "unexpected_index_column_names": [KEYS[name], *sorted(detail)],

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.replay_run import PreparedReplay, Progress, conclude, parts_of, prepare, replayed
+from pulsar_rebalancer.replay.replay_run import PreparedReplay, Progress, conclude, parts_of, prepare, replay_part
 from pulsar_rebalancer.replay.variant_outcome import merged_outcomes
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.application import session
@@ -35,7 +35,7 @@ def run(context: SparkContext, prepared: Sequence[PreparedReplay]) -> dict[str, 
     parts = [part for replay in prepared for part in parts_of(replay, context.defaultParallelism)]
     failed: dict[str, str] = {}
     with Progress([replay.work for replay in prepared], len(parts)):
-        done = context.parallelize(parts, len(parts)).map(replayed).collect()
+        done = context.parallelize(parts, len(parts)).map(replay_part).collect()
     for replay in prepared:
         answers = [answer for part, answer in zip(parts, done, strict=True) if part.work == replay.work.uri]
         wrong = next((answer for answer in answers if isinstance(answer, str)), None)

@@ -18,7 +18,7 @@ from typing import Any
 from pulsar_rebalancer.carry_out.bundle_move import retry_delays
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.pulsar import PulsarAdmin
-from pulsar_rebalancer.pulsar.bundle_calls import Clients, has_clients, stats_by_topic
+from pulsar_rebalancer.pulsar.bundle_calls import ClientCounts, has_clients, stats_by_topic
 from pulsar_rebalancer.pulsar.exchange import TOPIC_NAMES
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome
@@ -99,7 +99,7 @@ class ClientGapMeter:
     def give_up(self, source: str) -> None:
         self._slow.add(source)
 
-    async def count(self, topic: str, broker: str) -> Clients | None:
+    async def count(self, topic: str, broker: str) -> ClientCounts | None:
         """Return a topic's connected clients; None on an error response. Raises AdminError without a response."""
         async with self._slots[broker]:
             try:
@@ -108,7 +108,7 @@ class ClientGapMeter:
                 if (error.status or 0) < 400 or error.reason in _REFUSALS:
                     raise
                 if error.reason is Reason.NOT_FOUND and topic.startswith("non-persistent:"):
-                    return Clients(0, 0)  # such a topic exists only while it has clients
+                    return ClientCounts(0, 0)  # such a topic exists only while it has clients
                 _log.info("clients of %s cannot be counted: %s", topic, error)
                 return None
 
@@ -146,10 +146,10 @@ class MoveClientGap:
     again: bool
     unknown: str = field(default="", init=False)
     _topics: int | None = field(default=None, init=False)
-    _before: dict[str, Clients] = field(default_factory=dict, init=False)
+    _before: dict[str, ClientCounts] = field(default_factory=dict, init=False)
     _unloaded_at: float = field(default=0.0, init=False)
     _owner_seconds: float | None = field(default=None, init=False)
-    _now: dict[str, Clients | None] = field(default_factory=dict, init=False)  # the last answer about each topic
+    _now: dict[str, ClientCounts | None] = field(default_factory=dict, init=False)  # the last answer about each topic
     _counted_after: float = field(default=0.0, init=False)  # seconds from the unload to the last answer
     _unloads: int = field(default=0, init=False)
     _counting: asyncio.Task[ClientGap] | None = field(default=None, init=False)

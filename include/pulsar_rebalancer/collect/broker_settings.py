@@ -27,22 +27,22 @@ _ASKED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Isolation:
+class ClusterIsolation:
     cluster: str
     policies: tuple[IsolationPolicy, ...]
 
 
-async def read_isolation(admin: PulsarAdmin) -> Isolation | AdminError:
+async def read_isolation(admin: PulsarAdmin) -> ClusterIsolation | AdminError:
     try:
         cluster = await admin.cluster_name()
-        return Isolation(cluster, parse_isolation(await admin.isolation_policies(cluster)))
+        return ClusterIsolation(cluster, parse_isolation(await admin.isolation_policies(cluster)))
     except AdminError as error:
         return error
 
 
 async def read_policies(
     admin: PulsarAdmin,
-    isolation_read: Isolation | AdminError,
+    isolation_read: ClusterIsolation | AdminError,
     *,
     brokers: Sequence[str],
     bundles: Iterable[str],

@@ -72,7 +72,7 @@ async def load_reports(
 @dataclass(frozen=True, slots=True)
 class _OwnReport:
     at: datetime
-    metrics: load_data.Metrics
+    metrics: load_data.BrokerMetrics
     bundles: dict[str, dict[str, float]]
     version: str
 

@@ -68,7 +68,7 @@ def _summed_topics(topics: Sequence[Mapping[str, JsonValue]]) -> dict[str, float
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
+class BrokerMetrics:
     """A broker's load metrics.
 
     Usage is in percent, by the resource's name in LocalBrokerData; the average (`weightedMaxEMA`) is 1 at 100
@@ -80,18 +80,18 @@ class Metrics:
     started_at_ms: float | None
 
 
-def read_metrics(metrics: Sequence[Mapping[str, JsonValue]]) -> Metrics:
+def read_metrics(metrics: Sequence[Mapping[str, JsonValue]]) -> BrokerMetrics:
     """Parse a response to `broker-stats/metrics`, computed for each request (BrokerLoadData.toMetrics)."""
     percents = _group(metrics, "brk_lb_cpu_usage")
     average = _group(metrics, "brk_lb_resource_usage", feature="max_ema") or {}
-    return Metrics(
+    return BrokerMetrics(
         None if percents is None else {field: number(percents.get(name)) for field, name in _USAGE.items()},
         number(average.get("brk_lb_resource_usage")),
         number((_group(metrics, "jvm_start_time") or {}).get("jvm_start_time")),
     )
 
 
-def current_load(metrics: Metrics, published_load: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:
+def current_load(metrics: BrokerMetrics, published_load: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:
     """Return a broker's current load with the published limits, or 100; None if there are no such metrics."""
     if metrics.percents is None:
         return None

@@ -129,9 +129,9 @@ def _error_text(error: Exception) -> str:
     return f"{place}: {f'{context}{error.problem}'[:_LONGEST_PROBLEM]}"
 
 
-def _refuse_repeated_keys(entries: _YamlMap, where: str) -> None:
+def _refuse_repeated_keys(entries: _YamlMap, label: str) -> None:
     if entries.repeated:
-        raise SettingsError(Reason.CONTRADICTION, f"{where}: these keys are repeated: {', '.join(entries.repeated)}")
+        raise SettingsError(Reason.CONTRADICTION, f"{label}: these keys are repeated: {', '.join(entries.repeated)}")
 
 
 def _cluster_entry(
@@ -148,22 +148,22 @@ def _cluster_entry(
         if entry is not None and not isinstance(entry, _YamlMap):
             raise SettingsError(Reason.WRONG_SETTING, f"{file}: {name}: expected a mapping of settings")
         merged = _by_field(defaults, f"{file}: defaults") | _by_field(entry or _YamlMap(), f"{file}: {name}")
-        return ClusterEntry(name=name, given=merged, settings=validate(merged, where=f"{file}: {name}", check=check))
+        return ClusterEntry(name=name, given=merged, settings=validate(merged, label=f"{file}: {name}", check=check))
     except SettingsError as error:
         return ClusterEntry(name=safe, given={}, settings=Settings(), error=str(error))
 
 
-def _by_field(entries: _YamlMap, where: str) -> dict[str, object]:
-    _refuse_repeated_keys(entries, where)
+def _by_field(entries: _YamlMap, label: str) -> dict[str, object]:
+    _refuse_repeated_keys(entries, label)
     given: dict[str, object] = {}
     for key, value in entries.items():
         field = FIELD_OF_PULSAR_NAME.get(str(key), str(key))
         if field in given:
-            raise SettingsError(Reason.CONTRADICTION, f"{where}: {field} is set twice, under its own and Pulsar's name")
+            raise SettingsError(Reason.CONTRADICTION, f"{label}: {field} is set twice, under its own and Pulsar's name")
         if isinstance(value, _YamlMap):
-            _refuse_repeated_keys(value, f"{where}: {field}")
+            _refuse_repeated_keys(value, f"{label}: {field}")
         given[field] = value
-    return typed_values(given, where)
+    return typed_values(given, label)
 
 
 class Origin(StrEnum):
@@ -290,13 +290,13 @@ def resolve(
     origins = dict.fromkeys(Settings.model_fields, Origin.DEFAULT) | dict.fromkeys(live, Origin.BROKERS)
     origins |= dict.fromkeys(given, Origin.FILE)
     over = "settings from the clusters file and the live brokers"
-    settings = validate(merged, where=over, origins=origins, check=check)
+    settings = validate(merged, label=over, origins=origins, check=check)
     if params is None:
         return RunSettings(settings=settings, origins=origins)
     changed = _param_changes(settings, params)
     merged.update(changed)
     origins.update(dict.fromkeys(changed, Origin.PARAMS))
-    settings = validate(merged, where="settings changed by the run's parameters", origins=origins, check=check)
+    settings = validate(merged, label="settings changed by the run's parameters", origins=origins, check=check)
     return RunSettings(settings=settings, origins=origins)
 
 

@@ -196,9 +196,9 @@ def _decision_row(cluster: str, decision: Decision) -> dict[str, Cell]:
     return {name: getattr(decision, name, cluster) for name in DECISIONS.names}
 
 
-def scores_fields(before: Mapping[str, float], after: Mapping[str, float], excluded: Container[str]) -> dict[str, Any]:
-    """Return the summary's score fields, in percent; brokers in `excluded` are not compared and are left out."""
-    before, after = ({name: value for name, value in side.items() if name not in excluded} for side in (before, after))
+def scores_fields(before: Mapping[str, float], after: Mapping[str, float], left_out: Container[str]) -> dict[str, Any]:
+    """Return the summary's score fields, in percent; brokers in `left_out` are not compared and are left out."""
+    before, after = ({name: value for name, value in side.items() if name not in left_out} for side in (before, after))
     return {
         "brokers": len(before),
         "score_min": min(before.values(), default=None),

@@ -58,7 +58,7 @@ class RunInput(Snapshot):
 
     @cached_property
     def splits(self) -> SplitPlan:
-        return split_planning.splits_of(self)
+        return split_planning.planned_splits(self)
 
     @property
     def to_be_split(self) -> list[str]:

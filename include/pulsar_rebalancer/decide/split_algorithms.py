@@ -108,7 +108,7 @@ def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], settings: Settings) 
     return tuple(cuts)
 
 
-def shares_of(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> tuple[float, ...]:
+def traffic_shares(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> tuple[float, ...]:
     """Return each part's share of the message rate, or of throughput without any; equal shares if none is known."""
     carried = _traffic_by_part(hash_range, positions, topics)
     whole = java_sum(carried)
@@ -123,7 +123,7 @@ def most_even_position(hash_range: HashRange, positions: Sequence[int], topics: 
     most = min(apart) + whole * _ROUNDING
     # After a part without traffic, the halves are the same as at the position before.
     close = [p for n, p in enumerate(positions) if apart[n] <= most and (n == 0 or carried[n] > 0)]
-    return min(close, key=lambda position: abs(shares_of(hash_range, (position,), topics)[0] - 0.5))
+    return min(close, key=lambda position: abs(traffic_shares(hash_range, (position,), topics)[0] - 0.5))
 
 
 def _traffic_by_part(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> list[float]:

@@ -21,7 +21,7 @@ from pulsar_rebalancer.decide.split_algorithms import (
     condition_of,
     most_even_position,
     positions_of,
-    shares_of,
+    traffic_shares,
 )
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason
@@ -126,7 +126,7 @@ def where_to_cut(
         return Reason.NO_POSITION
     if len(candidate.bounds) - 1 + pending_bundles + len(positions) > settings.max_namespace_bundles:
         return Reason.NAMESPACE_FULL
-    return Cut(positions, shares_of(hash_range, positions, topics or ()))
+    return Cut(positions, traffic_shares(hash_range, positions, topics or ()))
 
 
 def _why_no_cut(
@@ -249,7 +249,7 @@ _MOST_ADVICE = 5
 """Maximum number of sentences that advise operators to split a bundle."""
 
 
-def splits_of(run: RunInput) -> SplitPlan:
+def planned_splits(run: RunInput) -> SplitPlan:
     """Return the splits; empty if `split_mode` is off or the sample does not count. Raises SnapshotError."""
     candidates = {candidate.bundle: candidate for candidate in (Candidates.find(run.folder) or Candidates()).bundles}
     if run.settings.split_mode is Mode.OFF or not candidates or not run.counting.counts:

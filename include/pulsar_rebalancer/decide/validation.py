@@ -60,7 +60,7 @@ def conclude(
     """Return the suites' findings, and those that follow from them or from the settings."""
     found = one_quarantine_each(findings)
     # Two brokers may briefly report a bundle that moved.
-    shares = shares_of(unexpectedly_left_out(found, moved_bundles), tables)
+    shares = left_out_shares(unexpectedly_left_out(found, moved_bundles), tables)
     found = one_quarantine_each([*found, *doubtful_traffic(shares)])
     brokers = tables["brokers"].select(["broker", "host_samples", "cpu_limit"]).to_pylist()
     samples = {row["broker"]: math.nan if row["host_samples"] is None else row["host_samples"] for row in brokers}
@@ -186,7 +186,7 @@ def _unaccounted_percent(broker: Row, bundle_sums: Row) -> float | None:
     return max(apart[name] / max(own[name], sums[name]) * 100 if apart[name] > 1 else 0.0 for name in TRAFFIC)
 
 
-def shares_of(bundles: Collection[str], tables: Mapping[str, pa.Table]) -> dict[str, float]:
+def left_out_shares(bundles: Collection[str], tables: Mapping[str, pa.Table]) -> dict[str, float]:
     """Return the bundles' share (0 to 1) of each broker's message rate or throughput, whichever is larger.
 
     The absolute values of negative values are used. A value that is not a number is estimated: the broker's

@@ -149,7 +149,7 @@ def buttons(situation: Situation) -> tuple[OrderButton, ...]:
     )
 
 
-def sentence(settings: Settings, closings: Sequence[Closing], orders: OrdersInForce, now: datetime) -> str:
+def orders_sentence(settings: Settings, closings: Sequence[Closing], orders: OrdersInForce, now: datetime) -> str:
     """Return the sentence about the current orders, given the effective settings and `closings`."""
     mode_and_orders = "; ".join([f"mode {settings.mode}", *order_texts(settings, closings, orders, now)])
     rolls = orders.get(Roll).active

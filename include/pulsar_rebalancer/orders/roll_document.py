@@ -202,17 +202,17 @@ class Roll(StateDocument):
         return drains.model_copy(update={"brokers": own | drains.brokers})
 
     def start(
-        self, shown: ShownRoll, run_id: str, listed: tuple[str, ...], now: datetime, by: str, sample: str
+        self, shown: ShownRoll, run_id: str, brokers: tuple[str, ...], now: datetime, user: str, sample: str
     ) -> Self:
         return type(self)(
             shown=shown,
             id=shown.id,
             run_id=run_id,
             at=now,
-            by=by,
+            by=user,
             reason=shown.reason,
             order=shown.order,
-            listed=listed,
+            listed=brokers,
             turn_at=now,
             sample=sample,
             since=now,

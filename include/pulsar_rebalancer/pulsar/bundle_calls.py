@@ -76,7 +76,7 @@ def _segments_of(topic: str, answer: BrokerAnswer) -> list[str]:
     return [f"segment://{parent}/{s.keys.start:04x}-{s.keys.end:04x}-{s.id}" for s in layout.segments.values()]
 
 
-class Clients(NamedTuple):
+class ClientCounts(NamedTuple):
     producers: int
     consumers: int
 
@@ -101,7 +101,7 @@ def has_clients(topic: JsonValue) -> bool | None:
     return None if clients is None else any(clients)
 
 
-def client_counts(topic: JsonValue) -> Clients | None:
+def client_counts(topic: JsonValue) -> ClientCounts | None:
     # The statistics of a segment call them producers.
     producers = topic.get("publishers", topic.get("producers")) if isinstance(topic, dict) else None
     subscriptions = topic.get("subscriptions") if isinstance(topic, dict) else None
@@ -110,7 +110,7 @@ def client_counts(topic: JsonValue) -> Clients | None:
     consumers = [entry.get("consumers") if isinstance(entry, dict) else None for entry in subscriptions.values()]
     if not all(isinstance(connected, list) for connected in consumers):
         return None
-    return Clients(len(producers), sum(len(connected) for connected in consumers if isinstance(connected, list)))
+    return ClientCounts(len(producers), sum(len(connected) for connected in consumers if isinstance(connected, list)))
 
 
 def _stats_path(topic: str) -> str:
@@ -290,7 +290,7 @@ class BundleAdmin:
             raise errors[0]
         return owner
 
-    async def clients(self, topic: str, broker: str) -> Clients:
+    async def clients(self, topic: str, broker: str) -> ClientCounts:
         """Return the number of clients currently connected to a topic, as reported by the topic's owner.
 
         Use this only for topics that recently had clients: the owner loads a persistent topic

@@ -249,13 +249,13 @@ def connection_of(seeds: tuple[str, ...], token: str, extra: Mapping[str, object
     )
 
 
-def checked_extra(extra: object, known_keys: Set[str], where: str) -> dict[str, object]:
+def checked_extra(extra: object, known_keys: Set[str], label: str) -> dict[str, object]:
     if not isinstance(extra, dict):
-        raise SettingsError(Reason.WRONG_SETTING, f"{where}: expected a JSON object")
+        raise SettingsError(Reason.WRONG_SETTING, f"{label}: expected a JSON object")
     values = {name: value for name, value in extra.items() if value not in (None, "")}
     if unknown := sorted(map(str, set(values) - known_keys)):
         raise SettingsError(
-            Reason.WRONG_SETTING, f"{where}: unknown keys {', '.join(unknown)}; known: {', '.join(sorted(known_keys))}"
+            Reason.WRONG_SETTING, f"{label}: unknown keys {', '.join(unknown)}; known: {', '.join(sorted(known_keys))}"
         )
     return values
 

@@ -236,14 +236,14 @@ class _Averages:
         self._settings = settings
         self._offset: Floats | float = 0.0
 
-    def follow(self, sample: RecordedSample, changed: BrokerLoads) -> BrokerLoads:
+    def follow(self, sample: RecordedSample, brokers: BrokerLoads) -> BrokerLoads:
         recorded = sample.brokers
         if recorded.averages is None:
-            return changed
-        history, change = self._settings.history_percentage, self._present(changed) - self._present(recorded)
+            return brokers
+        history, change = self._settings.history_percentage, self._present(brokers) - self._present(recorded)
         # A broker that comes back starts from zero.
         self._offset = (self._offset * history + (1 - history) * change) * (recorded.registered & ~sample.restarted)
-        return replace(changed, averages=np.maximum(recorded.averages + self._offset, 0))
+        return replace(brokers, averages=np.maximum(recorded.averages + self._offset, 0))
 
     def _present(self, brokers: BrokerLoads) -> Floats:
         usage = weighted_usages(brokers.percents, RESOURCES, self._settings, RESOURCES)

@@ -60,24 +60,24 @@ class MeanColumns:
         self.long_term_msg_rate: Floats = np.full(count, UNKNOWN_RATE)
         self._samples: Ints = np.zeros(count, dtype=np.int64)
 
-    def update(self, present: Flags, sample: Floats, unchanged: Ints | None = None) -> None:
-        """Add a sample; the means of bundles that are not `present` are dropped.
+    def update(self, present_bundles: Flags, sample: Floats, unchanged: Ints | None = None) -> None:
+        """Add a sample; the means of bundles not in `present_bundles` are dropped.
 
         `sample` starts with a row for each of `run.tables.TRAFFIC`. `unchanged` are positions of bundles whose
         values were left out or whose broker has no report.
         """
         sample = sample[: len(TRAFFIC)]
-        counted = present.copy()
+        counted = present_bundles.copy()
         if unchanged is not None:
             counted[unchanged] = False
         samples = np.minimum(self._samples + 1, LONG_TERM_SAMPLES)
         short = np.minimum(samples, MAX_SAMPLES)
-        kept = np.where(present, self.short, 0.0)
+        kept = np.where(present_bundles, self.short, 0.0)
         self.short = np.where(counted, with_sample(self.short, sample, short), kept)
         long_term = with_sample(self.long_term_msg_rate, sample[0] + sample[1], samples)
-        kept = np.where(present, self.long_term_msg_rate, UNKNOWN_RATE)
+        kept = np.where(present_bundles, self.long_term_msg_rate, UNKNOWN_RATE)
         self.long_term_msg_rate = np.where(counted, long_term, kept)
-        self._samples = np.where(counted, samples, np.where(present, self._samples, 0))
+        self._samples = np.where(counted, samples, np.where(present_bundles, self._samples, 0))
 
 
 class ColumnBundles(Bundles):
@@ -87,7 +87,7 @@ class ColumnBundles(Bundles):
         owner: position of the broker that reports each bundle; `NOBODY` if no broker reports it.
         present: the bundles' current load, a row for each of `LOADS`.
         reasons: why a bundle must stay, by position.
-        kind: returns the kind of policy for a namespace; None if there is none.
+        policy_kind: returns the kind of policy for a namespace; None if there is none.
         loads: the bundles' `load`; None if costs are not learned.
     """
 
@@ -98,7 +98,7 @@ class ColumnBundles(Bundles):
         present: Floats,
         means: MeanColumns,
         reasons: Mapping[int, Reason],
-        kind: Callable[[str], str | None],
+        policy_kind: Callable[[str], str | None],
         loads: Floats | None = None,
     ) -> None:
         self._roster = roster
@@ -107,7 +107,7 @@ class ColumnBundles(Bundles):
         self._present = present
         self._means = means
         self._reasons = reasons
-        self._kind = kind
+        self._kind = policy_kind
 
     def of(self, broker: str, largest: int | None = None) -> list[BundleSample]:
         number = self._roster.broker_at.get(broker)

@@ -159,7 +159,7 @@ _BYTES = 16 << 20
 """Minimum size of a sample file, in bytes; only the last file may be smaller."""
 
 
-class Names:
+class NumberedNames:
     """Assigns numbers to names, in order of first appearance."""
 
     def __init__(self) -> None:
@@ -188,9 +188,9 @@ class Names:
 @dataclass
 class Writer:
     folder: StoragePath
-    brokers: Names = field(default_factory=Names)
-    bundles: Names = field(default_factory=Names)
-    versions: Names = field(default_factory=Names)
+    brokers: NumberedNames = field(default_factory=NumberedNames)
+    bundles: NumberedNames = field(default_factory=NumberedNames)
+    versions: NumberedNames = field(default_factory=NumberedNames)
     policies: list[Policies] = field(default_factory=list)
     places: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     _file: int = 0

@@ -51,12 +51,12 @@ def html(
     request: ReplayRequest,
     answer: ReplayResult,
     variants: Sequence[Variant],
-    compared: Sequence[Metrics],
+    metrics_rows: Sequence[Metrics],
     outcomes: Mapping[str, VariantOutcome],
-    failed: Sequence[FailedVariant] = (),
+    failed_variants: Sequence[FailedVariant] = (),
 ) -> str:
     """Return the report as a page; `outcomes` are by variant, including the recording's."""
-    ordered = sorted(compared, key=lambda variant: (variant.unloads_per_day, variant.range_mean))
+    ordered = sorted(metrics_rows, key=lambda variant: (variant.unloads_per_day, variant.range_mean))
     coverage = answer.coverage
     recorded = metrics(outcomes[RECORDING], coverage.minutes)
     notes = [*coverage.notes, *coverage.unreadable, *(f"left out: {why}" for why in answer.left_out)]
@@ -79,7 +79,7 @@ def html(
         _scatter_chart(ordered, answer, recorded),
         "<h2>Variants</h2>",
         _variants_table(ordered, answer, {variant.name: variant for variant in variants}),
-        _failed_list(failed),
+        _failed_list(failed_variants),
         "<p class=quiet>Range: largest minus smallest score of the brokers, points. Scores use the resource weights of "
         "the current settings. Disturbed: total throughput of the bundles when they moved. Simplifications: see "
         "docs/replay.md.</p>",

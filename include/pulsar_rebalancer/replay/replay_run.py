@@ -54,13 +54,13 @@ _FOLDER = "progress"
 _SECONDS_BETWEEN_LINES = 5.0
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     print(f"{datetime.now(UTC):%H:%M:%S} {line}", flush=True)
 
 
-def share_of(work: StoragePath, part: int) -> Callable[[float], None]:
+def progress_writer(work: StoragePath, part_number: int) -> Callable[[float], None]:
     """Return a function that stores the completed fraction of a part, 0 to 1."""
-    return partial(_write, work / _FOLDER / str(part))
+    return partial(_write, work / _FOLDER / str(part_number))
 
 
 def _write(file: StoragePath, share: float) -> None:
@@ -93,7 +93,7 @@ class Progress:
             percent = int(100 * sum(shares) / self._parts)
             if percent > before:
                 before = percent
-                say(f"{percent} % replayed")
+                print_line(f"{percent} % replayed")
 
 
 class PreparedReplay(NamedTuple):
@@ -131,7 +131,7 @@ def prepare(root: str, folder: StoragePath) -> PreparedReplay:
     names = recording.roster
     said.append(f"{number_of(len(names.brokers), 'broker')}, {number_of(len(names.bundles), 'bundle')}")
     for sentence in said:
-        say(f"{request.cluster}: {sentence}")
+        print_line(f"{request.cluster}: {sentence}")
     return PreparedReplay(folder, work, request, recording, variants)
 
 
@@ -155,7 +155,7 @@ def parts_of(prepared: PreparedReplay, least_count: int) -> list[Part]:
     return [Part(prepared.work.uri, number, dealt, request, stretch) for number, (stretch, dealt) in enumerate(work)]
 
 
-def replayed(part: Part) -> list[VariantOutcome] | str:
+def replay_part(part: Part) -> list[VariantOutcome] | str:
     """Return the outcomes of a part's variants, or the error message: raising would end the other replays."""
     folder, request = StoragePath(part.work), part.request
     try:
@@ -166,7 +166,7 @@ def replayed(part: Part) -> list[VariantOutcome] | str:
             first_minute=part.stretch.first,
             last_minute=part.stretch.last,
             seed=request.seed,
-            report=share_of(folder, part.number),
+            report=progress_writer(folder, part.number),
         )
     except RebalancerError as error:
         return str(error)
@@ -197,7 +197,7 @@ def conclude(prepared: PreparedReplay, outcomes: Mapping[str, VariantOutcome], s
     coverage = recording.coverage
     failed = _failed_variants(variants.variants, outcomes)
     for failure in failed[:_SHOWN]:
-        say(f"{request.cluster}: {failure.sentence}")
+        print_line(f"{request.cluster}: {failure.sentence}")
     names = {failure.variant for failure in failed}
     compared = [metrics(outcomes[v.name], coverage.minutes) for v in variants.variants if v.name not in names]
     if not compared:
@@ -220,9 +220,9 @@ def conclude(prepared: PreparedReplay, outcomes: Mapping[str, VariantOutcome], s
     (folder / REPORT).write_bytes(page.encode(errors="replace"))
     answer.write(folder)
     if answer.agreement is not None:
-        say(f"{request.cluster}: {answer.agreement.sentence}")
+        print_line(f"{request.cluster}: {answer.agreement.sentence}")
     picked = next(row for row in compared if row.variant == answer.picked)
-    say(
+    print_line(
         f"{request.cluster}: {answer.picked} is picked: {picked.unloads_per_day:.1f} unloads a day "
         f"({picked.moved:,} in all), mean range {picked.range_mean:.1f}; "
         f"{number_of(len(answer.front), 'variant')} on the Pareto front; the replay took {seconds:.1f} s"

@@ -190,9 +190,9 @@ class _RunReader:
         compacted = {name: at for name in self._bundle_rows if (at := time_of(name)) is not None}
         return in_folders | compacted
 
-    def _read_list(self, listed: StoragePath) -> None:
+    def _read_list(self, runs_table: StoragePath) -> None:
         texts: dict[str, str] = {}
-        for table in listed.read_batches(["run", "validation", "state", "documents", "bundles_rows"]):
+        for table in runs_table.read_batches(["run", "validation", "state", "documents", "bundles_rows"]):
             for row in table.to_pylist():
                 policies = dict(row["documents"] or ()).get(Policies.FILE)
                 # Runs with the same policies share one text: a day may have thousands of runs.
@@ -233,14 +233,14 @@ class _RunReader:
                 )
 
     @contextmanager
-    def _noting_unreadable(self, what: str) -> Iterator[None]:
+    def _noting_unreadable(self, source: str) -> Iterator[None]:
         """Add files that cannot be read to `unreadable`; storage failures are raised."""
         try:
             yield
         except SnapshotError as error:
             if error.reason is Reason.STORAGE_FAILED:
                 raise
-            self.unreadable.append(error.message if what in error.message else f"{what}: {error.message}")
+            self.unreadable.append(error.message if source in error.message else f"{source}: {error.message}")
 
     def _write_compacted(self, day: date, minutes: Mapping[str, int]) -> None:
         brokers = read_day(table_file(self._storage, "brokers", day), "brokers", _BROKER_COLUMNS, minutes)

@@ -130,11 +130,11 @@ def merged_outcomes(outcomes: Iterable[VariantOutcome]) -> dict[str, VariantOutc
     return by_name
 
 
-def pareto_front(compared: Sequence[Metrics]) -> set[str]:
+def pareto_front(rows: Sequence[Metrics]) -> set[str]:
     """Return the variants that no other variant beats in both unloads and range."""
     front: set[str] = set()
     least, edge = float("inf"), (-1.0, -1.0)
-    for row in sorted(compared, key=lambda row: (row.unloads_per_day, row.range_mean)):
+    for row in sorted(rows, key=lambda row: (row.unloads_per_day, row.range_mean)):
         # Variants that are equal in both are all on the front.
         if row.range_mean < least or (row.unloads_per_day, row.range_mean) == edge:
             front.add(row.variant)
@@ -142,13 +142,13 @@ def pareto_front(compared: Sequence[Metrics]) -> set[str]:
     return front
 
 
-def preferred_variant(compared: Sequence[Metrics], unloads_per_point: float) -> str:
+def preferred_variant(rows: Sequence[Metrics], unloads_per_point: float) -> str:
     """Return the variant with the lowest cost: unloads per day plus `unloads_per_point` per point of mean range."""
 
     def cost(row: Metrics) -> tuple[float, float, str]:
         return row.unloads_per_day + unloads_per_point * row.range_mean, row.range_mean, row.variant
 
-    return min(compared, key=cost).variant
+    return min(rows, key=cost).variant
 
 
 RECORDING = "recording"

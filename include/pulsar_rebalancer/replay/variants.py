@@ -102,17 +102,17 @@ def expand(grid: Sequence[Mapping[str, object]], current: Settings) -> Variants:
     return Variants(list(by_key.values()), left_out)
 
 
-def _by_field(part: Mapping[str, object], where: str) -> dict[str, list[Any]]:
+def _by_field(part: Mapping[str, object], label: str) -> dict[str, list[Any]]:
     if not isinstance(part, dict):
-        raise SettingsError(Reason.WRONG_SETTING, f"{where} is not a mapping of settings to values")
+        raise SettingsError(Reason.WRONG_SETTING, f"{label} is not a mapping of settings to values")
     by_field: dict[str, list[Any]] = {}
     for key, values in part.items():
         name = FIELD_OF_PULSAR_NAME.get(str(key), str(key))
         if name not in REPLAYED:
-            raise SettingsError(Reason.WRONG_SETTING, f"{where}: a replay cannot change setting {str(key)[:80]!r}")
+            raise SettingsError(Reason.WRONG_SETTING, f"{label}: a replay cannot change setting {str(key)[:80]!r}")
         listed = values if isinstance(values, list) else [values]
         if not listed:
-            raise SettingsError(Reason.WRONG_SETTING, f"{where}: {name} has no value")
+            raise SettingsError(Reason.WRONG_SETTING, f"{label}: {name} has no value")
         by_field[name] = listed
     return by_field
 
@@ -127,14 +127,14 @@ def _refuse_many(parts: Sequence[Mapping[str, list[Any]]]) -> None:
         )
 
 
-def _variant(changed: dict[str, object], current: Settings, where: str) -> Variant:
+def _variant(changes: dict[str, object], current: Settings, label: str) -> Variant:
     values = current.model_dump(mode="json", exclude_unset=True)
-    if changed.get("strategy", current.strategy) != current.strategy:
+    if changes.get("strategy", current.strategy) != current.strategy:
         values = {name: value for name, value in values.items() if name not in OF_STRATEGY}
-    settings = validate(values | changed, where=where)
-    shown = {name: value for name, value in changed.items() if name != "strategy"}
+    settings = validate(values | changes, label=label)
+    shown = {name: value for name, value in changes.items() if name != "strategy"}
     name = ", ".join([settings.strategy, *(f"{key} {value}" for key, value in shown.items())])
-    return Variant(name, settings, changed)
+    return Variant(name, settings, changes)
 
 
 def _settings_key(settings: Settings) -> str:
@@ -171,9 +171,9 @@ def _requests_of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, 
         yield name, request
 
 
-def _compacted_settings(listed: StoragePath) -> dict[str, str | None]:
+def _compacted_settings(runs_table: StoragePath) -> dict[str, str | None]:
     try:
-        tables = list(listed.read_batches(["run", "settings"])) if listed.exists() else []
+        tables = list(runs_table.read_batches(["run", "settings"])) if runs_table.exists() else []
     except SnapshotError:
         return {}
     return {row["run"]: row["settings"] for table in tables for row in table.to_pylist()}

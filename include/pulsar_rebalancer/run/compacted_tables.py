@@ -182,14 +182,14 @@ def nulls_in(file: StoragePath, column: str) -> bool:
     return any(statistics is None or statistics.null_count != 0 for statistics in groups)
 
 
-def refuse_other_version(stored_schema: pa.Schema, current_schema: pa.Schema, where: str) -> None:
+def refuse_other_version(stored_schema: pa.Schema, current_schema: pa.Schema, label: str) -> None:
     """Raise SnapshotError `file_damaged` for another version, whose columns might mean something else.
 
     Tables from Spark have no version.
     """
     version, reads = tables.version_of(stored_schema), tables.version_of(current_schema)
     if version not in ("", reads):
-        raise SnapshotError(Reason.FILE_DAMAGED, f"{where} has version {version}; this release reads version {reads}")
+        raise SnapshotError(Reason.FILE_DAMAGED, f"{label} has version {version}; this release reads version {reads}")
 
 
 def rows_by_run(file: StoragePath) -> Counter[str]:
@@ -216,12 +216,12 @@ def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
     return {run for run, row in expected.items() if all(held[k][run] == (row[f"{k}_rows"] or 0) for k in TABLES)}
 
 
-def compacted_documents(listed: StoragePath, run: str, columns: Sequence[str]) -> dict[str, str | None]:
+def compacted_documents(runs_table: StoragePath, run: str, columns: Sequence[str]) -> dict[str, str | None]:
     """Return a compacted run's documents from its day's table `runs`; empty if that has no row for it.
 
     Raises SnapshotError `file_missing`, `file_damaged` or `storage_failed`.
     """
-    for table in listed.read_batches(["run", *columns]):
+    for table in runs_table.read_batches(["run", *columns]):
         for row in table.filter(pc.field("run") == run).to_pylist():
             return row
     return {}

@@ -57,7 +57,7 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dr
     readable = []
     for run in runs:
         try:
-            check(run)
+            check_run(run)
             readable.append(run)
         except UnreadableRunError as error:
             unreadable[error.run] = str(error)
@@ -71,7 +71,7 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dr
     return unreadable
 
 
-def check(run: RunFolder) -> None:
+def check_run(run: RunFolder) -> None:
     if run.foreign:
         raise UnreadableRunError(run.name, f"the run's folder has unknown files: {', '.join(run.foreign[:3])}")
     for path in run.files:

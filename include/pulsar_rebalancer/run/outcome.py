@@ -311,9 +311,9 @@ TRIES = 3
 _Record = TypeVar("_Record", Unload, BundleSplit)
 
 
-def remaining(planned: Iterable[_Planned], outcomes: Mapping[str, MoveOutcome | SplitOutcome]) -> list[_Planned]:
+def remaining(planned_items: Iterable[_Planned], outcomes: Mapping[str, MoveOutcome | SplitOutcome]) -> list[_Planned]:
     done = {bundle for bundle, outcome in outcomes.items() if not outcome.reason.has(RETRIED)}
-    return [item for item in planned if item.bundle not in done]
+    return [item for item in planned_items if item.bundle not in done]
 
 
 def records_of_plan(records: Mapping[str, _Record], plan_id: str) -> dict[str, _Record]:

@@ -373,8 +373,8 @@ def candidate_rows(run: StoragePath) -> list[Row]:
     return (run / _MOVES).read_table(["bundle", "pair", "source", "reason", "taken"]).to_pylist()
 
 
-def _moves_of_rows(taken: list[Row]) -> list[Move]:
-    ordered = sorted(taken, key=lambda row: (row["wave"], row["pair"], row["rank"]))
+def _moves_of_rows(rows: list[Row]) -> list[Move]:
+    ordered = sorted(rows, key=lambda row: (row["wave"], row["pair"], row["rank"]))
     return [Move.model_validate({name: row[name] for name in Move.model_fields}) for row in ordered]
 
 

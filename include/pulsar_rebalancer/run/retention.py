@@ -133,7 +133,7 @@ LISTED = 20
 """Maximum number of kept entries listed in the log."""
 
 
-class Step(NamedTuple):
+class UpkeepStep(NamedTuple):
     """One upkeep step; a dry run only reports it.
 
     Attributes:
@@ -153,7 +153,7 @@ class Step(NamedTuple):
 @dataclass
 class Report:
     dry_run: bool
-    steps: list[Step] = field(default_factory=list)
+    steps: list[UpkeepStep] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -312,14 +312,14 @@ class _Upkeep:
 
     # report
 
-    def _remove(self, action: str, what: str, folder: StoragePath, content: Sequence[Entry], *, is_whole: bool) -> None:
-        self._add_step(action, what, 0, content)
+    def _remove(self, action: str, item: str, folder: StoragePath, content: Sequence[Entry], *, is_whole: bool) -> None:
+        self._add_step(action, item, 0, content)
         if not self.report.dry_run:
             remove(self.storage.base, folder, content, is_whole=is_whole)
 
-    def _add_step(self, action: str, what: str, runs: int, content: Iterable[Entry]) -> None:
+    def _add_step(self, action: str, item: str, runs: int, content: Iterable[Entry]) -> None:
         sizes = [entry.size for entry in content if entry.kind is Kind.FILE]
-        self.report.steps.append(Step(action, what, runs, len(sizes), sum(sizes)))
+        self.report.steps.append(UpkeepStep(action, item, runs, len(sizes), sum(sizes)))
 
     def _keep(self, folder: StoragePath, why: str) -> None:
         self.report.left[folder.uri.removeprefix(f"{self.storage.base.uri}/")] = why

@@ -139,20 +139,20 @@ class StoragePath:
                 yield source
 
 
-def json_document(data: bytes | str, where: str) -> Any:
+def json_document(data: bytes | str, label: str) -> Any:
     try:
         document = json.loads(data)
         require_storable(document)
     except (ValueError, RecursionError):
-        raise SnapshotError(Reason.FILE_DAMAGED, f"{where} is not a JSON document") from None
+        raise SnapshotError(Reason.FILE_DAMAGED, f"{label} is not a JSON document") from None
     return document
 
 
 @contextmanager
-def storage_errors(uri: str, participle: str) -> Iterator[None]:
+def storage_errors(uri: str, action: str) -> Iterator[None]:
     """Convert file system errors to SnapshotError `file_missing` or `storage_failed`.
 
-    `participle` is a participle for the message "cannot be …", such as "listed".
+    `action` is a participle for the message "cannot be …", such as "listed".
     """
     try:
         yield
@@ -161,7 +161,7 @@ def storage_errors(uri: str, participle: str) -> Iterator[None]:
             raise SnapshotError(Reason.FILE_MISSING, f"{uri} does not exist as a file") from None
         # The error's own text may quote secrets from an address.
         why = os.strerror(error.errno) if error.errno else type(error).__name__
-        raise SnapshotError(Reason.STORAGE_FAILED, f"{uri} cannot be {participle}: {why}") from None
+        raise SnapshotError(Reason.STORAGE_FAILED, f"{uri} cannot be {action}: {why}") from None
 
 
 @contextmanager
@@ -220,20 +220,20 @@ class Entry:
 
 def entries(folder: StoragePath) -> list[Entry]:
     """Return a folder's direct entries, sorted by name; empty if the folder does not exist or is a link."""
-    return _list_entries(folder, deep=False)
+    return _list_entries(folder, recursive=False)
 
 
 def walk(folder: StoragePath) -> list[Entry]:
     """Return all entries below a folder, folders before their contents; links are listed but not followed."""
-    return _list_entries(folder, deep=True)
+    return _list_entries(folder, recursive=True)
 
 
-def _list_entries(folder: StoragePath, *, deep: bool) -> list[Entry]:
+def _list_entries(folder: StoragePath, *, recursive: bool) -> list[Entry]:
     file_system, path = folder.open()
     with storage_errors(folder.uri, "listed"):
         if isinstance(file_system, pafs.LocalFileSystem):
-            return list(_local_entries(Path(path), "", deep=deep))
-        infos = file_system.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=deep))
+            return list(_local_entries(Path(path), "", recursive=recursive))
+        infos = file_system.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=recursive))
     kinds = {pafs.FileType.File: Kind.FILE, pafs.FileType.Directory: Kind.FOLDER}
     listed = [
         Entry(info.path[len(path) :].strip("/"), kinds.get(info.type, Kind.OTHER), info.size or 0, info.mtime)
@@ -242,12 +242,12 @@ def _list_entries(folder: StoragePath, *, deep: bool) -> list[Entry]:
     return sorted(listed, key=lambda entry: entry.path)
 
 
-def _local_entries(top: Path, prefix: str, *, deep: bool) -> Iterator[Entry]:
+def _local_entries(folder: Path, prefix: str, *, recursive: bool) -> Iterator[Entry]:
     # Others may delete entries during the listing; this is not an error.
     try:
-        if not stat.S_ISDIR(top.lstat().st_mode):
+        if not stat.S_ISDIR(folder.lstat().st_mode):
             return
-        with os.scandir(top) as scanned:
+        with os.scandir(folder) as scanned:
             children = sorted(scanned, key=lambda child: child.name)
     except FileNotFoundError:
         return
@@ -260,8 +260,8 @@ def _local_entries(top: Path, prefix: str, *, deep: bool) -> Iterator[Entry]:
         changed_at = datetime.fromtimestamp(status.st_mtime, UTC)
         if stat.S_ISDIR(status.st_mode):
             yield Entry(path, Kind.FOLDER, 0, changed_at)
-            if deep:
-                yield from _local_entries(Path(child.path), f"{path}/", deep=True)
+            if recursive:
+                yield from _local_entries(Path(child.path), f"{path}/", recursive=True)
         elif stat.S_ISREG(status.st_mode):
             yield Entry(path, Kind.FILE, status.st_size, changed_at)
         else:

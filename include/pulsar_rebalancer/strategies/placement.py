@@ -130,12 +130,12 @@ class _RateQueue:
             heappush(self._heap, entry)
         return sorted(brokers)
 
-    def _next_of_equal_rate(self, found: list[tuple[float, str]]) -> list[tuple[float, str]]:
-        while self._heap and (not found or self._heap[0][0] <= found[0][0]):
+    def _next_of_equal_rate(self, entries: list[tuple[float, str]]) -> list[tuple[float, str]]:
+        while self._heap and (not entries or self._heap[0][0] <= entries[0][0]):
             entry = heappop(self._heap)
-            if self._is_present(entry) and entry not in found[-1:]:
-                found.append(entry)
-        return found
+            if self._is_present(entry) and entry not in entries[-1:]:
+                entries.append(entry)
+        return entries
 
     def _is_present(self, entry: tuple[float, str]) -> bool:
         """Return whether an entry is current; outdated ones stay in the heap when a rate changes."""

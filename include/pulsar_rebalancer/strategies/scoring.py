@@ -76,16 +76,15 @@ def weighted_usage(broker: BrokerSample, settings: Settings, resources: Sequence
 
 
 def weighted_usages(
-    measured: npt.NDArray[np.float64], names: Sequence[str], settings: Settings, resources: Sequence[str] = SCORED
+    usages: npt.NDArray[np.float64], names: Sequence[str], settings: Settings, resources: Sequence[str] = SCORED
 ) -> npt.NDArray[np.float64]:
     """Return the result of `weighted_usage` for many brokers at once, identical to the last digit.
 
-    `measured` is a result of `percents`, with a row for each of `names` and a column per broker.
+    `usages` is a result of `percents`, with a row for each of `names` and a column per broker.
     """
-    idle = np.zeros(measured.shape[1])
+    idle = np.zeros(usages.shape[1])
     rows = [
-        measured[names.index(name)] * getattr(settings, f"{name}_weight") if name in names else idle
-        for name in resources
+        usages[names.index(name)] * getattr(settings, f"{name}_weight") if name in names else idle for name in resources
     ]
     return np.asarray(np.max(rows, axis=0) / 100)
 

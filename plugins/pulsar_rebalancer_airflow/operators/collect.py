@@ -17,7 +17,7 @@ from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, Sample,
 from pulsar_rebalancer.config.clusters_file import RunParams, parse_params
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.orders.in_force import closings, sentence
+from pulsar_rebalancer.orders.in_force import closings, orders_sentence
 from pulsar_rebalancer.orders.manual_plans import Drains, HandedOverPlan, Question
 from pulsar_rebalancer.orders.order import Control, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
@@ -116,17 +116,17 @@ class CollectOperator(ClusterOperator):
             raise PlanError(Reason.PLAN_EXPIRED, f"another plan has passed the gate since {handed.plan.at:%H:%M:%S %Z}")
         return handed
 
-    async def _collect(self, trigger: RunTrigger, earlier: EarlierData) -> Sample:
+    async def _collect(self, trigger: RunTrigger, history: EarlierData) -> Sample:
         settings = self.entry.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings()
         async with PulsarAdmin(connection) as admin:
-            return await collect(admin, self.entry, trigger, earlier)
+            return await collect(admin, self.entry, trigger, history)
 
 
 def _with_orders(request: RunRequest, orders: OrdersInForce, previous: str) -> RunRequest:
     settings, now = request.resolved.settings, request.collected_at
     closed = closings(settings, orders, now, JudgedRun(now, previous))
-    in_force = sentence(settings, closed, replace(orders, origins=request.resolved.origins), now)
+    in_force = orders_sentence(settings, closed, replace(orders, origins=request.resolved.origins), now)
     return request.model_copy(update={"closed": closed[0].reason if closed else None, "in_force": in_force})
 
 

@@ -179,7 +179,7 @@ class Holds:
     Once noticed, a hold applies until the task ends.
 
     Args:
-        planned: the plan's settings.
+        planned_settings: the plan's settings.
         settings: the cluster's settings when the task started.
         before: the drains and the rolling restart that the plan serves, and the orders when it was made.
         check_always: True to check on every call; otherwise check at most once a second.
@@ -191,7 +191,7 @@ class Holds:
         context: Context,
         cluster: str,
         store: StateStore,
-        planned: Settings,
+        planned_settings: Settings,
         settings: Settings,
         before: StateBefore,
         *,
@@ -202,7 +202,7 @@ class Holds:
         self._store = store
         self._file = _CurrentSettings(cluster, settings)
         self._mode = settings.mode
-        self._planned = planned
+        self._planned = planned_settings
         self._present = settings
         self._between_looks = 0 if check_always else _SECONDS_BETWEEN_LOOKS
         self._looked_at = -math.inf
@@ -229,23 +229,23 @@ class Holds:
             rules is not None and rules.failed_moves is not None and self._failed(self._closed_at) >= rules.failed_moves
         )
 
-    def skip_reason(self, part: Move | Split) -> Reason | None:
+    def skip_reason(self, action: Move | Split) -> Reason | None:
         """Return why orders given after planning forbid or no longer want a move or split; None if allowed.
 
         Call `reason` first, because it reads the current orders and settings.
         """
         if self._looked_at == -math.inf:
             self._refresh()
-        if isinstance(part, Split):
-            return self._exclusion_reason(part.bundle, {part.broker})
-        if part.destination in self._drained:
+        if isinstance(action, Split):
+            return self._exclusion_reason(action.bundle, {action.broker})
+        if action.destination in self._drained:
             return Reason.DRAINING
         roll = self._before.roll
-        if roll is not None and roll.broker in (part.source, part.destination) and not self._rolls:
+        if roll is not None and roll.broker in (action.source, action.destination) and not self._rolls:
             return Reason.ROLL_STOPPED
-        if part.source in self._before.drains.brokers and part.source not in self._drained:
+        if action.source in self._before.drains.brokers and action.source not in self._drained:
             return Reason.NOT_DRAINED
-        return self._exclusion_reason(part.bundle, {part.source, part.destination})
+        return self._exclusion_reason(action.bundle, {action.source, action.destination})
 
     def _exclusion_reason(self, bundle: str, brokers: Collection[str]) -> Reason | None:
         return newly_excluded((self._planned, self._before.control), (self._present, self._control), bundle, brokers)

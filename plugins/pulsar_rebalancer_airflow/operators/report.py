@@ -121,9 +121,9 @@ class ReportOperator(RunOperator):
         outcome.write(run)
         return outcome
 
-    def _keep_client_gaps(self, outcome: Outcome, earlier: Outcome | None) -> None:
+    def _keep_client_gaps(self, outcome: Outcome, earlier_outcome: Outcome | None) -> None:
         """Store how the moves affected clients, for later manual plans that move the same bundles; only log errors."""
-        fresh = set(outcome.moves).difference(earlier.moves if earlier else ())
+        fresh = set(outcome.moves).difference(earlier_outcome.moves if earlier_outcome else ())
         gaps = {move.bundle: move.client_gap for move in fresh if move.attempts}
         folder = storage_of(self.cluster).state
         try:

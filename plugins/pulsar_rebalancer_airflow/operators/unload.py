@@ -84,7 +84,7 @@ class PlanPartOperator(RunOperator):
         if self._task is not None:
             self._task.cancel()
 
-    def _counts_or_error(self, part: str, outcomes: Iterable[MoveOutcome | SplitOutcome]) -> dict[str, int]:
+    def _counts_or_error(self, label: str, outcomes: Iterable[MoveOutcome | SplitOutcome]) -> dict[str, int]:
         """Log the outcomes, and return the number of bundles by reason code.
 
         Raises:
@@ -99,11 +99,11 @@ class PlanPartOperator(RunOperator):
         ordered = {reason for reason in counts if reason.has(Trait.ORDERED)}
         refused = sorted(reason for reason in counts.keys() - ordered if reason.has(Trait.NEEDS_PERSON))
         if refused:
-            raise AirflowFailException(f"{part}: {counted(counts)}. {refused[0].meaning}")
+            raise AirflowFailException(f"{label}: {counted(counts)}. {refused[0].meaning}")
         if any(reason.has(RETRIED) for reason in counts.keys() - ordered):
-            raise UnfinishedError(f"{part}: {counted(counts)}; a retry continues with the remaining bundles")
+            raise UnfinishedError(f"{label}: {counted(counts)}; a retry continues with the remaining bundles")
         if ordered and ordered == counts.keys():
-            raise AirflowSkipException(f"{part}: {counted(counts)}. {min(ordered).meaning}")
+            raise AirflowSkipException(f"{label}: {counted(counts)}. {min(ordered).meaning}")
         return {str(reason): count for reason, count in counts.items()}
 
 

@@ -84,7 +84,7 @@ def _status_of_cluster(session: SessionDep, entry: ClusterEntry, dag_id: str) ->
     try:
         return overview.status(storage, entry, facts, _now())
     except RebalancerError as error:
-        return overview.unreadable(entry, facts, error, _now())
+        return overview.unreadable_status(entry, facts, error, _now())
 
 
 @router.get("/dags/{dag_id}/overview")
@@ -99,15 +99,15 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
     acts = UserActions() if entry.error else airflow_facts.acts(session, entry, facts, user, _now())
     if run_id:
         folder = airflow_facts.run_folder(session, storage, dag_id, run_id)
-        view = overview.of_one_run(storage, entry, folder, _now()) if folder else None
+        view = overview.run_overview(storage, entry, folder, _now()) if folder else None
         if view is None:
             raise HTTPException(404, "This run has no files yet, or they have been moved to the history of its day.")
         return airflow_facts.with_links(view.model_copy(update={"acts": acts}), dag_id, storage)
     try:
-        view = overview.present(storage, entry, facts, _now())
+        view = overview.current_overview(storage, entry, facts, _now())
     except RebalancerError as error:
         # Operators can still give orders.
-        view = overview.without_run(overview.unreadable(entry, facts, error, _now()), facts, _now())
+        view = overview.without_run(overview.unreadable_status(entry, facts, error, _now()), facts, _now())
     return airflow_facts.with_links(view.model_copy(update={"acts": acts}), balances, storage, facts.failed)
 
 

@@ -107,7 +107,7 @@ def _by_hand_answer(session: Session, run: DagRun) -> RunAnswer:
     shown = read_xcom(session, run.dag_id, run.run_id, key="return_value", task="plan")
     if isinstance(shown, dict):
         identity = str(shown.get("plan") or "")
-        text = words.PLAN_READY if identity else words.no_effect(str(shown.get("no_effect") or ""))
+        text = words.PLAN_READY if identity else words.no_effect_text(str(shown.get("no_effect") or ""))
         return RunAnswer(text=text, plan=identity)
     released = (run.conf or {}).get("action") == Action.RELEASE
     return RunAnswer(text=words.RELEASED if released else words.DRAINED)

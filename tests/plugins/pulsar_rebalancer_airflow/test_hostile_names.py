@@ -70,7 +70,7 @@ def test_a_run_takes_no_name_at_its_word(served, storage, state, tmp_path, monke
     for bundle in BUNDLES:
         served.cluster.faults.add("odd_bundle", broker, target=bundle)
     served.cluster.faults.add("other_configuration", values={"clusterName": NAMES[0]})
-    entry = ClusterEntry(name=CLUSTER, given={}, settings=validate({"connection": "pulsar_test"}, where="test"))
+    entry = ClusterEntry(name=CLUSTER, given={}, settings=validate({"connection": "pulsar_test"}, label="test"))
     given = context(CLUSTER, state, user=NAMES[12])
     given["dag_run"].run_id = "".join(NAMES)
 

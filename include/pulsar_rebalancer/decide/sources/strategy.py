@@ -93,7 +93,7 @@ def _place_shed(
     sample: ClusterSample,
     shedding: SheddingResult,
     policies: Callable[[], PolicyFilter],
-    before: StrategyState,
+    state: StrategyState,
 ) -> Proposal:
     """Return what a shedder wants for which samples and policies are handled here.
 
@@ -105,16 +105,16 @@ def _place_shed(
     repeated = not inputs.forced and counting.is_repeated({broker: samples[broker] for broker in shedding.outermost})
     if repeated or counting.reason is Reason.TOO_SOON:
         decisions = [_too_soon_decision(decision) for decision in shedding.decisions]
-        return Proposal([], lambda _: SourceReport(decisions, "nothing is shed so soon after the last sample"), before)
-    moves, placement = place(sample, shedding.moves, policies, before.placement, inputs.seed)
-    counted = any(move.taken for move in shedding.moves) or shedding.state.cluster_hits > before.shedder.cluster_hits
+        return Proposal([], lambda _: SourceReport(decisions, "nothing is shed so soon after the last sample"), state)
+    moves, placement = place(sample, shedding.moves, policies, state.placement, inputs.seed)
+    counted = any(move.taken for move in shedding.moves) or shedding.state.cluster_hits > state.shedder.cluster_hits
 
     def report(capped: Sequence[CandidateMove]) -> SourceReport:
         used = counted if counting.counts else any(move.taken for move in capped)
         sentence = _sentence_with_moves(shedding.sentence, capped)
         return _report(sample, shedding, capped)._replace(sentence=sentence, samples=samples if used else {})
 
-    return Proposal(moves, report, StrategyState(shedding.state, placement) if counting.counts else before)
+    return Proposal(moves, report, StrategyState(shedding.state, placement) if counting.counts else state)
 
 
 def _report(sample: ClusterSample, shedding: SheddingResult, moves: Sequence[CandidateMove]) -> SourceReport:

@@ -50,12 +50,12 @@ def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, 
     return _status(entry, facts, shown, said, now, measured)
 
 
-def unreadable(entry: ClusterEntry, facts: AirflowContext, error: RebalancerError, now: datetime) -> Status:
+def unreadable_status(entry: ClusterEntry, facts: AirflowContext, error: RebalancerError, now: datetime) -> Status:
     said = Headline(State.UNREADABLE, f"{error.message} ({error.reason}). {error.reason.action}".rstrip())
     return _status(entry, facts, None, said, now)
 
 
-def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime) -> Overview:
+def current_overview(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime) -> Overview:
     """Return a cluster's page. The arguments and errors are those of `status`."""
     shown, measured, said = _current_runs(storage, entry, facts, now)
     strip = _status(entry, facts, shown, said, now, measured)
@@ -96,7 +96,7 @@ def _awaiting_plan(
     return plan_view(storage, read_run(folder))
 
 
-def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath, now: datetime) -> Overview | None:
+def run_overview(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath, now: datetime) -> Overview | None:
     """Return the page as it was at the time of one run; None if the run has no readable request."""
     run = read_run(folder)
     if run is None:
@@ -151,8 +151,8 @@ def _status(
     )
 
 
-def _last_change(latest: Change | None, moved: UndoView | None) -> dict[str, object]:
-    return {"moved": moved, "changed_at": latest.ended_at if latest else None}
+def _last_change(latest: Change | None, undo: UndoView | None) -> dict[str, object]:
+    return {"moved": undo, "changed_at": latest.ended_at if latest else None}
 
 
 def _overview_of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowContext, now: datetime) -> Overview:

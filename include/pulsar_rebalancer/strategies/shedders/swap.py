@@ -130,7 +130,7 @@ class PairTransfer:
                 self._add_swapped(swapped)
 
     def _fit_bundle(
-        self, bundle: BundleSample, remaining: int, returning: Iterator[BundleSample]
+        self, bundle: BundleSample, remaining: int, top_bundles: Iterator[BundleSample]
     ) -> tuple[Reason, list[BundleSample]]:
         """Return the reason code for a candidate bundle, and the bundles that move back in exchange for it."""
         leaving = bundle.present_msg_throughput
@@ -140,7 +140,7 @@ class PairTransfer:
             return Reason.NO_TRAFFIC, []
         if self.left - self.gained + leaving <= self.target:
             return Reason.TAKEN, []
-        swapped = self._bundles_in_exchange(leaving, returning)
+        swapped = self._bundles_in_exchange(leaving, top_bundles)
         return (Reason.TAKEN if swapped else Reason.OVER_REMAINING), swapped
 
     def _bundles_in_exchange(self, leaving: float, top_bundles: Iterator[BundleSample]) -> list[BundleSample]:

@@ -172,17 +172,17 @@ def _shed_pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision]
 
 
 def _shed_pair(
-    sample: ClusterSample, number: int, source: BrokerLoad, destination: BrokerLoad, imbalance: Imbalance
+    sample: ClusterSample, pair: int, source: BrokerLoad, destination: BrokerLoad, imbalance: Imbalance
 ) -> tuple[Decision, PairTransfer]:
     gap = source.load - destination.load
     target = source.throughput * (gap / 2) / source.load if source.load > 0 else 0.0
-    transfer = PairTransfer(sample, number, source, destination, target)
+    transfer = PairTransfer(sample, pair, source, destination, target)
     bundles = top_bundles(sample, source.broker)
     wanted = f"{imbalance.kind}: {imbalance.sentence}"
     decision = Decision(
         source.broker,
         Reason.FIRED,
-        pair=number,
+        pair=pair,
         destination=destination.broker,
         source_score=source.load * 100,
         destination_score=destination.load * 100,

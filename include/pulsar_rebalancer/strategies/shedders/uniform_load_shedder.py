@@ -117,18 +117,18 @@ def _extremes(sample: ClusterSample, measure: Measure) -> tuple[str, float, floa
     return busiest, most, 1.0 if abs(least) <= NOTHING else least
 
 
-def _not_busiest(sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, number: int) -> Decision:
+def _not_busiest(sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, pair: int) -> Decision:
     carried = broker.traffic(difference.measure)
     explanation = (
         f"carries {amount(difference.measure, carried)}; only the busiest broker, {difference.busiest} with "
         f"{amount(difference.measure, difference.most)}, sheds"
     )
     compared = Comparison(carried, difference.most)
-    return broker_decision(sample, broker, number, compared, Reason.NO_PARTNER, explanation)
+    return broker_decision(sample, broker, pair, compared, Reason.NO_PARTNER, explanation)
 
 
 def _shed_busiest(
-    sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, number: int
+    sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, pair: int
 ) -> tuple[Decision, list[CandidateMove]]:
     """Return the decision for the busiest broker, and the moves away from it."""
     measure, compared = difference.measure, Comparison(difference.value, difference.bound)
@@ -136,27 +136,27 @@ def _shed_busiest(
     wanted = f"{difference.sentence}: {amount(measure, required)} must leave"
     if broker.bundles <= 1:
         words = f"{wanted}, but {'its single bundle stays' if broker.bundles else 'it has no bundle'}"
-        return broker_decision(sample, broker, number, compared, Reason.FEW_BUNDLES, words), []
+        return broker_decision(sample, broker, pair, compared, Reason.FEW_BUNDLES, words), []
     if required < difference.minimum:
         words = f"{wanted}, less than the minimum of {amount(measure, difference.minimum)}"
-        return broker_decision(sample, broker, number, compared, Reason.BELOW_MINIMUM, words), []
+        return broker_decision(sample, broker, pair, compared, Reason.BELOW_MINIMUM, words), []
     fired = broker_decision(
-        sample, broker, number, compared, Reason.FIRED, wanted, measure=measure, target=float(required)
+        sample, broker, pair, compared, Reason.FIRED, wanted, measure=measure, target=float(required)
     )
-    return fired, _choose(sample, broker.broker, measure, number, required)
+    return fired, _choose(sample, broker.broker, measure, pair, required)
 
 
-def _choose(sample: ClusterSample, broker: str, measure: Measure, number: int, required: int) -> list[CandidateMove]:
+def _choose(sample: ClusterSample, broker: str, measure: Measure, pair: int, traffic: int) -> list[CandidateMove]:
     """Choose bundles of a broker, busiest first, that fit into the remaining amount. Idle bundles are chosen too."""
     moves: list[CandidateMove] = []
     taken = 0
     busiest_first = sorted(sample.shed_candidates(broker), key=lambda bundle: (-bundle.mean(measure), bundle.bundle))
     for rank, bundle in enumerate(busiest_first):
-        reason = bundle.reason or _reason_by_size(bundle.mean(measure), required, taken, sample.settings)
+        reason = bundle.reason or _reason_by_size(bundle.mean(measure), traffic, taken, sample.settings)
         if reason is Reason.TAKEN:
             taken += 1
-            required -= int(bundle.mean(measure))
-        moves.append(CandidateMove.of(bundle, pair=number, rank=rank, measure=measure, reason=reason))
+            traffic -= int(bundle.mean(measure))
+        moves.append(CandidateMove.of(bundle, pair=pair, rank=rank, measure=measure, reason=reason))
     return moves
 
 

@@ -104,7 +104,7 @@ def test_default_mode_moves_nothing():
 )
 def test_wrong_values_are_refused_with_the_keys_name(given, named):
     with pytest.raises(SettingsError, match=named) as refused:
-        validate(given, where="clusters.yaml: east")
+        validate(given, label="clusters.yaml: east")
     assert refused.value.reason == "wrong_setting"
     assert "clusters.yaml: east" in str(refused.value)
 
@@ -134,11 +134,11 @@ def test_later_sources_win_and_each_origin_is_kept():
 
 
 def test_a_strategy_can_be_an_import_path():
-    assert validate({"strategy": "my_package.shedders:shed"}, where="x").strategy == "my_package.shedders:shed"
+    assert validate({"strategy": "my_package.shedders:shed"}, label="x").strategy == "my_package.shedders:shed"
 
 
 def test_splits_can_be_automatic_and_runs_kept_for_ever():
-    settings = validate({"split_mode": "auto", "retention_days": 0}, where="x")
+    settings = validate({"split_mode": "auto", "retention_days": 0}, label="x")
     assert (settings.split_mode, settings.retention_days) == (Mode.AUTO, 0)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_rebalancer.pulsar.bundle_calls import Clients, client_counts, has_clients, stats_by_topic
+from pulsar_rebalancer.pulsar.bundle_calls import ClientCounts, client_counts, has_clients, stats_by_topic
 
 RECORDED = Path(__file__).parents[1] / "collect" / "data" / "extensible-4.0.8.json"
 
@@ -14,7 +14,7 @@ def test_clients_are_those_that_a_broker_lists():
 
     (topic,) = stats_by_topic(stats, "acme/shop/0xf0000000_0xffffffff").values()
 
-    assert client_counts(topic) == Clients(producers=1, consumers=1)
+    assert client_counts(topic) == ClientCounts(producers=1, consumers=1)
     assert stats_by_topic(stats, "acme/shop/0x00000000_0x00000001") == {}
     assert stats_by_topic({"acme/shop": "?"}, "acme/shop/0x00000000_0x00000001") == {}
 
