@@ -153,7 +153,7 @@ MESSAGE = "failure_message"
 """XCom key of a failed task's error message."""
 
 
-def sentence(error: RebalancerError) -> str:
+def error_sentence(error: RebalancerError) -> str:
     action = error.reason.action
     return f"{error} {action}".strip() if action not in error.message else str(error)
 
@@ -172,4 +172,4 @@ def final_unless_passing(context: Context | None = None) -> Iterator[None]:
             context["ti"].xcom_push(key=MESSAGE, value=error.message)
         if error.reason.has(Trait.PASSING):
             raise
-        raise AirflowFailException(sentence(error)) from error
+        raise AirflowFailException(error_sentence(error)) from error

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 from airflow.sdk.exceptions import AirflowException
 
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.pulsar.connection import flag
+from pulsar_rebalancer.pulsar.connection import extra_flag
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer_airflow.options import read_extra
 
@@ -50,7 +50,7 @@ def server_environment(connection: Connection, label: str) -> dict[str, str]:
 
 def _connect_variables(connection: Connection) -> dict[str, str]:
     host, port = _address(connection)
-    tls, token = flag(read_extra(connection, {"use_ssl"}), "use_ssl"), connection.password
+    tls, token = extra_flag(read_extra(connection, {"use_ssl"}), "use_ssl"), connection.password
     if not (_is_loopback(host) or (tls and token)):
         raise _wrong(f"{host} is another machine: set use_ssl and a token to connect to its Spark Connect server")
     if token and re.fullmatch(r"[!-~]+", token) is None:

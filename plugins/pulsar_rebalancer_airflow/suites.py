@@ -56,11 +56,11 @@ _REPEATED = {"bundles": ["cluster", "broker", "policy"]}
 log = logging.getLogger(__name__)
 
 
-def page_of(run: StoragePath) -> StoragePath:
+def page_file(run: StoragePath) -> StoragePath:
     return run / "validation" / "index.html"
 
 
-def wording(result: Any) -> dict[str, str]:
+def result_wording(result: Any) -> dict[str, str]:
     """Return the wording of Data Docs for an `ExpectationValidationResult`, by key: `expected` and `seen`.
 
     As a side effect, the lists of rows in the result are truncated.
@@ -93,7 +93,7 @@ def write_page(
 ) -> None:
     """Write the page. An error is only logged, because the page does not affect the validation."""
     try:
-        page_of(run).write_bytes(_page_html(run, request, validation, results).encode(errors="replace"))
+        page_file(run).write_bytes(_page_html(run, request, validation, results).encode(errors="replace"))
     except Exception:
         log.warning("the page of the validation result could not be written", exc_info=True)
 
@@ -205,7 +205,7 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, parameters: Mapping
 def _safe_wording(result: Any) -> dict[str, str]:
     """Return a result's texts for the page; empty if rendering fails, because the validation must not fail."""
     try:
-        return wording(result)
+        return result_wording(result)
     except Exception as error:
         log.warning("an expectation's result cannot be shown: %s", type(error).__name__)
         return {"expected": "", "seen": ""}
@@ -253,7 +253,7 @@ class ValidationLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
         """Return the path of the page; empty if the task wrote no page."""
         run = StoragePath(str(getattr(operator, "run", None) or ""))
-        if not run.uri or not page_of(run).exists():
+        if not run.uri or not page_file(run).exists():
             return ""
         return page_path(ti_key.dag_id, ti_key.run_id, run.name)
 

@@ -31,9 +31,9 @@ from pulsar_rebalancer.strategies.sample import ClusterSample, Judge, JudgedPair
 from pulsar_rebalancer.strategies.scoring import SCORED
 from pulsar_rebalancer.texts import number_of
 from pulsar_rebalancer_spark import bundle_means
-from pulsar_rebalancer_spark.hits import compared, counted, fired, with_stored_hits
-from pulsar_rebalancer_spark.pairing import paired
-from pulsar_rebalancer_spark.scoring import scored
+from pulsar_rebalancer_spark.hits import with_fired, with_gaps, with_hit_counts, with_stored_hits
+from pulsar_rebalancer_spark.pairing import paired_brokers
+from pulsar_rebalancer_spark.scoring import scored_brokers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,14 +93,14 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
 
 
 def judged(brokers: DataFrame, stored_hits: DataFrame, rules: DataFrame) -> DataFrame:
-    """Return the pairs of all clusters, as `JudgedPair` by cluster; tables as in `scored` and `with_stored_hits`."""
+    """Return all clusters' pairs, as `JudgedPair` by cluster; tables as in `scored_brokers` and `with_stored_hits`."""
     return (
-        brokers.transform(scored, rules)
+        brokers.transform(scored_brokers, rules)
         .transform(with_stored_hits, stored_hits)
-        .transform(paired)
-        .transform(compared)
-        .transform(counted)
-        .transform(fired)
+        .transform(paired_brokers)
+        .transform(with_gaps)
+        .transform(with_hit_counts)
+        .transform(with_fired)
     )
 
 

@@ -113,7 +113,7 @@ class BundleMove:
             return _MoveResult(Reason.NO_TOPIC, self._owner or "")
         await self.begin(self.move)
         while True:
-            end = await self._attempt(topics)
+            end = await self._attempt_move(topics)
             if not end.again or self._attempts > RETRIES:
                 return end
             _log.warning("%s: result %s (owner %s), trying again", self.move.bundle, end.reason, end.owner or "none")
@@ -156,7 +156,7 @@ class BundleMove:
 
     # an unload and the steps after it
 
-    async def _attempt(self, topics: list[str]) -> _MoveResult:
+    async def _attempt_move(self, topics: list[str]) -> _MoveResult:
         self._attempts += 1
         self._refusal = ""
         failed: AdminError | None = None

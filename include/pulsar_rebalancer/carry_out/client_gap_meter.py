@@ -167,7 +167,7 @@ class MoveClientGap:
         try:
             if not self.unknown:
                 async with asyncio.timeout(BEFORE_S):
-                    await self._count()
+                    await self._count_clients()
         except TimeoutError:
             self.meter.give_up(self.move.source)
             self.unknown = f"{self.move.source} did not say within {BEFORE_S:g} s which clients are connected"
@@ -176,7 +176,7 @@ class MoveClientGap:
         except Exception as error:
             self._note_failure(error)
 
-    async def _count(self) -> None:
+    async def _count_clients(self) -> None:
         names = await self.meter.topics(self.move)
         sample = [names[at * len(names) // MOST_TOPICS] for at in range(MOST_TOPICS)] if names[MOST_TOPICS:] else names
         counts = await asyncio.gather(*(self.meter.count(topic, self.move.source) for topic in sample))

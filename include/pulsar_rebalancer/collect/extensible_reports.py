@@ -64,7 +64,7 @@ async def load_reports(
     }
     reports = await admin.load_reports([broker for broker in runtimes if broker not in extensible], read)
     if extensible:
-        published, kept_in = PublishedLoad.stored(state_folder), state_folder if keep else None
+        published, kept_in = PublishedLoad.from_folder(state_folder), state_folder if keep else None
         reports |= await _ExtensibleBrokers(admin, extensible, settings, clock, published, kept_in).reports()
     return reports
 
@@ -99,14 +99,14 @@ class _ExtensibleBrokers:
     async def reports(self) -> dict[str, BrokerReport | AdminError | None]:
         if self._settings.listen_seconds:
             require_client()
-        asked = dict(zip(self._runtimes, await asyncio.gather(*map(self._ask, self._runtimes)), strict=True))
+        asked = dict(zip(self._runtimes, await asyncio.gather(*map(self._query_broker, self._runtimes)), strict=True))
         values = {broker: answer for broker, answer in asked.items() if isinstance(answer, _OwnReport)}
         if values and self._settings.listen_seconds:
             await self._receive(values)
         failed = {broker: answer for broker, answer in asked.items() if isinstance(answer, AdminError)}
         return failed | {broker: self._converted_report(broker, answer) for broker, answer in values.items()}
 
-    async def _ask(self, broker: str) -> _OwnReport | AdminError:
+    async def _query_broker(self, broker: str) -> _OwnReport | AdminError:
         try:
             return await self._own_report(broker)
         except AdminError as error:

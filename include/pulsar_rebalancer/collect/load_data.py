@@ -43,10 +43,10 @@ def bundle_stats(topics: Mapping[str, JsonValue]) -> dict[str, dict[str, float]]
     """
     stats = {}
     for namespace, ranges in topics.items():
-        for hash_range, domains in _mapping(ranges).items():
-            loaded = [topic for domain in _mapping(domains).values() for topic in _mapping(domain).values()]
+        for hash_range, domains in _as_mapping(ranges).items():
+            loaded = [topic for domain in _as_mapping(domains).values() for topic in _as_mapping(domain).values()]
             if loaded:
-                stats[f"{namespace}/{hash_range}"] = _summed_topics([_mapping(topic) for topic in loaded])
+                stats[f"{namespace}/{hash_range}"] = _summed_topics([_as_mapping(topic) for topic in loaded])
     return stats
 
 
@@ -62,8 +62,8 @@ def _summed_topics(topics: Sequence[Mapping[str, JsonValue]]) -> dict[str, float
             total[name] += math.nan if rate is None else rate
         # Brokers with `exposePublisherStats=false` count producers without listing them (PersistentTopic.updateRates).
         total["producerCount"] += max(_item_count(topic.get("publishers")), count(topic.get("producerCount")) or 0)
-        subscriptions = _mapping(topic.get("subscriptions")).values()
-        total["consumerCount"] += sum(_item_count(_mapping(entry).get("consumers")) for entry in subscriptions)
+        subscriptions = _as_mapping(topic.get("subscriptions")).values()
+        total["consumerCount"] += sum(_item_count(_as_mapping(entry).get("consumers")) for entry in subscriptions)
     return total
 
 
@@ -105,14 +105,14 @@ def other_host(metrics: Sequence[Mapping[str, JsonValue]], broker: str) -> str:
     The metrics name the advertised address, which is also the host in brokerIds
     (ExtensibleLoadManagerImpl.getMetrics). Brokers on the same host cannot be distinguished.
     """
-    labels = (_mapping(group.get("dimensions")) for group in metrics)
+    labels = (_as_mapping(group.get("dimensions")) for group in metrics)
     named = next((label.get("broker") for label in labels if label.get("metric") == "loadBalancing"), None)
-    if not isinstance(named, str) or _normalized(named) == _normalized(broker.rpartition(":")[0]):
+    if not isinstance(named, str) or _normalized_host(named) == _normalized_host(broker.rpartition(":")[0]):
         return ""
     return named
 
 
-def _normalized(host: str) -> str:
+def _normalized_host(host: str) -> str:
     return host.lower().strip("[]").removesuffix(".")
 
 
@@ -130,14 +130,14 @@ def are_from_other_broker(stats: Collection[str], owned_bundles: Collection[str]
 
 def _group(metrics: Sequence[Mapping[str, JsonValue]], name: str, **dimensions: str) -> Mapping[str, JsonValue] | None:
     for group in metrics:
-        values, labels = _mapping(group.get("metrics")), _mapping(group.get("dimensions"))
+        values, labels = _as_mapping(group.get("metrics")), _as_mapping(group.get("dimensions"))
         if name in values and dimensions.items() <= labels.items():
             return values
     return None
 
 
 def _resource_usage(share: float | None, published_usage: object) -> dict[str, JsonValue]:
-    pair = _mapping(published_usage)
+    pair = _as_mapping(published_usage)
     limit = number(pair.get("limit"))
     if limit is None:
         return {"usage": share, "limit": 100.0}
@@ -147,7 +147,7 @@ def _resource_usage(share: float | None, published_usage: object) -> dict[str, J
 
 def values_to_store(published_load: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     values = {name: number(published_load.get(name)) for name in _PUBLISHED}
-    pairs = {field: _mapping(published_load[field]) for field in _USAGE if field in published_load}
+    pairs = {field: _as_mapping(published_load[field]) for field in _USAGE if field in published_load}
     usage: dict[str, JsonValue] = {
         field: {part: number(pair.get(part)) for part in ("usage", "limit")} for field, pair in pairs.items()
     }
@@ -196,7 +196,7 @@ def report(
     }
 
 
-def _mapping(value: object) -> dict[str, JsonValue]:
+def _as_mapping(value: object) -> dict[str, JsonValue]:
     return value if isinstance(value, dict) else {}
 
 
@@ -236,7 +236,7 @@ class PublishedLoad(VersionedDocument):
     top: dict[str, TopBundles] = {}
 
     @classmethod
-    def stored(cls, folder: StoragePath | None) -> Self:
+    def from_folder(cls, folder: StoragePath | None) -> Self:
         try:
             return (cls.find(folder) if folder else None) or cls()
         except SnapshotError as error:

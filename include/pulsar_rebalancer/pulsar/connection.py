@@ -241,8 +241,8 @@ def connection_of(seeds: tuple[str, ...], token: str, extra: Mapping[str, object
         ca_file=_path_of_extra(extra, "ca_file"),
         client_cert_file=_path_of_extra(extra, "client_cert"),
         client_key_file=_path_of_extra(extra, "client_key"),
-        read_only=flag(extra, "read_only"),
-        address_map=_mapping(extra.get("address_map", {})),
+        read_only=extra_flag(extra, "read_only"),
+        address_map=_string_mapping(extra.get("address_map", {})),
         address_template=str(extra.get("address_template", "")),
         service_url=str(extra.get("service_url", "")),
         **given,
@@ -260,7 +260,7 @@ def checked_extra(extra: object, known_keys: Set[str], label: str) -> dict[str, 
     return values
 
 
-def flag(extra: Mapping[str, object], key: str) -> bool:
+def extra_flag(extra: Mapping[str, object], key: str) -> bool:
     value = extra.get(key, False)
     if str(value).lower() in ("true", "false"):
         return str(value).lower() == "true"
@@ -286,7 +286,7 @@ def _timeout_seconds(value: object) -> float:
         raise SettingsError(Reason.WRONG_SETTING, f"answer_timeout_seconds: {value!r} is not a number") from None
 
 
-def _mapping(value: object) -> dict[str, str]:
+def _string_mapping(value: object) -> dict[str, str]:
     try:
         mapping = json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):

@@ -51,16 +51,16 @@ class BundlePlacer:
     def broker(self, bundle: str, rate: float, topics: int, registered: Collection[str]) -> str | None:
         """Return the broker for a bundle with this long-term rate (msg/s); None if none may own it."""
         self.used = True
-        chosen = self._choose(bundle, self._policy_filter.candidates(bundle), registered)
+        chosen = self._choose_broker(bundle, self._policy_filter.candidates(bundle), registered)
         if chosen in self._overloaded_brokers:
-            chosen = self._choose(bundle, self._policy_filter.policy_set(bundle), registered) or chosen
+            chosen = self._choose_broker(bundle, self._policy_filter.policy_set(bundle), registered) or chosen
         if chosen is not None:
             placed = BundleSample("", bundle, topics=topics, long_term_msg_rate=rate)
             self.chooser.placed(placed, chosen)
             self._policy_filter.placed(placed, chosen)
         return chosen
 
-    def _choose(self, bundle: str, candidates: Iterable[str], registered: Collection[str]) -> str | None:
+    def _choose_broker(self, bundle: str, candidates: Iterable[str], registered: Collection[str]) -> str | None:
         there = [name for name in candidates if name in registered]
         return choose(self.seed, bundle, self.chooser.eligible(bundle, there))
 
@@ -142,7 +142,7 @@ class Balancer:
         decision = self._plan_sample(minute, brokers, sample)
         moves = [move for move in decision.moves if move.taken]
         takes = {pair.pair: pair.destination for pair in decision.decisions}
-        self._placing = BundlePlacer(sample, self._state, self._seed_of(minute), minute.policies)
+        self._placing = BundlePlacer(sample, self._state, self._minute_seed(minute), minute.policies)
         indexed = [
             IndexedMove(
                 self._roster.bundle_at[move.bundle],
@@ -175,7 +175,7 @@ class Balancer:
             policies=minute.policies,
             learning=sample.learning,
             unloaded_brokers={name: self._seconds_since(minute, at) for name, at in self._unloaded_brokers.items()},
-            seed=self._seed_of(minute),
+            seed=self._minute_seed(minute),
             # A shedder that learns looks at the other pairs as well.
             brief=self._learned is None,
         )
@@ -207,7 +207,7 @@ class Balancer:
     def _seconds_since(minute: Minute, at: int) -> float:
         return (minute.number - at) * MINUTE - _UNLOADED_AFTER
 
-    def _seed_of(self, minute: Minute) -> str:
+    def _minute_seed(self, minute: Minute) -> str:
         return f"{self._seed}/{minute.number}"
 
     @property

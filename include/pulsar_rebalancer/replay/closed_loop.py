@@ -114,19 +114,19 @@ class _ReplayedVariant:
 
     def _step(self, sample: RecordedSample, flows: Floats, compared: Flags) -> None:
         self._assign_owners(sample)
-        minute = self._minute(sample, flows)
+        minute = self._minute_of_sample(sample, flows)
         scores = _scores(minute.brokers, compared, self._judged_by)
         if len(scores):
-            self.outcome.scores(scores)
+            self.outcome.add_scores(scores)
         if self._last is not None and (sample.minute - self._last) * MINUTE < self._shortest:
             return
         moves = self._balancer.decide(minute)
         if moves:
             moved = [move.bundle for move in moves]
-            self.outcome.unloads(sample.carried[_THROUGHPUT][:, moved].sum(axis=0))
+            self.outcome.add_unloads(sample.carried[_THROUGHPUT][:, moved].sum(axis=0))
             self._owner[moved] = [move.destination for move in moves]
             if self._keeps_moves:
-                self.outcome.keep(sample.minute, moved)
+                self.outcome.add_moved_bundles(sample.minute, moved)
         self._last = sample.minute
 
     def _assign_owners(self, sample: RecordedSample) -> None:
@@ -152,7 +152,7 @@ class _ReplayedVariant:
             self._owner[bundle] = sample.owner[bundle] if chosen is None else chosen
         self.outcome.lost += len(lost)
 
-    def _minute(self, sample: RecordedSample, flows: Floats) -> Minute:
+    def _minute_of_sample(self, sample: RecordedSample, flows: Floats) -> Minute:
         owner = np.where(sample.present, self._owner, NOBODY)
         elsewhere = np.flatnonzero(owner != sample.owner)
         brokers = sample.brokers

@@ -59,7 +59,7 @@ class KeptSample(NamedTuple):
     left_out: Flags
     policies: Ints
 
-    def packed(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """Return the sample as bytes, with 32 bits for bundles' values: there can be millions."""
         small = self._replace(
             brokers=self.brokers.astype(np.int32),
@@ -73,7 +73,7 @@ class KeptSample(NamedTuple):
         return out.getvalue()
 
     @classmethod
-    def unpacked(cls, data: bytes) -> Self:
+    def from_bytes(cls, data: bytes) -> Self:
         source = io.BytesIO(data)
         return cls(*(np.load(source, allow_pickle=False) for _ in cls._fields))
 
@@ -204,7 +204,7 @@ class Writer:
 
     def add(self, minute: int, snapshot: KeptSample) -> None:
         """Add one sample; many small samples go into one file."""
-        data = snapshot.packed()
+        data = snapshot.to_bytes()
         self.places[minute] = (self._file, len(self._waiting), len(data))
         self._waiting += data
         if len(self._waiting) >= _BYTES:

@@ -116,7 +116,7 @@ class Recording:
         read = lru_cache(maxsize=2)(lambda number: (self.folder / str(number)).read_bytes())
         for minute in minutes:
             file, start, length = place_of[minute]
-            yield assembler.add(minute, KeptSample.unpacked(read(file)[start : start + length]))
+            yield assembler.add(minute, KeptSample.from_bytes(read(file)[start : start + length]))
 
 
 class _SampleAssembler:
@@ -200,14 +200,14 @@ class _SampleAssembler:
     def _parent(self, number: int) -> int:
         namespace = int(self._roster.namespace[number])
         if namespace not in self._ranges:
-            self._ranges[namespace] = self._ranges_of(namespace)
+            self._ranges[namespace] = self._namespace_ranges(namespace)
         numbers, starts, ends = self._ranges[namespace]
         low, high = _hash_bounds(self._roster.bundles[number])
         holds = self._seen[numbers] & (starts <= low) & (high <= ends) & (ends - starts > high - low)
         wider = np.flatnonzero(holds)
         return int(numbers[wider[np.argmin((ends - starts)[wider])]]) if len(wider) else NOBODY
 
-    def _ranges_of(self, namespace: int) -> tuple[Ints, Ints, Ints]:
+    def _namespace_ranges(self, namespace: int) -> tuple[Ints, Ints, Ints]:
         numbers = np.flatnonzero(self._roster.namespace == namespace)
         bounds = np.array([_hash_bounds(self._roster.bundles[number]) for number in numbers.tolist()], dtype=np.int64)
         return numbers, bounds[:, 0], bounds[:, 1]

@@ -87,7 +87,7 @@ class RunDocuments:
         return cls.of(*(_text(run / file) for file in (Validation.FILE, StateBefore.FILE, Policies.FILE)))
 
 
-def policies_of(text: str | None) -> Policies:
+def parsed_policies(text: str | None) -> Policies:
     """Parse the policies. Raises SnapshotError `file_missing`, `file_damaged`."""
     return _parsed_document(text, Policies.FILE, Policies.parse)
 
@@ -149,14 +149,14 @@ def bundle_batches(file: StoragePath, writer: Writer) -> Iterator[tuple[str, Bun
             yield runs[start].as_py(), BundleBatch(held.bundles[part], held.owner[part], held.carried[:, part])
 
 
-def floats(column: pa.ChunkedArray[Any], missing_value: float) -> Floats:
+def float_values(column: pa.ChunkedArray[Any], missing_value: float) -> Floats:
     filled: Any = pc.fill_null(column.cast(pa.float64()), pa.scalar(missing_value))
     return np.asarray(filled.to_numpy())
 
 
 def started(brokers: pa.Table) -> Floats:
     """Return the start times of the brokers' processes, in seconds since 1970; NaN where unknown."""
-    return floats(brokers["started_at"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), np.nan) / 1e6
+    return float_values(brokers["started_at"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), np.nan) / 1e6
 
 
 def carried(table: pa.Table) -> Floats:
@@ -165,7 +165,7 @@ def carried(table: pa.Table) -> Floats:
 
 
 def _plausible_values(column: pa.ChunkedArray[Any]) -> Floats:
-    values = np.nan_to_num(floats(column, 0.0), posinf=0.0, neginf=0.0)
+    values = np.nan_to_num(float_values(column, 0.0), posinf=0.0, neginf=0.0)
     return np.where((values < 0) | (values > LARGEST["msg_throughput_out"]), 0.0, values)
 
 
@@ -268,12 +268,12 @@ class _RunReader:
         versions: Any = pc.fill_null(brokers["version"], pa.scalar(""))
         snapshot = KeptSample(
             brokers=writer.brokers.numbers(brokers["broker"]),
-            usage=np.array([floats(brokers[f"{name}_usage"], np.nan) for name in RESOURCES]),
-            limits=np.array([floats(brokers[f"{name}_limit"], np.nan) for name in RESOURCES]),
+            usage=np.array([float_values(brokers[f"{name}_usage"], np.nan) for name in RESOURCES]),
+            limits=np.array([float_values(brokers[f"{name}_limit"], np.nan) for name in RESOURCES]),
             traffic=carried(brokers),
-            averages=np.array([floats(brokers[name], np.nan) for name in AVERAGES]),
+            averages=np.array([float_values(brokers[name], np.nan) for name in AVERAGES]),
             versions=writer.versions.numbers(versions),
-            age=floats(brokers["report_age_seconds"], 0.0),
+            age=float_values(brokers["report_age_seconds"], 0.0),
             started=started(brokers),
             reported=~silent,
             bundles=batch.bundles,
@@ -286,7 +286,7 @@ class _RunReader:
 
     def _policies_number(self, text: str | None) -> int:
         if text not in self._policies:
-            self._policies[text] = self._writer.policy_set_number(policies_of(text))
+            self._policies[text] = self._writer.policy_set_number(parsed_policies(text))
         return self._policies[text]
 
 

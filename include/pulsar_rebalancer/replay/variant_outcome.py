@@ -57,19 +57,19 @@ class VariantOutcome:
     bundles: array[int] = field(default_factory=lambda: array("q"))
     moved_at: array[int] = field(default_factory=lambda: array("q"))
 
-    def scores(self, scores: Floats) -> None:
+    def add_scores(self, scores: Floats) -> None:
         largest = float(scores.max())
         self.ranges.append(largest - float(scores.min()))
         self.deviation += float(scores.std())
         self.hot += largest > HOT
 
-    def unloads(self, throughput: Floats) -> None:
+    def add_unloads(self, throughput: Floats) -> None:
         """Add the bundles that move after a sample, by their throughput in bytes/s."""
         self.events += 1
         self.moved += len(throughput)
         self.disturbed += float(throughput.sum())
 
-    def keep(self, minute: int, bundles: Sequence[int]) -> None:
+    def add_moved_bundles(self, minute: int, bundles: Sequence[int]) -> None:
         self.bundles.extend(bundles)
         self.moved_at.extend([minute] * len(bundles))
 
@@ -168,7 +168,7 @@ class RecordedCluster:
     def step(self, sample: RecordedSample, scores: Floats) -> None:
         """Add a sample, with the compared brokers' scores in percent."""
         if len(scores):
-            self.outcome.scores(scores)
+            self.outcome.add_scores(scores)
             self.outcome.minutes.append(sample.minute)
         known, brokers = self._owner != NOBODY, sample.brokers
         away = ~brokers.registered | sample.restarted
@@ -176,8 +176,8 @@ class RecordedCluster:
         lost = changed & (away | ~brokers.reported)[self._owner]
         moved = np.flatnonzero(changed & ~lost)
         if len(moved):
-            self.outcome.unloads(sample.carried[2:4, moved].sum(axis=0))
-            self.outcome.keep(sample.minute, moved.tolist())
+            self.outcome.add_unloads(sample.carried[2:4, moved].sum(axis=0))
+            self.outcome.add_moved_bundles(sample.minute, moved.tolist())
         self.outcome.lost += int(lost.sum())
         before = np.where(known & ~away[self._owner], self._owner, NOBODY)
         self._owner = np.where(sample.present, sample.owner, before)

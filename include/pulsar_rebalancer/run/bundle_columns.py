@@ -232,7 +232,7 @@ def update(bundles: Iterable[Row], previous: Iterable[Row]) -> list[Row]:
         for name in TRAFFIC:
             entry[name] = max(entry.get(name, 0.0), row[name] or 0.0)
     known = {row["bundle"]: row for row in previous}
-    return [_mean(seen[name], known.get(name)) for name in sorted(seen)]
+    return [_updated_mean(seen[name], known.get(name)) for name in sorted(seen)]
 
 
 def with_parts(previous: Iterable[Row], parts: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
@@ -264,7 +264,7 @@ def with_sample(mean: Any, value: Any, samples: Any) -> Any:
     return ((samples - 1) * mean + value) / samples
 
 
-def _mean(sample: Row, old: Row | None) -> Row:
+def _updated_mean(sample: Row, old: Row | None) -> Row:
     now = {
         "long_term_msg_rate": sample["msg_rate_in"] + sample["msg_rate_out"],
         "long_term_msg_throughput": sample["msg_throughput_in"] + sample["msg_throughput_out"],

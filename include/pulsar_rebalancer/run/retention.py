@@ -95,7 +95,7 @@ def unneeded_files(
         elif kind == "means" and entry.path in needed:
             continue
         elif kind not in ("changes", "kept"):
-            content = _content(folder, entry)
+            content = _entries_to_delete(folder, entry)
             times = [part.changed_at for part in content if part.changed_at]
             if times and max(times) < now - _GRACE:
                 old[kind] += content
@@ -117,7 +117,7 @@ def _kind_of_entry(entry: Entry) -> str | None:
     return next((kind for kind, pattern in named.items() if pattern.fullmatch(entry.path)), None)
 
 
-def _content(folder: StoragePath, entry: Entry) -> list[Entry]:
+def _entries_to_delete(folder: StoragePath, entry: Entry) -> list[Entry]:
     return [entry] if entry.kind is Kind.FILE else [entry, *entries_below(entry.path, walk(folder / entry.path))[1:]]
 
 
@@ -209,10 +209,10 @@ class _Upkeep:
 
     def runs(self) -> None:
         for name in foreign_names(self.storage):
-            self._keep(self.storage.runs / name, _NOT_OURS)
+            self._note_kept(self.storage.runs / name, _NOT_OURS)
         for day in days_before(self.storage, self.now.date()):
             for name in day.foreign:
-                self._keep(day.folder / name, _NOT_OURS)
+                self._note_kept(day.folder / name, _NOT_OURS)
             runs = [run for run in day.runs if self._may_delete(run)]
             unwanted = is_expired(day.date, self.now, self.settings.history_days)
             left = runs if unwanted else self._compact(day, runs)
@@ -223,10 +223,10 @@ class _Upkeep:
 
     def _may_delete(self, run: RunFolder) -> bool:
         if run.name in self.needed.plans:
-            self._keep(run.folder, "the state still refers to the run's plan")
+            self._note_kept(run.folder, "the state still refers to the run's plan")
             return False
         if not run.ended and run.at > self.now - _DAY:
-            self._keep(run.folder, "the run has no outcome yet")
+            self._note_kept(run.folder, "the run has no outcome yet")
             return False
         return True
 
@@ -243,7 +243,7 @@ class _Upkeep:
             self.report.problems.append(f"{day.date}: {error}")
             return []
         for name, why in unreadable.items():
-            self._keep(day.folder / name, why)
+            self._note_kept(day.folder / name, why)
         self._remove_runs("compact", day, [run for run in runs if run.name in done])
         return [run for run in runs if run.name not in done]
 
@@ -253,7 +253,7 @@ class _Upkeep:
         self._add_step(action, day.date.isoformat(), len(runs), [entry for run in runs for entry in run.ours])
         for run in runs:
             for name in run.foreign:
-                self._keep(run.folder / name, _NOT_OURS)
+                self._note_kept(run.folder / name, _NOT_OURS)
         if self.report.dry_run:
             return
         whole_day = len(runs) == len(day.runs) and not day.foreign and not any(run.foreign for run in runs)
@@ -283,7 +283,7 @@ class _Upkeep:
                     if entry.changed_at is not None and entry.changed_at < self.now - _DAY:
                         gone["drafts"].append((folder, entry))
                 else:
-                    self._keep(folder / entry.path, _NOT_OURS)
+                    self._note_kept(folder / entry.path, _NOT_OURS)
         for what, files in sorted(gone.items()):
             self._add_step("remove history", what, 0, (entry for _, entry in files))
             for folder, entry in files if not self.report.dry_run else ():
@@ -295,7 +295,7 @@ class _Upkeep:
         folder = self.storage.state
         old, foreign = unneeded_files(folder, self.needed.files, self.now, self.settings.retention_days)
         for name in foreign:
-            self._keep(folder / name, _NOT_OURS)
+            self._note_kept(folder / name, _NOT_OURS)
         for what, content in old.items():
             self._remove("remove state files", what, folder, content, is_whole=False)
 
@@ -305,7 +305,7 @@ class _Upkeep:
         for entry in entries(self.storage.replays):
             at = time_of(entry.path)
             if entry.kind is not Kind.FOLDER or at is None:
-                self._keep(self.storage.replays / entry.path, _NOT_OURS)
+                self._note_kept(self.storage.replays / entry.path, _NOT_OURS)
             elif is_expired(at.date(), self.now, self.settings.retention_days):
                 folder = self.storage.replays / entry.path
                 self._remove("remove replays", entry.path, folder, walk(folder), is_whole=True)
@@ -321,5 +321,5 @@ class _Upkeep:
         sizes = [entry.size for entry in content if entry.kind is Kind.FILE]
         self.report.steps.append(UpkeepStep(action, item, runs, len(sizes), sum(sizes)))
 
-    def _keep(self, folder: StoragePath, why: str) -> None:
+    def _note_kept(self, folder: StoragePath, why: str) -> None:
         self.report.left[folder.uri.removeprefix(f"{self.storage.base.uri}/")] = why

@@ -211,13 +211,13 @@ class ExtensibleLeastResourceUsageWithWeight(StatelessPlacement):
         averages = {broker.broker: broker.load_average for broker in sample.taking_part}
         self._averages = {broker: np.nan if average is None else average for broker, average in averages.items()}
         self._difference = sample.settings.usage_difference / 100
-        self._of_each = PerCandidates(self._averages_of)
+        self._of_each = PerCandidates(self._reported_averages)
         self._eligible = PerCandidates(self._eligible_brokers)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         return self._eligible_brokers(candidates) if isinstance(candidates, AllBut) else self._eligible.of(candidates)
 
-    def _averages_of(self, brokers: Sequence[str]) -> Floats:
+    def _reported_averages(self, brokers: Sequence[str]) -> Floats:
         return np.array([self._averages.get(broker, np.nan) for broker in brokers], float)
 
     def _eligible_brokers(self, candidates: Sequence[str]) -> Sequence[str]:

@@ -99,7 +99,7 @@ class CollectForPlanOperator(CollectOperator):
 
     only_shows = True
 
-    def _params(self, context: Context) -> RunParams:
+    def _run_params(self, context: Context) -> RunParams:
         return RunParams()
 
 

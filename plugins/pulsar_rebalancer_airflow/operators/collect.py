@@ -33,7 +33,7 @@ from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, requester
 from pulsar_rebalancer_airflow.options import final_unless_passing, run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore
-from pulsar_rebalancer_airflow.suites import ValidationLink, page_address, page_of
+from pulsar_rebalancer_airflow.suites import ValidationLink, page_address, page_file
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -63,7 +63,7 @@ class CollectOperator(ClusterOperator):
             AdminError: no broker answered. This is retried.
         """
         with final_unless_passing(context):
-            params = self._params(context)
+            params = self._run_params(context)
             # `collect` resolves again with the live brokers' settings; refuse here any mistake that shows without them.
             asked = resolve(self.entry.given, _ANY_THRESHOLDS, params)
             if asked.settings.mode is Mode.OFF:
@@ -94,7 +94,7 @@ class CollectOperator(ClusterOperator):
         self.log.info("Collected %s", run.uri)
         return run.uri
 
-    def _params(self, context: Context) -> RunParams:
+    def _run_params(self, context: Context) -> RunParams:
         return parse_params(context["params"])
 
     def _handed_over(self, store: StateStore, identity: str, airflow_run_id: str) -> HandedOverPlan:
@@ -178,7 +178,7 @@ class ValidateOperator(BaseOperator):
         report, result = explain(validation), (run / "validation.json").uri
         gravest = report.reasons[0].effect
         document = {"cluster": self.cluster, "effect": gravest.value, **report.document()}
-        context["ti"].xcom_push(key=FINDINGS, value=document | {"result": result, "page": page_of(run).uri})
+        context["ti"].xcom_push(key=FINDINGS, value=document | {"result": result, "page": page_file(run).uri})
         text = (
             f"Cluster {self.cluster}: {_MEANS[gravest]}\n{report.text()}\nThe full result: {result}, as a page: {page}"
         )

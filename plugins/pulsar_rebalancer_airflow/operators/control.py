@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 _NUMBERED = re.compile(r"change-.+-re(?:set|store)\.json")
 
 
-def summary(store: StateStore) -> dict[str, JsonValue]:
+def state_summary(store: StateStore) -> dict[str, JsonValue]:
     """Return a summary of the documents `decision` and `moves`; of initial documents if they are lost.
 
     It has at most twenty brokers, most hits first, and twenty stored destinations.
@@ -63,7 +63,7 @@ def summary(store: StateStore) -> dict[str, JsonValue]:
     }
 
 
-def export(store: StateStore, now: datetime) -> str:
+def export_state(store: StateStore, now: datetime) -> str:
     """Write the documents `decision` and `moves` to one file in the cluster's state folder, and return the file's name.
 
     Raises StateError `state_lost`.
@@ -74,7 +74,7 @@ def export(store: StateStore, now: datetime) -> str:
     return file.name
 
 
-def change(store: StateStore, action: str, order: Order, name: str) -> dict[str, str]:
+def change_state(store: StateStore, action: str, order: Order, name: str) -> dict[str, str]:
     """Reset the state or restore it from a file, and replace all lost documents by initial ones.
 
     The state gets a new sequence number, so a plan in progress becomes stale and is not recorded.
@@ -99,13 +99,13 @@ def change(store: StateStore, action: str, order: Order, name: str) -> dict[str,
     state = decision.model_copy(update={"seq": before + 1, "plan_id": "", "means": means})
     details = lost_documents(store, lost) | {"file": source, "seq_before": before, "seq_after": state.seq}
     # Noted first as begun, in case the task is killed before it notes the end.
-    note(store.storage, action, order, details | {"done": False})
+    write_change(store.storage, action, order, details | {"done": False})
     store.put(state)
     store.put(_merged_history(store.readable(MovesState), moves, reset=action == "reset"))
     if HandedOverPlans.KEY in lost:  # a plan that was shown may have been carried out
         store.put(ShownPlans())
     store.renew()
-    note(store.storage, action, order, details | {"done": True})
+    write_change(store.storage, action, order, details | {"done": True})
     return lost
 
 
@@ -158,12 +158,12 @@ def _merged_history(stored: MovesState, restored: MovesState, *, reset: bool) ->
 
 
 def lost_documents(store: StateStore, lost: Mapping[str, str]) -> dict[str, JsonValue]:
-    """Return the errors (`lost`) and JSON texts (`was`) of lost documents, by key, for `note`; empty if none."""
+    """Return errors (`lost`) and JSON texts (`was`) of lost documents, by key, for `write_change`; empty if none."""
     texts: dict[str, JsonValue] = {key: json.dumps(store.raw(key), default=str) for key in lost}
     return {"lost": dict(lost), "was": texts} if lost else {}
 
 
-def note(storage: ClusterStorage, action: str, order: Order, details: Mapping[str, JsonValue]) -> StoragePath:
+def write_change(storage: ClusterStorage, action: str, order: Order, details: Mapping[str, JsonValue]) -> StoragePath:
     """Write `state/change-<time>-<action>.json`, and return its path.
 
     An earlier file for the same order is replaced.
@@ -338,7 +338,7 @@ def _store(store: StateStore, request: ControlRequest, order: GivenOrder) -> dic
     if chosen.gives:
         store.put(chosen.gives(store.orders(), order))
     details = {name: str(value) for name in ("subject", "until") if (value := getattr(order, name))}
-    note(store.storage, request.action, order, was | details)
+    write_change(store.storage, request.action, order, was | details)
     return lost
 
 
@@ -379,7 +379,7 @@ class ControlOperator(ClusterOperator):
             of bundles in progress) and `undecided` (True if a run has no plan yet).
 
         Raises:
-            AirflowFailException: a field is invalid or missing, or the state cannot be restored (`change`).
+            AirflowFailException: a field is invalid or missing, or the state cannot be restored (`change_state`).
         """
         with final_unless_passing(context):
             (request, order), store = form_and_order(context), self._store(context)
@@ -398,12 +398,12 @@ class ControlOperator(ClusterOperator):
         if request.form_action.stops:
             told["stopped"] = self._stop_outcome(store)
         elif action == EXPORT:
-            told["file"] = export(store, order.at)
+            told["file"] = export_state(store, order.at)
         elif action in (RESET, RESTORE):
-            lost = change(store, action, order, request.subject)
-            told["state"] = summary(store)
+            lost = change_state(store, action, order, request.subject)
+            told["state"] = state_summary(store)
         elif action == SHOW:
-            told["state"], lost = summary(store), store.lost()
+            told["state"], lost = state_summary(store), store.lost()
         return told | ({"lost": lost} if lost else {})
 
     def _stop_outcome(self, store: StateStore) -> dict[str, object] | str:

@@ -47,7 +47,7 @@ from pulsar_rebalancer_airflow.options import (
     ROLL_DAG,
 )
 from pulsar_rebalancer_airflow.state_store import StoredState, state_asset
-from pulsar_rebalancer_airflow.suites import base_path, page_of, page_path
+from pulsar_rebalancer_airflow.suites import base_path, page_file, page_path
 
 if TYPE_CHECKING:
     from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
@@ -292,7 +292,7 @@ def with_links(page: Overview, dag_id: str, storage: ClusterStorage, failed: Fai
     links, folder = Links(dag=dag, requests=requests), storage.run(page.folder)
     if folder is not None:
         run = f"{dag}/runs/{quote(page.run_id, safe='')}"
-        validation = page_path(dag_id, page.run_id, page.folder) if page_of(folder).exists() else ""
+        validation = page_path(dag_id, page.run_id, page.folder) if page_file(folder).exists() else ""
         task = "validate" if status.state is State.BLOCKED else "report"
         links = links.model_copy(update={"run": run, "log": f"{run}/tasks/{task}", "validation": validation})
     if failed is not None and status.state in (State.FAILED, State.STALE):

@@ -43,7 +43,7 @@ from pulsar_rebalancer_airflow.options import (
     storage_root,
 )
 from pulsar_rebalancer_airflow.overview.airflow_facts import CANCELLED, facts_of_dag, failure_of, read_xcom, run_folder
-from pulsar_rebalancer_airflow.suites import POLICY, page_of
+from pulsar_rebalancer_airflow.suites import POLICY, page_file
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -220,7 +220,7 @@ def stored_page(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
 
 
 def _page_in_folder(root: str, run: StoragePath) -> tuple[Any, bytes] | None:
-    page = page_of(run)
+    page = page_file(run)
     if not page.exists() or not lies_below(root, page):
         return None
     return (run / "input" / "settings.json").read_json(), page.read_bytes()

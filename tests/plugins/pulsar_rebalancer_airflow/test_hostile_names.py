@@ -19,7 +19,7 @@ from pulsar_rebalancer.run.compaction import days_before
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 from pulsar_rebalancer_airflow.operators import CollectOperator, ReportOperator, ValidateOperator
-from pulsar_rebalancer_airflow.suites import page_of
+from pulsar_rebalancer_airflow.suites import page_file
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -90,7 +90,7 @@ def test_a_run_takes_no_name_at_its_word(served, storage, state, tmp_path, monke
     (seen,) = days_before(storage, date(2100, 1, 1))
     assert [found.foreign for found in seen.runs] == [()]
 
-    page = page_of(written).read_bytes().decode()
+    page = page_file(written).read_bytes().decode()
     assert "&lt;script&gt;alert" in page
     assert "<script" not in page
     lines = "".join(capfd.readouterr()).splitlines()
