@@ -179,7 +179,7 @@ class SpareCapacity:
         self._filled: set[str] = set()
         self._gained = dict(gained_points)
 
-    def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
+    def fitted_moves(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         """Return the moves, each with a destination with capacity or a reason. A unit's moves are made together."""
         if unit[0].source in self._samples:
             return [self._fit_drain_move(unit[0])]
@@ -195,7 +195,7 @@ class SpareCapacity:
         sample = self._samples.get(first.source)
         if sample is not None and first.destination is not None:
             self._filled.add(first.destination)
-            self._policies[id(sample)].placed(sample.bundles.find(first.source, first.bundle), first.destination)
+            self._policies[id(sample)].add_placed(sample.bundles.find(first.source, first.bundle), first.destination)
 
     def _fit_drain_move(self, move: CandidateMove) -> CandidateMove:
         sample, gain = self._samples[move.source], self._score_gains([move])[str(move.destination)]

@@ -64,7 +64,7 @@ def removal(sample: PlanningSample, broker: str) -> Removal:
     sample = sample.with_drained([broker])
     room, ends = SpareCapacity({broker: sample}), Counter[Reason]()
     for wanted in place_moves(sample, candidates_of(sample, requested.drain(sample, [broker]))):
-        move = room.fitted([wanted])[0] if wanted.taken else wanted
+        move = room.fitted_moves([wanted])[0] if wanted.taken else wanted
         if move.taken:
             room.take([move])
         if move.reason not in NEVER:

@@ -41,7 +41,7 @@ class _Segment(BaseModel):
     keys: _HashRange = Field(alias="hashRange")
 
 
-class _Layout(BaseModel):
+class _ScalableLayout(BaseModel):
     segments: dict[str, _Segment]
 
 
@@ -69,7 +69,7 @@ async def _get_if_found(transport: Transport, url_path: str) -> BrokerAnswer | N
 
 def _segments_of(topic: str, answer: BrokerAnswer) -> list[str]:
     try:
-        layout = _Layout.model_validate(answer.mapping())
+        layout = _ScalableLayout.model_validate(answer.mapping())
     except ValidationError:
         raise answer.invalid("the answer holds no segments") from None
     parent = topic.partition("://")[2]

@@ -56,8 +56,8 @@ class BundlePlacer:
             chosen = self._choose_broker(bundle, self._policy_filter.policy_set(bundle), registered) or chosen
         if chosen is not None:
             placed = BundleSample("", bundle, topics=topics, long_term_msg_rate=rate)
-            self.chooser.placed(placed, chosen)
-            self._policy_filter.placed(placed, chosen)
+            self.chooser.add_placed(placed, chosen)
+            self._policy_filter.add_placed(placed, chosen)
         return chosen
 
     def _choose_broker(self, bundle: str, candidates: Iterable[str], registered: Collection[str]) -> str | None:

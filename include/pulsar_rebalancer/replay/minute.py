@@ -141,7 +141,7 @@ class ColumnBrokers(Brokers):
         return self._made(np.array([self._roster.broker_at[name]]), [{}])[0]
 
     @cached_property
-    def _all(self) -> list[BrokerSample]:
+    def _samples(self) -> list[BrokerSample]:
         indices = np.flatnonzero(self._minute.brokers.registered)
         scored, of_all = (self._weighted_usages(of)[indices].tolist() for of in (SCORED, RESOURCES))
         return self._made(indices, [{SCORED: one, RESOURCES: other} for one, other in zip(scored, of_all, strict=True)])

@@ -84,7 +84,7 @@ def expand(grid: Sequence[Mapping[str, object]], current: Settings) -> Variants:
     Raises SettingsError `wrong_setting` for an unknown setting or strategy, a value of the wrong type, or
     more than `MOST_VARIANTS` combinations.
     """
-    parts = [_by_field(part, f"grid, part {number}") for number, part in enumerate(grid, start=1)]
+    parts = [_values_by_field(part, f"grid, part {number}") for number, part in enumerate(grid, start=1)]
     _refuse_many(parts)
     by_key = {_settings_key(current): Variant(CURRENT, current, current=True)}
     left_out: list[str] = []
@@ -102,7 +102,7 @@ def expand(grid: Sequence[Mapping[str, object]], current: Settings) -> Variants:
     return Variants(list(by_key.values()), left_out)
 
 
-def _by_field(part: Mapping[str, object], label: str) -> dict[str, list[Any]]:
+def _values_by_field(part: Mapping[str, object], label: str) -> dict[str, list[Any]]:
     if not isinstance(part, dict):
         raise SettingsError(Reason.WRONG_SETTING, f"{label} is not a mapping of settings to values")
     by_field: dict[str, list[Any]] = {}

@@ -211,7 +211,7 @@ LONG_TERM_SAMPLES = 1000
 """Samples in the long-term mean: each sample from the thousandth on moves it by a thousandth of the difference."""
 
 
-def update(bundles: Iterable[Row], previous: Iterable[Row]) -> list[Row]:
+def update(bundles: Iterable[Row], previous_means: Iterable[Row]) -> list[Row]:
     """Add a sample to the moving averages, and return the updated averages (TimeAverageMessageData.update).
 
     The means of a new bundle start with its values in this sample. While a bundle moves, two brokers can report it;
@@ -221,7 +221,7 @@ def update(bundles: Iterable[Row], previous: Iterable[Row]) -> list[Row]:
 
     Args:
         bundles: rows of the bundles table.
-        previous: rows of the means table.
+        previous_means: rows of the means table.
 
     Returns:
         Rows of the means table, one per bundle, sorted by bundle.
@@ -231,11 +231,11 @@ def update(bundles: Iterable[Row], previous: Iterable[Row]) -> list[Row]:
         entry = seen.setdefault(row["bundle"], {"cluster": row["cluster"], "bundle": row["bundle"]})
         for name in TRAFFIC:
             entry[name] = max(entry.get(name, 0.0), row[name] or 0.0)
-    known = {row["bundle"]: row for row in previous}
+    known = {row["bundle"]: row for row in previous_means}
     return [_updated_mean(seen[name], known.get(name)) for name in sorted(seen)]
 
 
-def with_parts(previous: Iterable[Row], parts: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
+def with_parts(means: Iterable[Row], parts: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
     """Return the means with additional rows for the parts of split bundles.
 
     Each part starts with its share of the means.
@@ -245,10 +245,10 @@ def with_parts(previous: Iterable[Row], parts: Mapping[str, Mapping[str, float]]
     The means of a part that already has a row do not change.
 
     Args:
-        previous: rows of the means table.
+        means: rows of the means table.
         parts: for each split bundle, the share of each part (0 to 1), by the part's name.
     """
-    rows = [dict(row) for row in previous]
+    rows = [dict(row) for row in means]
     known = {row["bundle"] for row in rows}
     for row in list(rows):
         for part, share in parts.get(row["bundle"], {}).items():

@@ -219,14 +219,14 @@ class RunFolder:
 
 
 @dataclass(frozen=True)
-class Day:
+class DayFolder:
     date: date
     folder: StoragePath
     runs: tuple[RunFolder, ...]
     foreign: tuple[str, ...]
 
 
-def days_before(storage: ClusterStorage, limit: date) -> Iterator[Day]:
+def days_before(storage: ClusterStorage, limit: date) -> Iterator[DayFolder]:
     """Yield the days before `limit` that have a folder, oldest first. Each folder is listed when its day is yielded."""
     for entry in entries(storage.runs):
         day = day_of(entry.path)
@@ -238,7 +238,7 @@ def foreign_names(storage: ClusterStorage) -> list[str]:
     return [e.path for e in entries(storage.runs) if e.kind is not Kind.FOLDER or day_of(e.path) is None]
 
 
-def _day_folder(folder: StoragePath, day: date) -> Day:
+def _day_folder(folder: StoragePath, day: date) -> DayFolder:
     runs, foreign = [], []
     for entry in entries(folder):
         at = time_of(entry.path)
@@ -246,7 +246,7 @@ def _day_folder(folder: StoragePath, day: date) -> Day:
             runs.append(_run_folder(folder / entry.path, at))
         else:
             foreign.append(entry.path)
-    return Day(day, folder, tuple(runs), tuple(foreign))
+    return DayFolder(day, folder, tuple(runs), tuple(foreign))
 
 
 def _run_folder(folder: StoragePath, time: datetime) -> RunFolder:

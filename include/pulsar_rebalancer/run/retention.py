@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.run.compacted_tables import KINDS, complete_runs
-from pulsar_rebalancer.run.compaction import Day, RunFolder, compact, days_before, foreign_names
+from pulsar_rebalancer.run.compaction import DayFolder, RunFolder, compact, days_before, foreign_names
 from pulsar_rebalancer.run.plan import read_state
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.documents import (
@@ -230,7 +230,7 @@ class _Upkeep:
             return False
         return True
 
-    def _compact(self, day: Day, runs: Sequence[RunFolder]) -> list[RunFolder]:
+    def _compact(self, day: DayFolder, runs: Sequence[RunFolder]) -> list[RunFolder]:
         try:
             done = complete_runs(self.storage, day.date)
             waiting = [run for run in runs if run.name not in done]
@@ -247,7 +247,7 @@ class _Upkeep:
         self._remove_runs("compact", day, [run for run in runs if run.name in done])
         return [run for run in runs if run.name not in done]
 
-    def _remove_runs(self, action: str, day: Day, runs: Sequence[RunFolder]) -> None:
+    def _remove_runs(self, action: str, day: DayFolder, runs: Sequence[RunFolder]) -> None:
         if not runs:
             return
         self._add_step(action, day.date.isoformat(), len(runs), [entry for run in runs for entry in run.ours])

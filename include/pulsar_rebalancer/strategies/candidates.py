@@ -35,7 +35,7 @@ class Selector(Protocol):
         bundle is `tenant/namespace/0x…_0x…`; candidates are brokerIds, sorted by name.
         """
 
-    def placed(self, bundle: BundleSample, broker: str) -> None:
+    def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Record that a bundle was placed on a broker."""
 
     def state(self) -> PlacementState:
@@ -45,7 +45,7 @@ class Selector(Protocol):
 class StatelessPlacement:
     """A placement that has no state and ignores where earlier bundles were placed."""
 
-    def placed(self, bundle: BundleSample, broker: str) -> None:
+    def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Do nothing, because this placement does not depend on earlier placements."""
 
     def state(self) -> PlacementState:
@@ -368,7 +368,7 @@ class PolicyFilter:
             return False
         return spreads_no_worse(spread, source, destination, leaves=leaves)
 
-    def placed(self, bundle: BundleSample, destination: str) -> None:
+    def add_placed(self, bundle: BundleSample, destination: str) -> None:
         namespace = namespace_of(bundle.bundle)
         # The source keeps its reported number of topics: Pulsar does not lower it before the next report.
         self._topics[destination] += bundle.topics

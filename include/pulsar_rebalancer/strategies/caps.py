@@ -27,12 +27,12 @@ _FIRST_OF_40, _FIRST = (4, 0, 10), (4, 2, 1)
 class CapacityCheck(Protocol):
     """An additional check that can reject a unit (see `units`), given the units accepted so far."""
 
-    def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
+    def fitted_moves(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         """Return the unit with its old or new destinations, or with the reason why it must not be moved."""
         ...
 
     def take(self, unit: list[CandidateMove]) -> None:
-        """Count an accepted unit, which must be a result of `fitted`."""
+        """Count an accepted unit, which must be a result of `fitted_moves`."""
         ...
 
 
@@ -54,7 +54,7 @@ def apply(
     taken, result = units(moves)
     caps = _Caps(settings, groups, by_range=bool(taken) and needs_waves(brokers))
     for unit in taken:
-        fitted = capacity.fitted(unit) if capacity else unit
+        fitted = capacity.fitted_moves(unit) if capacity else unit
         capped = caps.capped(fitted if fitted[0].taken else unit, is_counted=fitted[0].taken)
         if capacity and capped[0].taken and fitted[0].taken:
             capacity.take(capped)

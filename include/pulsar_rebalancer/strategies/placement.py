@@ -62,7 +62,7 @@ class RoundRobin:
             self._brokers = candidates
         return [self._brokers[index]]
 
-    def placed(self, bundle: BundleSample, broker: str) -> None:
+    def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Do nothing, because `eligible` has advanced the counter."""
 
     def state(self) -> PlacementState:
@@ -92,7 +92,7 @@ class LeastLongTermMessageRate:
         brokers, without = split(candidates)
         return self._queues.of(brokers).least(without) or candidates
 
-    def placed(self, bundle: BundleSample, broker: str) -> None:
+    def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Add the bundle's rate to its broker's rate (BrokerData.preallocatedBundleData)."""
         given = self._preallocated[broker]
         rate = bundle.long_term_msg_rate
@@ -192,7 +192,7 @@ class LeastResourceUsageWithWeight:
         self._averages[rows] = after
         return below_average(candidates, after, self._difference), np.array_equal(before, after)
 
-    def placed(self, bundle: BundleSample, broker: str) -> None:
+    def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Do nothing, because only load reports change the usage."""
 
     def state(self) -> PlacementState:
@@ -298,8 +298,8 @@ def place(
         for move, destination in zip(unit, destinations, strict=True):
             placed.append(move._replace(destination=destination))
             bundle = sample.bundles.find(move.source, move.bundle)
-            chooser.placed(bundle, destination)
-            policies.placed(bundle, destination)
+            chooser.add_placed(bundle, destination)
+            policies.add_placed(bundle, destination)
     return by_pair_and_rank(placed), chooser.state()
 
 

@@ -105,17 +105,17 @@ class Brokers(Sequence[BrokerSample]):
         return brokers if isinstance(brokers, Brokers) else cls(brokers)
 
     @cached_property
-    def _all(self) -> list[BrokerSample]:
+    def _samples(self) -> list[BrokerSample]:
         return self._given
 
     def __getitem__(self, index: Any) -> Any:
-        return self._all[index]
+        return self._samples[index]
 
     def __len__(self) -> int:
-        return len(self._all)
+        return len(self._samples)
 
     def __iter__(self) -> Iterator[BrokerSample]:
-        return iter(self._all)
+        return iter(self._samples)
 
     def named(self, name: str) -> BrokerSample:
         """Return a broker; raises KeyError if the cluster does not list it."""
@@ -123,7 +123,7 @@ class Brokers(Sequence[BrokerSample]):
 
     @cached_property
     def left_out(self) -> Mapping[str, Reason]:
-        return {broker.broker: broker.left_out for broker in self._all if broker.left_out is not None}
+        return {broker.broker: broker.left_out for broker in self._samples if broker.left_out is not None}
 
     @cached_property
     def names(self) -> Collection[str]:
@@ -131,12 +131,12 @@ class Brokers(Sequence[BrokerSample]):
 
     @cached_property
     def reserved(self) -> Mapping[str, str]:
-        return {each.broker: each.reserved_by for each in self._all if each.reserved_by}
+        return {each.broker: each.reserved_by for each in self._samples if each.reserved_by}
 
     @cached_property
     def compared(self) -> list[BrokerSample]:
         """Return those that are not left out, sorted by name, so that ties are broken by name."""
-        return sorted((broker for broker in self._all if broker.left_out is None), key=lambda broker: broker.broker)
+        return sorted((broker for broker in self._samples if broker.left_out is None), key=lambda broker: broker.broker)
 
     def usages(self, settings: Settings) -> Mapping[str, float]:
         """Return the result of `weighted_usage` by name, identical to the last digit, in the order of `compared`."""
@@ -155,11 +155,11 @@ class Brokers(Sequence[BrokerSample]):
     @cached_property
     def report_ages(self) -> Mapping[str, float]:
         """Return the age, in seconds, of what brokers report that measure their averages themselves."""
-        return {each.broker: each.report_age_seconds or 0 for each in self._all if each.load_average is not None}
+        return {each.broker: each.report_age_seconds or 0 for each in self._samples if each.load_average is not None}
 
     @cached_property
     def _by_name(self) -> dict[str, BrokerSample]:
-        return {broker.broker: broker for broker in self._all}
+        return {broker.broker: broker for broker in self._samples}
 
 
 def relative_limits(brokers: Iterable[BrokerSample], resource: str) -> dict[str, float]:

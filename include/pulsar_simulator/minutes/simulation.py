@@ -67,7 +67,7 @@ class Simulation:
             ready = start + rules.unload_seconds
             self._given_up[self.owner[bundle]] += self.alive[self.owner[bundle]]
             if destination is None and rules.direct:
-                destination = self._place(bundle, self._candidates())
+                destination = self._place(bundle, self._registered_brokers())
             if destination is None:
                 self._remove_owner(bundle, ready)
             elif self.alive[destination]:
@@ -134,7 +134,7 @@ class Simulation:
         """Place the bundles whose lookups are due before `until`, in the order of the lookups."""
         for bundle in sorted(self._due, key=lambda bundle: (self._due[bundle], bundle)):
             due = self._due[bundle]
-            chosen = self._place(bundle, self._candidates()) if due < until else None
+            chosen = self._place(bundle, self._registered_brokers()) if due < until else None
             if chosen is not None and self.alive[chosen]:
                 del self._due[bundle]
                 self._set_owner(bundle, chosen, due)
@@ -144,7 +144,7 @@ class Simulation:
         self._down[bundle] = min(max(at - self.minute * MINUTE, 0.0), MINUTE)
         self._landed.append(bundle)
 
-    def _candidates(self) -> list[int]:
+    def _registered_brokers(self) -> list[int]:
         return [int(broker) for broker in np.flatnonzero(self.registered)]
 
     def _fewest_messages(self, bundle: int, candidates: list[int]) -> int | None:

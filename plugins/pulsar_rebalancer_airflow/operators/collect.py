@@ -123,9 +123,9 @@ class CollectOperator(ClusterOperator):
             return await collect(admin, self.entry, trigger, history)
 
 
-def _with_orders(request: RunRequest, orders: OrdersInForce, previous: str) -> RunRequest:
+def _with_orders(request: RunRequest, orders: OrdersInForce, previous_plan_id: str) -> RunRequest:
     settings, now = request.resolved.settings, request.collected_at
-    closed = closings(settings, orders, now, JudgedRun(now, previous))
+    closed = closings(settings, orders, now, JudgedRun(now, previous_plan_id))
     in_force = orders_sentence(settings, closed, replace(orders, origins=request.resolved.origins), now)
     return request.model_copy(update={"closed": closed[0].reason if closed else None, "in_force": in_force})
 

@@ -51,10 +51,10 @@ def proposal(
 ) -> Proposal:
     """Return the moves of a manual plan, or of one that is carried out, with a decision for each source."""
 
-    def report(capped: Sequence[CandidateMove]) -> SourceReport:
-        moving = [f"{number_of(sum(move.taken for move in capped), 'bundle')} to move"]
+    def report(capped_moves: Sequence[CandidateMove]) -> SourceReport:
+        moving = [f"{number_of(sum(move.taken for move in capped_moves), 'bundle')} to move"]
         ends = [row["explanation"] for row in splits] or moving
-        return SourceReport(_decisions(sample, capped, record), f"{_origin_text(record)}: {'; '.join(ends)}")
+        return SourceReport(_decisions(sample, capped_moves, record), f"{_origin_text(record)}: {'; '.join(ends)}")
 
     return Proposal(list(moves), report)
 

@@ -39,8 +39,8 @@ def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since_ru
     def new_capacity() -> SpareCapacity:
         return SpareCapacity(dict.fromkeys(sources, sample), planned_only=True, gained_points=unreported_points(sample))
 
-    def renumbered(capped: Sequence[CandidateMove]) -> list[CandidateMove]:
-        return by_pair_and_rank(move._replace(pair=pairs[move.source], rank=move.pair) for move in capped)
+    def renumbered(capped_moves: Sequence[CandidateMove]) -> list[CandidateMove]:
+        return by_pair_and_rank(move._replace(pair=pairs[move.source], rank=move.pair) for move in capped_moves)
 
     return Proposal(moves, lambda capped: _return_report(sample, capped), room=new_capacity, renumbered=renumbered)
 

@@ -109,10 +109,10 @@ def _place_shed(
     moves, placement = place(sample, shedding.moves, policies, state.placement, inputs.seed)
     counted = any(move.taken for move in shedding.moves) or shedding.state.cluster_hits > state.shedder.cluster_hits
 
-    def report(capped: Sequence[CandidateMove]) -> SourceReport:
-        used = counted if counting.counts else any(move.taken for move in capped)
-        sentence = _sentence_with_moves(shedding.sentence, capped)
-        return _report(sample, shedding, capped)._replace(sentence=sentence, samples=samples if used else {})
+    def report(capped_moves: Sequence[CandidateMove]) -> SourceReport:
+        used = counted if counting.counts else any(move.taken for move in capped_moves)
+        sentence = _sentence_with_moves(shedding.sentence, capped_moves)
+        return _report(sample, shedding, capped_moves)._replace(sentence=sentence, samples=samples if used else {})
 
     return Proposal(moves, report, StrategyState(shedding.state, placement) if counting.counts else state)
 

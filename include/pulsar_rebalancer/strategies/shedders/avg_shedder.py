@@ -161,12 +161,12 @@ def select(sample: ClusterSample, pair: Decision, amount: Amount) -> list[Candid
     return moves
 
 
-def _reason_by_size(carried: float, remaining: float, least: float) -> Reason:
-    if carried <= 0:
+def _reason_by_size(traffic: float, remaining: float, minimum: float) -> Reason:
+    if traffic <= 0:
         return Reason.NO_TRAFFIC
-    if carried < least:
+    if traffic < minimum:
         return Reason.BELOW_SHARE
-    return Reason.OVER_REMAINING if carried > remaining else Reason.TAKEN
+    return Reason.OVER_REMAINING if traffic > remaining else Reason.TAKEN
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:

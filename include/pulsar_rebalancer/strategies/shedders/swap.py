@@ -37,11 +37,11 @@ def top_bundles(sample: ClusterSample, broker: str) -> list[BundleSample]:
     if ranks:
         return sorted((bundle for bundle in bundles if bundle.bundle in ranks), key=lambda bundle: ranks[bundle.bundle])
     candidates = (bundle for bundle in bundles if _is_candidate(sample.settings, bundle))
-    busiest = heapq.nlargest(sample.settings.top_bundles, candidates, key=size)
-    return sorted(busiest, key=lambda bundle: (size(bundle), bundle.bundle))
+    busiest = heapq.nlargest(sample.settings.top_bundles, candidates, key=size_key)
+    return sorted(busiest, key=lambda bundle: (size_key(bundle), bundle.bundle))
 
 
-def size(bundle: BundleSample) -> tuple[int, ...]:
+def size_key(bundle: BundleSample) -> tuple[int, ...]:
     """Return a bundle's size for comparisons, rounded so that small differences do not matter.
 
     As in NamespaceBundleStats.compareTo since apache/pulsar #24772.

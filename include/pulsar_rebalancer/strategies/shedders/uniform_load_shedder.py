@@ -99,18 +99,18 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
 
 
 def _rate_difference(sample: ClusterSample) -> TrafficDifference:
-    busiest, most, least = _extremes(sample, Measure.RATE)
+    busiest, most, least = _traffic_extremes(sample, Measure.RATE)
     bound, minimum = sample.settings.rate_difference, sample.settings.min_unload_message
     return TrafficDifference(Measure.RATE, busiest, most, least, (most - least) * 100 / least, bound, minimum)
 
 
 def _throughput_difference(sample: ClusterSample) -> TrafficDifference:
-    busiest, most, least = _extremes(sample, Measure.THROUGHPUT)
+    busiest, most, least = _traffic_extremes(sample, Measure.THROUGHPUT)
     bound, minimum = sample.settings.throughput_ratio, sample.settings.min_unload_throughput
     return TrafficDifference(Measure.THROUGHPUT, busiest, most, least, most / least, bound, minimum)
 
 
-def _extremes(sample: ClusterSample, measure: Measure) -> tuple[str, float, float]:
+def _traffic_extremes(sample: ClusterSample, measure: Measure) -> tuple[str, float, float]:
     carried = sample.columns.traffic(measure)
     busiest = max(carried, key=carried.__getitem__, default="")
     most, least = carried.get(busiest, -1.0), min([float(MAX_INT), *carried.values()])
@@ -160,10 +160,10 @@ def _choose(sample: ClusterSample, broker: str, measure: Measure, pair: int, tra
     return moves
 
 
-def _reason_by_size(carried: float, remaining: int, taken: int, settings: Settings) -> Reason:
-    if settings.max_unload_bundles != -1 and taken >= settings.max_unload_bundles:
+def _reason_by_size(traffic: float, remaining: int, bundles_taken: int, settings: Settings) -> Reason:
+    if settings.max_unload_bundles != -1 and bundles_taken >= settings.max_unload_bundles:
         return Reason.NOT_REACHED
-    return Reason.TAKEN if carried <= remaining else Reason.OVER_REMAINING
+    return Reason.TAKEN if traffic <= remaining else Reason.OVER_REMAINING
 
 
 PROFILE = Profile(shed, placement=Placement.LEAST_RATE, grid={"rate_difference": [20, 50]})
