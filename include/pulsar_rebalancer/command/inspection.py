@@ -176,7 +176,7 @@ def _now() -> datetime:
 
 async def inspect_cluster(admin: PulsarAdmin, folder: str, seconds: float, every: float, topic: str = "") -> Inspection:
     given: dict[str, object] = {"interval_seconds": every, "split_mode": "observe"}
-    entry = ClusterEntry(name="cluster", given=given, settings=settings_of(given, where="inspect"))
+    entry = ClusterEntry(name="cluster", given=given, settings=settings_of(given, label="inspect"))
     own = SampleJudge(ClusterStorage(folder, "cluster"))
     name, runtimes = await admin.cluster_name(), await read_runtimes(admin, sorted(set(await admin.brokers())))
     theirs = _configured_judge(folder, runtimes)

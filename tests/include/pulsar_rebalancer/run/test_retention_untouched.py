@@ -78,7 +78,7 @@ def test_retention_follows_no_link(storage, elsewhere, monkeypatch):
         if Path(run.uri).is_dir() and not Path(run.uri).is_symlink():
             Path(run.uri).rename(Path(run.uri).with_name("moved"))
             Path(run.uri).symlink_to(elsewhere)
-        real(base, folder, content, whole=whole)
+        real(base, folder, content, is_whole=whole)
 
     monkeypatch.setattr(retention, "remove", swap)
 
