@@ -253,6 +253,6 @@ def seen(made: Scene, *, error: str = "", **facts: Any) -> Overview:
     documents = [facts.pop(name) for name, value in [*facts.items()] if isinstance(value, StateDocument)]
     orders = OrdersInForce.of(*documents, lost=facts.pop("lost", ""))
     known = AirflowContext(**{"next_run_at": NOW + timedelta(seconds=30), "orders": orders} | facts)
-    found = overview.present(made.storage, entry, known, NOW)
+    found = overview.current_overview(made.storage, entry, known, NOW)
     assert overview.status(made.storage, entry, known, NOW) == found.status
     return found

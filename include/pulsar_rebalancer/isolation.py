@@ -42,17 +42,17 @@ class IsolationPolicy(BaseModel):
 
     def covers(self, namespace: str) -> bool:
         """Return whether `namespaces` match a namespace's whole name (NamespaceIsolationPolicyImpl)."""
-        return _matches(self.namespaces, namespace)
+        return _matches_any(self.namespaces, namespace)
 
     def reserves(self, broker: str) -> bool:
-        return _matches(self.primary, host_of(broker))
+        return _matches_any(self.primary, host_of(broker))
 
     def candidates(self, brokers: Sequence[str]) -> list[str]:
         """Return the permitted brokers (LoadManagerShared.applyNamespacePolicies, MinAvailablePolicy)."""
         primary = [broker for broker in brokers if self.reserves(broker)]
         if len(primary) >= self.min_limit:
             return primary
-        return [b for b in brokers if self.reserves(b) or _matches(self.secondary, host_of(b))]
+        return [b for b in brokers if self.reserves(b) or _matches_any(self.secondary, host_of(b))]
 
 
 def host_of(broker: str) -> str:
@@ -61,7 +61,7 @@ def host_of(broker: str) -> str:
 
 def parse_isolation(document: Mapping[str, JsonValue]) -> tuple[IsolationPolicy, ...]:
     """Return the policies in Pulsar's order; the first policy that covers a namespace applies to it."""
-    return tuple(_policy(name, policy) for name, policy in document.items())
+    return tuple(_parsed_policy(name, policy) for name, policy in document.items())
 
 
 def policy_of(policies: Iterable[IsolationPolicy], namespace: str) -> IsolationPolicy | None:
@@ -102,12 +102,12 @@ class _Part(NamedTuple):
     problem: str
 
 
-def _policy(name: str, policy: object) -> IsolationPolicy:
+def _parsed_policy(name: str, policy: object) -> IsolationPolicy:
     if not isinstance(policy, dict):
         problem = f"isolation policy {_quoted(name)} is not a JSON object"
         return IsolationPolicy(name=name, problems=dict.fromkeys((*_PATTERNS, _FAILOVER), problem))
-    parts = {key: _patterns(policy.get(key) or []) for key in _PATTERNS}
-    failover = _min_limit(policy.get(_FAILOVER))
+    parts = {key: _pattern_part(policy.get(key) or []) for key in _PATTERNS}
+    failover = _min_limit_part(policy.get(_FAILOVER))
     problems = {key: part.problem for key, part in (parts | {_FAILOVER: failover}).items() if part.problem}
     return IsolationPolicy(
         name=name,
@@ -117,7 +117,7 @@ def _policy(name: str, policy: object) -> IsolationPolicy:
     )
 
 
-def _patterns(value: object) -> _Part:
+def _pattern_part(value: object) -> _Part:
     if not isinstance(value, list) or not all(isinstance(pattern, str) for pattern in value):
         return _Part((), "not a list of strings")
     unreadable = [pattern for pattern in value if not means_same_in_java(pattern)]
@@ -125,7 +125,7 @@ def _patterns(value: object) -> _Part:
     return _Part(tuple(pattern for pattern in value if pattern not in unreadable), problem)
 
 
-def _min_limit(value: object) -> _Part:
+def _min_limit_part(value: object) -> _Part:
     if value is None:
         return _Part(0, "")
     if not isinstance(value, dict) or value.get("policy_type") != "min_available":
@@ -138,7 +138,7 @@ def _min_limit(value: object) -> _Part:
     return _Part(0, f"min_limit {_quoted(shown)} is not a whole number")
 
 
-def _matches(patterns: Sequence[str], name: str) -> bool:
+def _matches_any(patterns: Sequence[str], name: str) -> bool:
     return is_name(name) and any(matches(pattern, name) for pattern in patterns)
 
 

@@ -337,12 +337,12 @@ class Counting:
     samples: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def judges(self) -> bool:
+    def is_judged(self) -> bool:
         return self.counts or self.reason == Reason.OTHER_THRESHOLDS
 
-    def is_repeated(self, values: Mapping[str, float]) -> bool:
+    def is_repeated(self, scores: Mapping[str, float]) -> bool:
         """Return whether the values equal those of recent hits, ignoring brokers without a recent hit."""
-        known = [self.samples[broker] == value for broker, value in values.items() if broker in self.samples]
+        known = [self.samples[broker] == value for broker, value in scores.items() if broker in self.samples]
         return bool(known) and all(known)
 
 
@@ -392,14 +392,14 @@ def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, 
 
 
 def samples_after(
-    state: DecisionState, counting: Counting, used: Mapping[str, float], now: datetime
+    state: DecisionState, counting: Counting, used_scores: Mapping[str, float], now: datetime
 ) -> dict[str, CountedSample]:
     before = {broker: state.samples[broker] for broker in counting.samples}
-    return dict(sorted((before | taken_at(used, now)).items()))
+    return dict(sorted((before | samples_at(used_scores, now)).items()))
 
 
-def taken_at(values: Mapping[str, float], now: datetime) -> dict[str, CountedSample]:
-    return {broker: CountedSample(value, now) for broker, value in sorted(values.items())}
+def samples_at(scores: Mapping[str, float], now: datetime) -> dict[str, CountedSample]:
+    return {broker: CountedSample(value, now) for broker, value in sorted(scores.items())}
 
 
 def commit(stored: DecisionState, plan_state: DecisionState) -> DecisionState | None:

@@ -23,11 +23,11 @@ def one_line(text: str, max_length: int = LONGEST_MESSAGE) -> str:
     Invisible and format characters are removed; other unprintable characters are replaced with a space.
     """
     if not text.isprintable() or not _BLANK.isdisjoint(text):
-        text = "".join(map(_shown, text))
+        text = "".join(map(_printable, text))
     return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
-def _shown(character: str) -> str:
+def _printable(character: str) -> str:
     if character in _BLANK or unicodedata.category(character) == "Cf":
         return ""
     return character if character.isprintable() else " "
@@ -53,12 +53,12 @@ def typed(value: Any) -> Any:
     Raises ValueError: a string has a lone surrogate, or a control character other than tab and line break.
     """
     try:
-        return _fixed(value, _typed)
+        return _with_fixed_texts(value, _cleaned_text)
     except RecursionError:
         raise ValueError("nested too deep") from None
 
 
-def _typed(text: str) -> str:
+def _cleaned_text(text: str) -> str:
     if any(unicodedata.category(letter) in ("Cs", "Cc") for letter in text if letter not in "\t\n\r"):
         raise ValueError(f"{text[:80]!r} contains a control character or half of a surrogate pair")
     return one_line(text, len(text)).strip()
@@ -90,24 +90,24 @@ def parse_json(data: bytes, fix: Callable[[str], str] = storable) -> Any:
         ValueError: the data is not JSON, or is nested too deeply.
     """
     try:
-        document = _loads(data)
-        return _fixed(document, fix) if b"\\" in data else document
+        document = _decoded_json(data)
+        return _with_fixed_texts(document, fix) if b"\\" in data else document
     except RecursionError:
         raise ValueError("nested too deep") from None
 
 
-def _loads(data: bytes) -> Any:
+def _decoded_json(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)  # takes a third of the time
     except (msgspec.DecodeError, RecursionError):
         return json.loads(data.decode())  # only Python's parser accepts NaN, infinities and lone surrogates
 
 
-def _fixed(value: Any, fix: Callable[[str], str]) -> Any:
+def _with_fixed_texts(value: Any, fix: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return fix(value)
     if isinstance(value, list):
-        return [_fixed(item, fix) for item in value]
+        return [_with_fixed_texts(item, fix) for item in value]
     if isinstance(value, dict):
-        return {_fixed(key, fix): _fixed(item, fix) for key, item in value.items()}
+        return {_with_fixed_texts(key, fix): _with_fixed_texts(item, fix) for key, item in value.items()}
     return value

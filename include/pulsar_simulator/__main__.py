@@ -74,7 +74,7 @@ Kinds of faults:
     return parser
 
 
-def _shape(args: argparse.Namespace) -> ClusterSpec:
+def _cluster_spec(args: argparse.Namespace) -> ClusterSpec:
     shape = spec(
         brokers=args.brokers,
         bundles=args.bundles,
@@ -94,7 +94,7 @@ def _shape(args: argparse.Namespace) -> ClusterSpec:
     return shape
 
 
-def _token(path: Path) -> str:
+def _read_token(path: Path) -> str:
     if path.exists():
         return path.read_text().strip()
     token = os.environ.get(TOKEN_VARIABLE) or new_token()
@@ -107,10 +107,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = _parser()
     args = parser.parse_args(arguments)
     try:
-        cluster = Cluster(_shape(args), RealClock())
+        cluster = Cluster(_cluster_spec(args), RealClock())
     except ValueError as error:
         parser.error(str(error))
-    token, user_token = _token(args.token_file), ""
+    token, user_token = _read_token(args.token_file), ""
     if not token:
         parser.error(f"--token-file {args.token_file}: the file is empty")
     if args.user_token_file:

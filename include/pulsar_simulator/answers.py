@@ -200,7 +200,7 @@ class Answers:
         untrue = [fault for kind in _LIES if (fault := self.faults.take(kind, broker=broker.broker_id))]
         if self.faults.take(FaultKind.WRONG_BROKER, broker=broker.broker_id):
             broker = self.membership.brokers[(index + 1) % len(self.membership.brokers)]
-        extra = [b for b in self._claimed(broker) if b not in self.samples.bundles_of(broker.index)]
+        extra = [b for b in self._claimed_bundles(broker) if b not in self.samples.bundles_of(broker.index)]
         honest = not untrue and not extra
         version, cached = self._reports.get(broker.index, (-1, b""))
         if honest and version == self.samples.version:
@@ -216,7 +216,7 @@ class Answers:
     def owned_bundles(self, broker: Broker) -> list[str]:
         """Return the bundles that a broker says it owns, including its heartbeat bundle."""
         own = [int(i) for i in np.flatnonzero(self.ownership.owner == broker.index)]
-        claimed = [i for i in self._claimed(broker) if i not in own]
+        claimed = [i for i in self._claimed_bundles(broker) if i not in own]
         return [*(self.topology.bundles[i] for i in [*own, *claimed]), self.reporter.heartbeat(broker)]
 
     def active_brokers(self) -> list[str]:
@@ -228,7 +228,7 @@ class Answers:
         ]
         return ids + [i for i in ids if self.faults.find(FaultKind.LISTED_TWICE, broker=i)]
 
-    def _claimed(self, broker: Broker) -> list[int]:
+    def _claimed_bundles(self, broker: Broker) -> list[int]:
         return [
             self.topology.index(fault.bundle)
             for fault in self.faults.all()
@@ -236,52 +236,52 @@ class Answers:
         ]
 
 
-def _cpu(usage: object) -> Callable[[Json, Fault], None]:
+def _set_cpu(usage: object) -> Callable[[Json, Fault], None]:
     def lie(report: Json, _fault: Fault) -> None:
         report["cpu"] = {**report["cpu"], "usage": usage}
 
     return lie
 
 
-def _negative_rate(report: Json, fault: Fault) -> None:
+def _negate_rates(report: Json, fault: Fault) -> None:
     for stats in islice(report["lastStats"].values(), int(fault.size)):
         stats["msgRateIn"] = -1.0 - stats["msgRateIn"]
 
 
-def _huge_count(report: Json, fault: Fault) -> None:
+def _inflate_counts(report: Json, fault: Fault) -> None:
     for stats in islice(report["lastStats"].values(), int(fault.size)):
         stats["producerCount"] = stats["consumerCount"] = 2**62
 
 
-def _missing(report: Json, fault: Fault) -> None:
+def _drop_field(report: Json, fault: Fault) -> None:
     report.pop(fault.target or "cpu", None)
 
 
-def _over_limit(report: Json, fault: Fault) -> None:
+def _exceed_limit(report: Json, fault: Fault) -> None:
     resource = report[fault.target or "cpu"]
     resource["usage"] = resource["limit"] * fault.size
 
 
-def _zero_limit(report: Json, fault: Fault) -> None:
+def _set_zero_limit(report: Json, fault: Fault) -> None:
     for name in [fault.target] if fault.target else ["bandwidthIn", "bandwidthOut"]:
         report[name]["limit"] = 0.0
 
 
-def _stale(report: Json, fault: Fault) -> None:
+def _make_stale(report: Json, fault: Fault) -> None:
     report["lastUpdate"] -= int(fault.size * 1000)
 
 
-def _future(report: Json, fault: Fault) -> None:
+def _move_to_future(report: Json, fault: Fault) -> None:
     report["lastUpdate"] += int(fault.size * 1000)
     report["startTimestamp"] += int(fault.size * 1000)
 
 
-def _unaccounted(report: Json, fault: Fault) -> None:
+def _scale_traffic(report: Json, fault: Fault) -> None:
     for name in TRAFFIC:
         report[name] *= fault.size
 
 
-def _odd_bundle(report: Json, fault: Fault) -> None:
+def _add_odd_bundle(report: Json, fault: Fault) -> None:
     like = next(iter(report["lastStats"].values()))
     report["lastStats"][fault.target] = dict.fromkeys(like, 0)
     report["bundles"].append(fault.target)
@@ -289,16 +289,16 @@ def _odd_bundle(report: Json, fault: Fault) -> None:
 
 
 _LIES: dict[FaultKind, Callable[[Json, Fault], None]] = {
-    FaultKind.NAN_USAGE: _cpu("NaN"),
-    FaultKind.BARE_NAN: _cpu(math.nan),
-    FaultKind.NEGATIVE_USAGE: _cpu(-1.0),
-    FaultKind.OVER_LIMIT: _over_limit,
-    FaultKind.ZERO_LIMIT: _zero_limit,
-    FaultKind.NEGATIVE_RATE: _negative_rate,
-    FaultKind.HUGE_COUNT: _huge_count,
-    FaultKind.STALE_LAST_UPDATE: _stale,
-    FaultKind.FUTURE_CLOCK: _future,
-    FaultKind.UNACCOUNTED: _unaccounted,
-    FaultKind.ODD_BUNDLE: _odd_bundle,
-    FaultKind.MISSING_FIELD: _missing,
+    FaultKind.NAN_USAGE: _set_cpu("NaN"),
+    FaultKind.BARE_NAN: _set_cpu(math.nan),
+    FaultKind.NEGATIVE_USAGE: _set_cpu(-1.0),
+    FaultKind.OVER_LIMIT: _exceed_limit,
+    FaultKind.ZERO_LIMIT: _set_zero_limit,
+    FaultKind.NEGATIVE_RATE: _negate_rates,
+    FaultKind.HUGE_COUNT: _inflate_counts,
+    FaultKind.STALE_LAST_UPDATE: _make_stale,
+    FaultKind.FUTURE_CLOCK: _move_to_future,
+    FaultKind.UNACCOUNTED: _scale_traffic,
+    FaultKind.ODD_BUNDLE: _add_odd_bundle,
+    FaultKind.MISSING_FIELD: _drop_field,
 }

@@ -208,18 +208,18 @@ class Brokers:
         scope.setdefault("state", {})["broker"] = broker
         request = Request(scope, receive)
         if not self._cluster.reachability.accepts(index):
-            await self._cut(request)
+            await self._cut_connection(request)
             return
-        if not scope["path"].startswith(_CONTROL) and await self._hangs(request, broker):
+        if not scope["path"].startswith(_CONTROL) and await self._hangs_or_breaks(request, broker):
             return
-        answer: ASGIApp = self._refusal(request) or self._misbehaviour(request, broker) or self._router
-        await self._answer(answer, scope, receive, send)
+        answer: ASGIApp = self._auth_refusal(request) or self._faulty_response(request, broker) or self._router
+        await self._send_answer(answer, scope, receive, send)
 
-    async def _cut(self, request: Request) -> None:
+    async def _cut_connection(self, request: Request) -> None:
         self.reset(request.scope["client"][1], request.scope["server"][1])
         await _wait_for_disconnect(request)
 
-    async def _answer(self, answer: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _send_answer(self, answer: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await answer(scope, receive, send)
         except Refusal as error:
@@ -229,11 +229,11 @@ class Brokers:
             response = JSONResponse({"reason": f"HTTP {error.status_code} {error.detail}"}, error.status_code)
             await response(scope, receive, send)
 
-    async def _hangs(self, request: Request, broker: Broker) -> bool:
+    async def _hangs_or_breaks(self, request: Request, broker: Broker) -> bool:
         """Apply faults that delay or break a connection; return True if the request must not be answered."""
         faults, where = self._cluster.faults, {"broker": broker.broker_id, "path": request.scope["path"]}
         if faults.take(FaultKind.RESET, **where):
-            await self._cut(request)
+            await self._cut_connection(request)
             return True
         slow = faults.take(FaultKind.SLOW, **where)
         if slow:
@@ -243,7 +243,7 @@ class Brokers:
             return True
         return False
 
-    def _refusal(self, request: Request) -> Response | None:
+    def _auth_refusal(self, request: Request) -> Response | None:
         verdict = self._auth.refuses(request)
         if verdict == "unauthenticated":
             return HTMLResponse(_LOGIN_PAGE, 401, {"WWW-Authenticate": "Basic"})
@@ -251,18 +251,18 @@ class Brokers:
             return JSONResponse({"reason": "This operation requires super-user access"}, 401)
         return None
 
-    def _misbehaviour(self, request: Request, broker: Broker) -> Response | None:
+    def _faulty_response(self, request: Request, broker: Broker) -> Response | None:
         """Return the wrong response that a fault specifies; None if no such fault applies."""
         path = request.scope["path"]
         if path.startswith(_CONTROL):
             return None
-        for kind, answer in self._answers().items():
+        for kind, answer in self._faulty_answers().items():
             fault = self._cluster.faults.take(kind, broker=broker.broker_id, path=path)
             if fault is not None:
                 return answer(fault, request, broker)
         return None
 
-    def _answers(self) -> dict[FaultKind, Callable[[Fault, Request, Broker], Response]]:
+    def _faulty_answers(self) -> dict[FaultKind, Callable[[Fault, Request, Broker], Response]]:
         return {
             FaultKind.UNAUTHORIZED: lambda *_: HTMLResponse(_LOGIN_PAGE, 401),
             FaultKind.FORBIDDEN: lambda *_: JSONResponse({"reason": "Don't have permission to do this"}, 403),

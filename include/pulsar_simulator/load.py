@@ -22,9 +22,9 @@ def per_broker(values: Floats, owner: Ints, brokers: int) -> Floats:
     return np.bincount(owner + 1, weights=values, minlength=brokers + 1)[1:].astype(np.float64)
 
 
-def spread(cost: Floats, wanted: Floats) -> Ints:
+def spread(cost: Floats, target_cost: Floats) -> Ints:
     """Assign each bundle, costliest first, to the broker that is furthest below its target cost."""
-    missing = wanted * cost.sum() / max(wanted.sum(), 1e-9)
+    missing = target_cost * cost.sum() / max(target_cost.sum(), 1e-9)
     owner = np.zeros(len(cost), dtype=np.int64)
     for bundle in np.argsort(-cost, kind="stable"):
         owner[bundle] = int(np.argmax(missing))

@@ -60,11 +60,11 @@ class BundlePlacement:
 
     def choose(self, bundle: int) -> int | None:
         """Return the index of the broker that becomes the bundle's owner; None if no broker is active."""
-        planned = self.affinities.pop(self._key(bundle), None)
+        planned = self.affinities.pop(self._destination_key(bundle), None)
         if planned is not None and self.membership.brokers[planned].registered:
             return planned
         candidates = self.membership.registered()
-        return self._select(candidates).index if candidates else None
+        return self._select_broker(candidates).index if candidates else None
 
     def stray(self, bundle: int) -> int | None:
         """Return a broker other than the destination if the fault `stray` applies to the bundle; else None.
@@ -72,24 +72,24 @@ class BundlePlacement:
         This can happen on real brokers if two lookups coincide: the first consumes the destination, but the second
         places the bundle sooner, on another broker (apache/pulsar#24884).
         """
-        planned = self.affinities.get(self._key(bundle))
+        planned = self.affinities.get(self._destination_key(bundle))
         others = [broker for broker in self.membership.registered() if broker.index != planned]
         if planned is None or not others:
             return None
         if not self.faults.take(FaultKind.STRAY, bundle=self.topology.bundles[bundle]):
             return None
-        del self.affinities[self._key(bundle)]
-        return self._select(others).index
+        del self.affinities[self._destination_key(bundle)]
+        return self._select_broker(others).index
 
     def loses_clients(self, bundle: int) -> bool:
         """Return whether the fault `clients_gone` applies to the bundle."""
         return self.faults.take(FaultKind.CLIENTS_GONE, bundle=self.topology.bundles[bundle]) is not None
 
-    def _key(self, bundle: int) -> str:
+    def _destination_key(self, bundle: int) -> str:
         name = self.topology.bundles[bundle]
         return name.rpartition("/")[2] if self.by_range else name
 
-    def _select(self, candidates: list[Broker]) -> Broker:
+    def _select_broker(self, candidates: list[Broker]) -> Broker:
         if self.strategy is PlacementStrategy.RANDOM:
             ordered = sorted(candidates, key=lambda broker: broker.broker_id)
             text = str(self._random.getrandbits(31))

@@ -57,14 +57,14 @@ class AdminApi:
         get = [
             (brokers, self._brokers),
             (f"{brokers}/leaderBroker", self._leader),
-            (f"{brokers}/ready", self._ok),
-            (f"{brokers}/health", self._ok),
+            (f"{brokers}/ready", self._health_check),
+            (f"{brokers}/health", self._health_check),
             (f"{brokers}/version", self._version),
             (f"{brokers}/configuration", self._dynamic_names),
-            (f"{brokers}/configuration/values", self._values),
+            (f"{brokers}/configuration/values", self._dynamic_values),
             (f"{brokers}/configuration/runtime", self._runtime),
             (f"{brokers}/{{cluster}}", self._brokers),
-            (f"{brokers}/{{cluster}}/{{broker}}/ownedNamespaces", self._owned),
+            (f"{brokers}/{{cluster}}/{{broker}}/ownedNamespaces", self._owned_namespaces),
             (f"{stats}/load-report", self._load_report),
             (f"{stats}/topics", self._topic_stats),
             ("/admin/v2/clusters/{cluster}/namespaceIsolationPolicies", self._isolation),
@@ -105,40 +105,40 @@ class AdminApi:
         url = f"{self._cluster.reporter.scheme}://{broker.broker_id}"
         return JSONResponse({"serviceUrl": url, "brokerId": broker.broker_id})
 
-    def _ok(self, request: Request) -> Response:
+    def _health_check(self, request: Request) -> Response:
         return PlainTextResponse("ok")
 
     def _version(self, request: Request) -> Response:
         return PlainTextResponse(self._cluster.spec.version)
 
-    def _owned(self, request: Request) -> Response:
+    def _owned_namespaces(self, request: Request) -> Response:
         wanted = request.path_params["broker"]
         index = self._cluster.membership.registered_index(wanted)
         if index is None:
             raise Refusal(404, f"Broker {wanted} not found", wanted)
-        if index != self._me(request).index:
+        if index != self._responding_broker(request).index:
             return redirect(self._cluster, index, _path(request))
         entry = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
         return JSONResponse(dict.fromkeys(self._cluster.owned_bundles(wanted), entry))
 
     def _load_report(self, request: Request) -> Response:
-        report = self._cluster.load_report_json(self._me(request).index)
+        report = self._cluster.load_report_json(self._responding_broker(request).index)
         return Response(report, media_type="application/json")
 
     def _topic_stats(self, request: Request) -> Response:
         listed = self._cluster.configuration.effective("exposePublisherStats") == "true"
-        return JSONResponse(self._cluster.reporter.topic_stats(self._me(request), publishers=listed))
+        return JSONResponse(self._cluster.reporter.topic_stats(self._responding_broker(request), publishers=listed))
 
     # configuration
 
     def _dynamic_names(self, request: Request) -> Response:
         return JSONResponse(self._cluster.configuration.dynamic_names())
 
-    def _values(self, request: Request) -> Response:
+    def _dynamic_values(self, request: Request) -> Response:
         return JSONResponse(self._cluster.configuration.values())
 
     def _runtime(self, request: Request) -> Response:
-        me = self._me(request)
+        me = self._responding_broker(request)
         values = self._cluster.configuration.runtime(me, tls=self._cluster.spec.tls)
         other = self._cluster.faults.take(FaultKind.OTHER_CONFIGURATION, broker=me.broker_id)
         return JSONResponse({**values, **(other.values if other else {})})
@@ -197,14 +197,14 @@ class AdminApi:
         bundle, elsewhere = self._owned_here(request)
         if elsewhere is not None:
             return elsewhere
-        return JSONResponse([name for name in self._listed(bundle) if name.startswith("non-persistent:")])
+        return JSONResponse([name for name in self._listed_topics(bundle) if name.startswith("non-persistent:")])
 
     def _scalable_topics(self, request: Request) -> Response:
-        return JSONResponse(sorted(scalable_topics(self._existing(self._namespace(request)))))
+        return JSONResponse(sorted(scalable_topics(self._existing_topics(self._namespace(request)))))
 
     def _scalable_topic(self, request: Request) -> Response:
         name = f"topic://{self._namespace(request)}/{request.path_params['topic']}"
-        segments = scalable_topics(self._existing(self._namespace(request))).get(name)
+        segments = scalable_topics(self._existing_topics(self._namespace(request))).get(name)
         if segments is None:
             raise Refusal(404, f"Scalable topic not found: {name}")
         return JSONResponse(layout(segments))
@@ -214,13 +214,13 @@ class AdminApi:
         if elsewhere is not None:
             return elsewhere
         wanted = {topic for given in request.query_params.getlist("topics") for topic in given.split(",")}
-        positions = {t: topic_hash(t) for t in self._listed(bundle) if not wanted or t in wanted}
+        positions = {t: topic_hash(t) for t in self._listed_topics(bundle) if not wanted or t in wanted}
         answer = {"namespace": self._namespace(request), "bundle": request.path_params["bundle"]}
         return JSONResponse({**answer, "topicHashPositions": positions})
 
     def _unload(self, request: Request) -> Response:
         hop = self._cluster.unload_at(
-            self._me(request).index,
+            self._responding_broker(request).index,
             self._namespace(request),
             request.path_params["bundle"],
             request.query_params.get("destinationBroker"),
@@ -234,7 +234,7 @@ class AdminApi:
         if not isinstance(positions, list) or not all(isinstance(position, int) for position in positions):
             raise Refusal(400, "The body must be a JSON list of positions")
         hop = self._cluster.split_at(
-            self._me(request).index,
+            self._responding_broker(request).index,
             self._namespace(request),
             request.path_params["bundle"],
             query.get("splitAlgorithmName", ""),
@@ -247,18 +247,18 @@ class AdminApi:
 
     def _stats_of_topic(self, request: Request) -> Response:
         self._domain(request)
-        return self._stats_of(self._topic(request), request)
+        return self._stats_answer(self._topic(request), request)
 
     def _stats_of_segment(self, request: Request) -> Response:
         namespace, params = self._namespace(request), request.path_params
         name = re.compile(re.escape(f"segment://{namespace}/{params['topic']}/") + f".+-{re.escape(params['segment'])}")
-        found = next(filter(name.fullmatch, self._existing(namespace)), None)
+        found = next(filter(name.fullmatch, self._existing_topics(namespace)), None)
         if found is None:
             raise Refusal(404, f"Segment not found: {params['segment']}")
-        return self._stats_of(found, request, publishers="producers")
+        return self._stats_answer(found, request, publishers="producers")
 
-    def _stats_of(self, topic: str, request: Request, publishers: str = "publishers") -> Response:
-        answer = self._cluster.topic_stats_at(self._me(request).index, topic)
+    def _stats_answer(self, topic: str, request: Request, publishers: str = "publishers") -> Response:
+        answer = self._cluster.topic_stats_at(self._responding_broker(request).index, topic)
         if isinstance(answer, Redirect):
             return redirect(self._cluster, answer.broker, _path(request), answer.query)
         return JSONResponse({publishers if name == "publishers" else name: value for name, value in answer.items()})
@@ -268,10 +268,10 @@ class AdminApi:
     def _lookup(self, request: Request) -> Response:
         topic = self._topic(request)
         scalable = topic.startswith(("segment:", "topic:"))
-        if scalable and topic not in self._loaded(self._cluster.topology.of_topic(topic)):
+        if scalable and topic not in self._loaded_topics(self._cluster.topology.of_topic(topic)):
             raise Refusal(404, f"Topic not found: {topic}")  # brokers never create segments by themselves
         answer = self._cluster.lookup_at(
-            self._me(request).index,
+            self._responding_broker(request).index,
             topic,
             authoritative=request.query_params.get("authoritative") == "true",
         )
@@ -288,7 +288,7 @@ class AdminApi:
 
     # helpers
 
-    def _me(self, request: Request) -> Broker:
+    def _responding_broker(self, request: Request) -> Broker:
         broker: Broker = request.state.broker
         return broker
 
@@ -312,18 +312,18 @@ class AdminApi:
 
     def _topic_names(self, namespace: str) -> list[str]:
         members = self._cluster.topology.members(namespace)
-        return [topic for bundle in members for topic in self._listed(bundle)]
+        return [topic for bundle in members for topic in self._listed_topics(bundle)]
 
-    def _listed(self, bundle: int) -> list[str]:
+    def _listed_topics(self, bundle: int) -> list[str]:
         """Return the topics that lists name: segments of scalable topics are in none."""
-        return [topic for topic in self._loaded(bundle) if not topic.startswith("segment:")]
+        return [topic for topic in self._loaded_topics(bundle) if not topic.startswith("segment:")]
 
-    def _existing(self, namespace: str) -> list[str]:
+    def _existing_topics(self, namespace: str) -> list[str]:
         """Return a namespace's existing topics: the topics of its bundles with traffic. Others were never created."""
         members = self._cluster.topology.members(namespace)
-        return [topic for bundle in members for topic in self._loaded(bundle)]
+        return [topic for bundle in members for topic in self._loaded_topics(bundle)]
 
-    def _loaded(self, bundle: int) -> list[str]:
+    def _loaded_topics(self, bundle: int) -> list[str]:
         return self._cluster.topology.topics(bundle) if self._cluster.traffic.active[bundle] else []
 
     def _owned_here(self, request: Request) -> tuple[int, Response | None]:
@@ -333,7 +333,7 @@ class AdminApi:
         owner = self._cluster.owner(name)
         if owner is None:
             raise Refusal(412, f"Failed to find ownership for ServiceUnit:{name}")
-        if owner == self._me(request).broker_id:
+        if owner == self._responding_broker(request).broker_id:
             return bundle, None
         index = self._cluster.membership.find(owner).index
         return bundle, redirect(self._cluster, index, _path(request), dict(request.query_params))

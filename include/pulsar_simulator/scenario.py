@@ -67,7 +67,7 @@ def spec(
     def traffic(rates: Floats) -> Traffic:
         return Traffic(rates, msg_size, fan_out, noise=noise, seed=seed, step=timing.stats_period)
 
-    wanted = _wanted_cpu(random, specs, hot_score)
+    wanted = _target_cpu(random, specs, hot_score)
     unit = traffic(weights)
     cost = unit.cpu_of_bundles(unit.nominal())
     owner = spread(cost, wanted)
@@ -114,7 +114,7 @@ def _namespaces(bundles: int, *, scalable: bool) -> list[Namespace]:
     ]
 
 
-def _wanted_cpu(random: np.random.Generator, specs: list[BrokerSpec], hot_score: float) -> Floats:
+def _target_cpu(random: np.random.Generator, specs: list[BrokerSpec], hot_score: float) -> Floats:
     """Draw the CPU usage that each broker's bundles cause, in percent of one core. One broker is hot, one is empty."""
     middle = random.uniform(*_MIDDLE_SCORES, len(specs) - 2)
     scores = random.permutation(np.concatenate([[hot_score], middle]))

@@ -80,7 +80,7 @@ class BrokerServer(uvicorn.Server):
         """Open all sockets. Afterwards they are closed and opened as brokers die and start."""
         await super().startup(sockets)
         self._loop = asyncio.get_running_loop()
-        self._cluster.reachability.changed = self._follow
+        self._cluster.reachability.changed = self._apply_reachability
         await self._open_and_close()
         self._on_ready()
 
@@ -91,7 +91,7 @@ class BrokerServer(uvicorn.Server):
             connection.transport.abort()
         await super().shutdown(sockets)
 
-    def _follow(self) -> None:
+    def _apply_reachability(self) -> None:
         """Open the sockets of live brokers, and close the sockets of dead brokers.
 
         If called outside the event loop, wait until this is done.

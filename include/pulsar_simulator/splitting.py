@@ -56,16 +56,16 @@ class Splitter:
                 algorithm, position or range; 500 for the flow algorithm if it is not the brokers' default.
         """
         algorithm = algorithm or self._setting("defaultNamespaceBundleSplitAlgorithm")
-        self._check(algorithm, positions)
-        bundle = self._bundle(namespace, range_text)
+        self._check_request(algorithm, positions)
+        bundle = self._bundle_index(namespace, range_text)
         owner = int(self.ownership.owner[bundle])
         if owner not in (NOBODY, at):
             return Redirect(owner, {})
         if algorithm == FLOW and self._setting("defaultNamespaceBundleSplitAlgorithm") != FLOW:
             raise Refusal(500, "BundleSplitOption cannot be cast to FlowOrQpsEquallyDivideBundleSplitOption")
         self.ownership.owner[bundle] = at
-        cuts = self._cuts(bundle, algorithm, positions)
-        parts = self._cut(bundle, cuts) if cuts else []
+        cuts = self._split_positions(bundle, algorithm, positions)
+        parts = self._apply_split(bundle, cuts) if cuts else []
         if parts and unload:
             self.ownership.release(parts, now)
         return None
@@ -73,7 +73,7 @@ class Splitter:
     def _setting(self, name: str) -> str:
         return self.configuration.effective(name)
 
-    def _check(self, algorithm: str, positions: Sequence[int]) -> None:
+    def _check_request(self, algorithm: str, positions: Sequence[int]) -> None:
         if algorithm not in ALGORITHMS:
             raise Refusal(
                 412, f"Unsupported namespace bundle split algorithm, supported algorithms are [{', '.join(ALGORITHMS)}]"
@@ -81,7 +81,7 @@ class Splitter:
         if algorithm == POSITIONS and not positions:
             raise Refusal(412, f"With {POSITIONS} split algorithm, splitBoundaries must not be empty")
 
-    def _bundle(self, namespace: str, text: str) -> int:
+    def _bundle_index(self, namespace: str, text: str) -> int:
         if text in ("LARGEST", "HOT"):
             members = [b for b in self.topology.members(namespace) if self.traffic.active[b]]
             if not members:
@@ -95,7 +95,7 @@ class Splitter:
         except Refusal as refusal:
             raise Refusal(412 if refusal.status == 500 else refusal.status, refusal.message) from None
 
-    def _cuts(self, bundle: int, algorithm: str, positions: Sequence[int]) -> list[int]:
+    def _split_positions(self, bundle: int, algorithm: str, positions: Sequence[int]) -> list[int]:
         lower, upper = self.topology.bounds(bundle)
         topics = self.topology.topics(bundle) if self.traffic.active[bundle] else []
         if algorithm == RANGE:
@@ -134,7 +134,7 @@ class Splitter:
             before = position
         return cuts
 
-    def _cut(self, bundle: int, cuts: list[int]) -> list[int]:
+    def _apply_split(self, bundle: int, cuts: list[int]) -> list[int]:
         lower, upper = self.topology.bounds(bundle)
         shares = self.topology.shares(bundle)
         ends = list(pairwise((lower, *cuts, upper + 1 if upper == FULL_RANGE else upper)))

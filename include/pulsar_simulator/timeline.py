@@ -81,8 +81,8 @@ class Timeline:
 
     def catch_up(self, now: float) -> None:
         """Process all events that are due at `now`."""
-        while (due := self._next()) <= now:
-            self._happen(due)
+        while (due := self._next_event_at()) <= now:
+            self._process_events(due)
 
     def start_broker(self, broker: Broker, now: float) -> None:
         """Start or restart a broker.
@@ -98,7 +98,7 @@ class Timeline:
     def _next_statistics(self) -> float:
         return self.start + (self._statistics_taken + 1) * self.timing.stats_period
 
-    def _next(self) -> float:
+    def _next_event_at(self) -> float:
         return min(
             self._next_statistics(),
             *self._next_host_check,
@@ -106,7 +106,7 @@ class Timeline:
             self.membership.next_expiry(),
         )
 
-    def _happen(self, at: float) -> None:
+    def _process_events(self, at: float) -> None:
         brokers, owner = self.membership.brokers, self.ownership.owner
         for broker in brokers:
             if broker.session_ends <= at:

@@ -51,7 +51,7 @@ def run(scenario: Scenario, variant: Variant, seed: int) -> Run:
     """
     own = variant.settings.model_dump(mode="json", exclude_unset=True)
     given = {FIELD_OF_PULSAR_NAME.get(name, name): value for name, value in scenario.settings.items()}
-    settings = validate(own | given, where=scenario.name)
+    settings = validate(own | given, label=scenario.name)
     recorder = Recorder(scenario.disturbed_at)
     balance(build(scenario, seed, direct=variant.direct), settings, scenario.minutes, recorder)
     return Run(scenario.name, variant.name, seed, recorder.measures(), recorder.curve())

@@ -167,7 +167,7 @@ class Scenario(Strict):
         if not any(group.started for group in self.brokers):
             raise ValueError("brokers.started: no broker is there at the start")
         try:
-            validate(self.settings, where="settings")
+            validate(self.settings, label="settings")
         except RebalancerError as error:
             raise ValueError(error.message) from None
         if self.disturbed_at >= self.minutes:

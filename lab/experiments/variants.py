@@ -61,7 +61,7 @@ def from_outside(path: str) -> Variant:
 
 
 def _settings(strategy: str, **values: object) -> Settings:
-    return validate({"strategy": strategy, **values}, where="experiments")
+    return validate({"strategy": strategy, **values}, label="experiments")
 
 
 def _baseline(placement: Placement, direct: bool = False) -> str:

@@ -55,4 +55,4 @@ def priced(min_gain: float) -> Variant:
 
 
 def _variant(name: str, strategy: str, settings: Mapping[str, Any], *, direct: bool = False) -> Variant:
-    return Variant(name, validate({"strategy": strategy, **settings}, where="families"), direct)
+    return Variant(name, validate({"strategy": strategy, **settings}, label="families"), direct)

@@ -27,8 +27,8 @@ from pulsar_rebalancer.show.alert_conditions import (
     Condition,
     EndedRun,
     Observation,
-    end_of_roll,
     judge_run,
+    roll_end_condition,
 )
 from pulsar_rebalancer.show.incidents import (
     AlertMessage,
@@ -40,7 +40,7 @@ from pulsar_rebalancer.show.incidents import (
     compose,
     delivered,
     pending_messages,
-    values_of,
+    value_lines,
 )
 from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure, measure_orders
 from pulsar_rebalancer.storage.path import StoragePath
@@ -124,7 +124,7 @@ def send_run_alerts(context: Context, cluster: str, settings: Settings, run: str
         last_seen = {condition: incident.seen_at for condition, incident in incidents.items()}
         observed = judge_run(ended, settings, last_seen, now)
         run_name = folder.name if folder else ""
-        update_alerts(context, cluster, settings, AlertsState, observed, values_of(ended), now, run=run_name)
+        update_alerts(context, cluster, settings, AlertsState, observed, value_lines(ended), now, run=run_name)
     except Exception as error:
         _log.warning("Alerts: sending failed for this run (%s)", type(error).__name__)
 
@@ -159,8 +159,8 @@ def update_alerts(
     cluster: str,
     settings: Settings,
     model: type[AlertsState],
-    observed: Mapping[Condition, Observation],
-    values: Sequence[str],
+    observations: Mapping[Condition, Observation],
+    value_lines: Sequence[str],
     now: datetime,
     *,
     run: str = "",
@@ -172,15 +172,15 @@ def update_alerts(
 
     Args:
         model: class of the document with the open incidents; only this task writes the document.
-        values: lines of text with key values for the messages.
+        value_lines: lines of text with key values for the messages.
         run: name of the run's folder; empty if there is none.
     """
     store = StateStore.of(context, cluster)
-    state = advance(store.readable(model), observed, now, run)
+    state = advance(store.readable(model), observations, now, run)
     pending = pending_messages(state, now, QUIET)
     if pending:
         link = run_link(context)
-        messages = [compose(cluster, message, values, link) for message in pending]
+        messages = [compose(cluster, message, value_lines, link) for message in pending]
         accepted = deliver(settings.alert_connection, messages)
         for message, taken in zip(pending, accepted, strict=False):
             if taken:
@@ -221,30 +221,30 @@ def send_roll_alerts(context: Context, entry: ClusterEntry, roll: Roll) -> Roll:
     changes: dict[str, object] = {}
     asked = roll.broker if roll.may_restart and not entry.settings.roll_restart_dag else ""
     if roll.asked and roll.asked not in (asked, roll.stranded):
-        reason = Reason.ROLL_STOPPED if _skipped(roll) else Reason.ROLLING
-        if _send_roll_alert(context, entry, roll, Condition.ROLL_ASKS, reason, over=True):
+        reason = Reason.ROLL_STOPPED if _has_skipped_broker(roll) else Reason.ROLLING
+        if _send_roll_alert(context, entry, roll, Condition.ROLL_ASKS, reason, is_over=True):
             changes["asked"] = ""
     elif asked and not roll.asked and _send_roll_alert(context, entry, roll, Condition.ROLL_ASKS, Reason.ROLLING):
         changes["asked"] = asked
-    if roll.ended and (end := end_of_roll(roll)):
+    if roll.ended and (end := roll_end_condition(roll)):
         changes["untold"] = not _send_roll_alert(context, entry, roll, end, roll.ended)
     return roll.model_copy(update=changes)
 
 
-def _skipped(roll: Roll) -> bool:
+def _has_skipped_broker(roll: Roll) -> bool:
     outcome = roll.outcome if roll.broker == roll.asked else roll.done.get(roll.asked)
     return outcome is Reason.ROLL_STOPPED
 
 
 def _send_roll_alert(
-    context: Context, entry: ClusterEntry, roll: Roll, condition: Condition, reason: Reason, *, over: bool = False
+    context: Context, entry: ClusterEntry, roll: Roll, condition: Condition, reason: Reason, *, is_over: bool = False
 ) -> bool:
     connection, now = entry.settings.alert_connection, datetime.now(UTC)
     if not connection:
         return True
-    detail = f"{roll.asked} no longer needs a restart" if over else roll.progress
+    detail = f"{roll.asked} no longer needs a restart" if is_over else roll.progress
     incident = Incident(since=roll.since or now, seen_at=now, reasons={reason: 1}, detail=detail)
-    message = compose(entry.name, PendingMessage(condition, over, incident), [roll.progress], run_link(context))
+    message = compose(entry.name, PendingMessage(condition, is_over, incident), [roll.progress], run_link(context))
     return any(deliver(connection, [message]))
 
 
@@ -256,7 +256,7 @@ def send_metrics(cluster: str, run: StoragePath | None, outcome: Outcome | None)
 
     If the *report* task is cleared, the run is counted again. `run` is None if nothing was collected.
     """
-    _send(_run_measurements(cluster, run, outcome))
+    _send_measurements(_run_measurements(cluster, run, outcome))
 
 
 def send_order_metrics(context: Context, cluster: str, settings: Settings) -> None:
@@ -264,10 +264,10 @@ def send_order_metrics(context: Context, cluster: str, settings: Settings) -> No
 
     Errors are only logged. Nothing is sent while the state is lost.
     """
-    _send(_order_measurements(context, cluster, settings))
+    _send_measurements(_order_measurements(context, cluster, settings))
 
 
-def _send(measurements: Iterator[Measurement]) -> None:
+def _send_measurements(measurements: Iterator[Measurement]) -> None:
     if not any(conf.getboolean("metrics", system) for system in _SYSTEMS):
         return
     try:

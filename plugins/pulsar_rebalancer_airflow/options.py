@@ -136,7 +136,7 @@ def current_xcom(context: Context, task: str, key: str) -> Any:
     return ti.xcom_pull(task_ids=task, key=key) if about in (None, present) else None
 
 
-def read_extra(connection: Connection, known: Set[str]) -> dict[str, object]:
+def read_extra(connection: Connection, known_keys: Set[str]) -> dict[str, object]:
     """Return the extra's keys and values, except keys without a value.
 
     Raises SettingsError `wrong_setting` for keys that are not known, because a misspelt key could leave a
@@ -146,7 +146,7 @@ def read_extra(connection: Connection, known: Set[str]) -> dict[str, object]:
         given: object = connection.extra_dejson
     except RecursionError:
         raise SettingsError(Reason.WRONG_SETTING, "extra: the JSON is nested too deeply") from None
-    return checked_extra(given, known, "extra")
+    return checked_extra(given, known_keys, "extra")
 
 
 FAILURE = "failure"
@@ -156,7 +156,7 @@ MESSAGE = "failure_message"
 """XCom key of a failed task's error message."""
 
 
-def sentence(error: RebalancerError) -> str:
+def error_sentence(error: RebalancerError) -> str:
     action = error.reason.action
     return f"{error} {action}".strip() if action not in error.message else str(error)
 
@@ -175,4 +175,4 @@ def final_unless_passing(context: Context | None = None) -> Iterator[None]:
             context["ti"].xcom_push(key=MESSAGE, value=error.message)
         if error.reason.has(Trait.PASSING):
             raise
-        raise AirflowFailException(sentence(error)) from error
+        raise AirflowFailException(error_sentence(error)) from error

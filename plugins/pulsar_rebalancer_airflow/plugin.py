@@ -22,12 +22,13 @@ from pulsar_rebalancer_airflow.options import (
     CONTROL_DAG,
     NOTE,
     PAGE_ROUTE,
+    PREFIX,
     REBALANCE_DAG,
     ROLL_DAG,
     clusters_file,
     storage_of,
 )
-from pulsar_rebalancer_airflow.suites import PREFIX, base_path
+from pulsar_rebalancer_airflow.suites import base_path
 
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
@@ -99,7 +100,7 @@ async def wrong_fields(dag_id: str, body: bytes, scope: Scope) -> Mapping[str, s
     """
     try:
         conf = json.loads(body).get("conf") or {}
-        prefix, parse = next(form for form in _forms().items() if dag_id.startswith(form[0]))
+        prefix, parse = next(form for form in _form_parsers().items() if dag_id.startswith(form[0]))
         form = parse(dict(conf))
     except SettingsError as error:
         return error.fields
@@ -145,7 +146,7 @@ def _refused(cluster: str, form: object) -> Mapping[str, str]:
         with create_session() as session:
             store = stored_state(session, storage_of(cluster))
             if isinstance(form, ControlRequest) and form.form_action.gives:
-                form.form_action.gives(store.orders(among=ORDERS), GivenOrder(at=now, by="", **dict(form)))
+                form.form_action.gives(store.orders(models=ORDERS), GivenOrder(at=now, by="", **dict(form)))
             elif isinstance(form, HandRequest) and form.action is Action.RELEASE and not form.plan:
                 refuse_not_drained(store, form.broker)
             elif isinstance(form, RollRequest) and form.brokers:
@@ -158,7 +159,7 @@ def _refused(cluster: str, form: object) -> Mapping[str, str]:
 
 
 @cache
-def _forms() -> dict[str, Callable[[Mapping[str, object]], object]]:
+def _form_parsers() -> dict[str, Callable[[Mapping[str, object]], object]]:
     from pulsar_rebalancer.config.clusters_file import parse_params
     from pulsar_rebalancer.orders.in_force import parse_control_form
     from pulsar_rebalancer.orders.roll_document import parse_roll_form
@@ -182,7 +183,7 @@ def on_dag_run_failed(dag_run: DagRun) -> None:
     _after_run(dag_run)
 
 
-def _after_run(ended: DagRun) -> None:
+def _after_run(run: DagRun) -> None:
     """Note what a run changed; let Airflow schedule the next one even if a task started it or a person ended it.
 
     A task can give a note only to a run that it triggers, so *report* leaves the text for this listener.
@@ -197,16 +198,16 @@ def _after_run(ended: DagRun) -> None:
     from sqlalchemy import func, select
     from sqlalchemy.orm import object_session
 
-    session = object_session(ended)
-    if session is None or not ended.dag_id.startswith(REBALANCE_DAG):
+    session = object_session(run)
+    if session is None or not run.dag_id.startswith(REBALANCE_DAG):
         return
     active = DagRun.state.in_((DagRunState.QUEUED, DagRunState.RUNNING))
-    others = select(func.count()).where(DagRun.dag_id == ended.dag_id, DagRun.id != ended.id, active)
-    ended.dag_model.exceeds_max_non_backfill = session.scalar(others) >= ended.dag_model.max_active_runs
-    left = session.scalar(select(XComModel).where(XComModel.dag_run_id == ended.id, XComModel.key == NOTE))
-    changed, note = str(XComModel.deserialize_value(left)) if left else "", ended.note or ""
+    others = select(func.count()).where(DagRun.dag_id == run.dag_id, DagRun.id != run.id, active)
+    run.dag_model.exceeds_max_non_backfill = session.scalar(others) >= run.dag_model.max_active_runs
+    left = session.scalar(select(XComModel).where(XComModel.dag_run_id == run.id, XComModel.key == NOTE))
+    changed, note = str(XComModel.deserialize_value(left)) if left else "", run.note or ""
     if changed not in note:  # a run that was cleared ends again
-        ended.note = f"{note}; {changed}" if note else changed
+        run.note = f"{note}; {changed}" if note else changed
 
 
 async def pages(scope: Scope, receive: Receive, send: Send) -> None:

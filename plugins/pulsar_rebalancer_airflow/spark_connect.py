@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 from airflow.sdk.exceptions import AirflowException
 
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.pulsar.connection import flag
+from pulsar_rebalancer.pulsar.connection import extra_flag
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer_airflow.options import read_extra
 
@@ -32,10 +32,10 @@ _RELEASED_SECONDS = 4
 _LAST_LINES = 20
 
 
-def server_environment(connection: Connection, where: str) -> dict[str, str]:
+def server_environment(connection: Connection, label: str) -> dict[str, str]:
     """Return a variable with the server's address, and one with the token, which must not be logged.
 
-    `where` names the connection in error messages.
+    `label` names the connection in error messages.
 
     Raises:
         SettingsError: `wrong_setting` if the host, port, extra or token is invalid, or if the token would be
@@ -43,14 +43,14 @@ def server_environment(connection: Connection, where: str) -> dict[str, str]:
             (Spark's client would retry for many minutes).
     """
     try:
-        return _environment(connection)
+        return _connect_variables(connection)
     except SettingsError as error:
-        raise SettingsError(error.reason, f"{where}: {error.message}") from None
+        raise SettingsError(error.reason, f"{label}: {error.message}") from None
 
 
-def _environment(connection: Connection) -> dict[str, str]:
+def _connect_variables(connection: Connection) -> dict[str, str]:
     host, port = _address(connection)
-    tls, token = flag(read_extra(connection, {"use_ssl"}), "use_ssl"), connection.password
+    tls, token = extra_flag(read_extra(connection, {"use_ssl"}), "use_ssl"), connection.password
     if not (_is_loopback(host) or (tls and token)):
         raise _wrong(f"{host} is another machine: set use_ssl and a token to connect to its Spark Connect server")
     if token and re.fullmatch(r"[!-~]+", token) is None:
@@ -58,7 +58,7 @@ def _environment(connection: Connection) -> dict[str, str]:
     try:
         socket.create_connection((host, port), _REACHED_SECONDS).close()
         if token and not tls:
-            host = _localhost(host, port)
+            host = _checked_localhost(host, port)
     except (OSError, UnicodeError) as error:
         problem = getattr(error, "strerror", None) or type(error).__name__
         raise SettingsError(Reason.SPARK_UNREACHABLE, f"{host}:{port}: {problem}") from None
@@ -91,7 +91,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _localhost(host: str, port: int) -> str:
+def _checked_localhost(host: str, port: int) -> str:
     """Return `localhost`, the only host to which Spark's client sends a token without TLS.
 
     Raises SettingsError `wrong_setting` if the server does not listen on `localhost`, or if both of its

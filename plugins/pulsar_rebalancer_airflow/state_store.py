@@ -18,7 +18,7 @@ from pulsar_rebalancer.config.clusters_file import Origin
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.orders.breaker import Breaker
-from pulsar_rebalancer.orders.in_force import closings, sentence
+from pulsar_rebalancer.orders.in_force import closings, orders_sentence
 from pulsar_rebalancer.orders.manual_plans import Answers, Drains, HandedOverPlan, HandedOverPlans, Question, ShownPlans
 from pulsar_rebalancer.orders.order import Control, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
@@ -95,8 +95,8 @@ class StoredState:
         """Return a document, only to show or replace it; an initial document if it is lost."""
         return self._read(model)[0]
 
-    def lost(self, among: Collection[type[StateDocument]] = DOCUMENTS) -> dict[str, str]:
-        return {model.KEY: why for model in among if (why := self._read(model)[1])}
+    def lost(self, models: Collection[type[StateDocument]] = DOCUMENTS) -> dict[str, str]:
+        return {model.KEY: why for model in models if (why := self._read(model)[1])}
 
     def _read(self, model: type[_Document]) -> tuple[_Document, str]:
         document = self.raw(model.KEY)
@@ -111,18 +111,18 @@ class StoredState:
         return self.readable(DecisionState).plan_id
 
     def orders(
-        self, started: datetime | None = None, among: Collection[type[StateDocument]] = DOCUMENTS
+        self, started: datetime | None = None, models: Collection[type[StateDocument]] = DOCUMENTS
     ) -> OrdersInForce:
         """Return the current orders. If a document is lost, `OrdersInForce.lost` says so: orders may be missing.
 
-        `started` is the start of the run in progress, to decide whether a stop affects it, or None. `among`
+        `started` is the start of the run in progress, to decide whether a stop affects it, or None. `models`
         are the documents to check for a loss.
         """
         once = StoredState(cache(self.raw), self.storage)  # each read is a request to Airflow
         roll = once.readable(Roll)
         others = (once.readable(model) for model in (Control, Breaker, Question, Answers))
         drains = roll.with_roll_drain(once.readable(Drains))
-        return OrdersInForce.of(*others, roll, drains, lost=_named(once.lost(among)), started=started)
+        return OrdersInForce.of(*others, roll, drains, lost=_lost_text(once.lost(models)), started=started)
 
     def in_force(
         self, settings: Settings, started: datetime | None, origins: Mapping[str, Origin] | None = None
@@ -133,7 +133,7 @@ class StoredState:
         """
         now, orders = datetime.now(UTC), replace(self.orders(started), origins=origins or {})
         closed = closings(settings, orders, now, JudgedRun(now, self.last_plan()))
-        return sentence(settings, closed, orders, now)
+        return orders_sentence(settings, closed, orders, now)
 
     def handed_over(self, identity: str, airflow_run_id: str) -> HandedOverPlan | None:
         """Return the plan with this hash if it was handed over to this run, or None. Raises `state_lost`."""
@@ -172,7 +172,7 @@ class StateStore(StoredState):
         """
         once = StoredState(cache(self.raw), self.storage)
         if lost := once.lost():
-            raise StateError(Reason.STATE_LOST, _named(lost))
+            raise StateError(Reason.STATE_LOST, _lost_text(lost))
         if any(once.raw(model.KEY) is None for model in DOCUMENTS):
             self.renew()
 
@@ -185,5 +185,5 @@ class StateStore(StoredState):
         self.put(change(self.get(MovesState)))
 
 
-def _named(lost: Mapping[str, str]) -> str:
+def _lost_text(lost: Mapping[str, str]) -> str:
     return "; ".join(f"{key}: {why}" for key, why in lost.items())

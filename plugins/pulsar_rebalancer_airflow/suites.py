@@ -57,11 +57,11 @@ _REPEATED = {"bundles": ["cluster", "broker", "policy"]}
 log = logging.getLogger(__name__)
 
 
-def page_of(run: StoragePath) -> StoragePath:
+def page_file(run: StoragePath) -> StoragePath:
     return run / "validation" / "index.html"
 
 
-def wording(result: Any) -> dict[str, str]:
+def result_wording(result: Any) -> dict[str, str]:
     """Return the wording of Data Docs for an `ExpectationValidationResult`, by key: `expected` and `seen`.
 
     As a side effect, the lists of rows in the result are truncated.
@@ -72,14 +72,14 @@ def wording(result: Any) -> dict[str, str]:
         if isinstance(entry, list):
             result.result[key] = entry[:SHOWN_ROWS]
     _, expected, seen = ValidationResultsTableContentBlockRenderer.render([result]).to_json_dict()["table"][0]
-    return {"expected": " ".join(_texts(expected)), "seen": " ".join(_texts(seen))}
+    return {"expected": " ".join(_sentences(expected)), "seen": " ".join(_sentences(seen))}
 
 
-def _texts(block: Any) -> Iterator[str]:
+def _sentences(block: Any) -> Iterator[str]:
     """Yield the sentences in a content block, without tables of rows or hints about queries for such rows."""
     if isinstance(block, list):
         for part in block:
-            yield from _texts(part)
+            yield from _sentences(part)
     elif isinstance(block, dict):
         sentence = block.get("string_template")
         if sentence:
@@ -94,12 +94,12 @@ def write_page(
 ) -> None:
     """Write the page. An error is only logged, because the page does not affect the validation."""
     try:
-        page_of(run).write_bytes(_page(run, request, validation, results).encode(errors="replace"))
+        page_file(run).write_bytes(_page_html(run, request, validation, results).encode(errors="replace"))
     except Exception:
         log.warning("the page of the validation result could not be written", exc_info=True)
 
 
-def _page(
+def _page_html(
     run: StoragePath, request: RunRequest, validation: Validation, results: Mapping[str, Sequence[Result]]
 ) -> str:
     # Imported here so that only the validating task loads it.
@@ -117,11 +117,11 @@ def _page(
             for f in validation.findings[:SHOWN_FINDINGS]
         ],
         more_findings=max(0, len(validation.findings) - SHOWN_FINDINGS),
-        tables={name: [_row(result) for result in rows] for name, rows in results.items()},
+        tables={name: [_result_row(result) for result in rows] for name, rows in results.items()},
     )
 
 
-def _row(result: Result) -> dict[str, bool | str | list[str]]:
+def _result_row(result: Result) -> dict[str, bool | str | list[str]]:
     config = result["expectation_config"]
     rows = result["result"].get("unexpected_index_list") or []
     return {
@@ -157,13 +157,13 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
         findings += findings_of(name, results)
         judged[name] = _storable(results)
         (run / "validation" / f"{name}.json").write_json(judged[name])
-    validation = conclude(findings, tables, settings, _history(run).unloads)
+    validation = conclude(findings, tables, settings, _moves_state(run).unloads)
     validation.write(run)
     write_page(run, snapshot.request, validation, judged)
     return validation
 
 
-def _history(run: StoragePath) -> MovesState:
+def _moves_state(run: StoragePath) -> MovesState:
     try:
         return StateBefore.read(run).moves
     except RebalancerError:
@@ -176,7 +176,7 @@ def _silence_loggers() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str, float]) -> list[Result]:
+def _run_suite(name: str, frame: pd.DataFrame, folder: Path, parameters: Mapping[str, float]) -> list[Result]:
     _silence_loggers()
     import great_expectations as gx
 
@@ -189,7 +189,7 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str
     batch = context.data_sources.add_pandas("run").add_dataframe_asset(name).add_batch_definition_whole_dataframe(name)
     outcome = batch.get_batch({"dataframe": frame}).validate(
         gx.ExpectationSuite(**suite),
-        expectation_parameters=dict(values),
+        expectation_parameters=dict(parameters),
         result_format={
             "result_format": "COMPLETE",
             "unexpected_index_column_names": [KEYS[name], *sorted(detail)],
@@ -199,14 +199,14 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, values: Mapping[str
     if len(results) != len(suite["expectations"]):
         raise ValueError(f"{len(suite['expectations'])} expectations gave {len(results)} results")
     for result, said in zip(results, outcome.results, strict=True):
-        result["wording"] = _wording(said)
+        result["wording"] = _safe_wording(said)
     return sorted(results, key=lambda result: int(result["expectation_config"]["meta"]["position"]))
 
 
-def _wording(said: Any) -> dict[str, str]:
+def _safe_wording(result: Any) -> dict[str, str]:
     """Return a result's texts for the page; empty if rendering fails, because the validation must not fail."""
     try:
-        return wording(said)
+        return result_wording(result)
     except Exception as error:
         log.warning("an expectation's result cannot be shown: %s", type(error).__name__)
         return {"expected": "", "seen": ""}
@@ -226,7 +226,7 @@ def _is_rows(key: str, entry: Any) -> bool:
 
 def page_address(dag_id: str, run_id: str, folder: str) -> str:
     """Return the URL of a page on the API server; only its path if `[api] base_url` is not set."""
-    return _server() + page_path(dag_id, run_id, folder).removeprefix(urlsplit(_server()).path)
+    return _web_server() + page_path(dag_id, run_id, folder).removeprefix(urlsplit(_web_server()).path)
 
 
 def page_path(dag_id: str, run_id: str, folder: str) -> str:
@@ -235,10 +235,10 @@ def page_path(dag_id: str, run_id: str, folder: str) -> str:
 
 
 def base_path() -> str:
-    return urlsplit(_server()).path
+    return urlsplit(_web_server()).path
 
 
-def _server() -> str:
+def _web_server() -> str:
     return str(conf.get("api", "base_url", fallback="") or "").rstrip("/")
 
 
@@ -250,7 +250,7 @@ class ValidationLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
         """Return the path of the page; empty if the task wrote no page."""
         run = StoragePath(str(getattr(operator, "run", None) or ""))
-        if not run.uri or not page_of(run).exists():
+        if not run.uri or not page_file(run).exists():
             return ""
         return page_path(ti_key.dag_id, ti_key.run_id, run.name)
 

@@ -39,13 +39,13 @@ def session() -> SparkSession:
     return started
 
 
-def _leave(number: int, begun: Future[SparkSession]) -> None:
+def _stop_and_exit(signal_number: int, session: Future[SparkSession]) -> None:
     """Stop this process's work on the Spark Connect server, and end the process."""
     # A process group may get the signal twice; the second one must not interrupt the handling of the first.
-    signal.signal(number, signal.SIG_IGN)
-    if begun.done() and begun.exception() is None:
-        begun.result().stop()
-    os._exit(128 + number)
+    signal.signal(signal_number, signal.SIG_IGN)
+    if session.done() and session.exception() is None:
+        session.result().stop()
+    os._exit(128 + signal_number)
 
 
 _TURN = 0.0005
@@ -63,7 +63,7 @@ def main() -> int:
     with ThreadPoolExecutor(max_workers=1) as beside:
         begun = beside.submit(session)
         if CONNECTED:
-            signal.signal(signal.SIGTERM, lambda number, _: _leave(number, begun))
+            signal.signal(signal.SIGTERM, lambda number, _: _stop_and_exit(number, begun))
         try:
             # Imported while Java starts the session, because the import takes half a second.
             from pulsar_rebalancer_spark import rebalance

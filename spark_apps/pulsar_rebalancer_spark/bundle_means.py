@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _KEY = ["cluster", "bundle"]
 
 
-def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, keep_missing: bool = False) -> DataFrame:
+def update(bundles: DataFrame, previous_means: DataFrame, *, shared: bool, keep_missing: bool = False) -> DataFrame:
     """Return the bundles with their moving averages, which include this sample.
 
     The table is written to a file, from which strategies read the means.
@@ -30,7 +30,7 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, keep_missin
     Args:
         bundles: the bundles table with the column `refused`, true if validation left out the bundle. Its
             means do not change, because invalid values would affect them for ten samples.
-        previous: the means table of the last counted sample.
+        previous_means: the means table of the last counted sample.
         shared: two brokers might report the same bundle (column `owners`); the larger value is then used.
         keep_missing: keep the means of bundles that are not in the sample, as if refused. Use this while a
             broker has no report: its bundles are still loaded.
@@ -40,7 +40,7 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, keep_missin
             null for a refused bundle without earlier means. `keeps` is true in one row per bundle. A bundle
             that is not in the sample has no broker.
     """
-    known = previous.select(
+    known = previous_means.select(
         *_KEY,
         F.col("samples").alias("samples_before"),
         *(F.col(name).alias(f"{name}_before") for name in (*TRAFFIC, *LONG_TERM)),
@@ -49,9 +49,9 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, keep_missin
     now = {name: F.coalesce(*([f"{name}_largest"] if shared else []), name, F.lit(0.0)) for name in TRAFFIC}
     long = F.least(F.coalesce("samples_before", F.lit(0)) + 1, F.lit(LONG_TERM_SAMPLES))
     short = F.least(long, F.lit(MAX_SAMPLES))
-    updated = {f"mean_{name}": _mean(f"{name}_before", now[name], short) for name in TRAFFIC}
+    updated = {f"mean_{name}": _updated_mean(f"{name}_before", now[name], short) for name in TRAFFIC}
     updated |= {
-        f"long_term_{name}": _mean(f"long_term_{name}_before", now[f"{name}_in"] + now[f"{name}_out"], long)
+        f"long_term_{name}": _updated_mean(f"long_term_{name}_before", now[f"{name}_in"] + now[f"{name}_out"], long)
         for name in ("msg_rate", "msg_throughput")
     }
     updated["samples"] = F.when(F.col("refused"), F.col("samples_before")).otherwise(long)
@@ -62,20 +62,20 @@ def update(bundles: DataFrame, previous: DataFrame, *, shared: bool, keep_missin
     return joined.select(*bundles.columns, "keeps", *(column.alias(name) for name, column in updated.items()))
 
 
-def table(updated: DataFrame) -> DataFrame:
+def means_table(updated_bundles: DataFrame) -> DataFrame:
     """Return the means table for the next run, from `update`'s result: one row per bundle that has means."""
     means = [F.col(f"mean_{name}" if name in TRAFFIC else name).alias(name) for name in MEANS.names]
-    return updated.where(F.col("keeps") & F.col("samples").isNotNull()).select(*means)
+    return updated_bundles.where(F.col("keeps") & F.col("samples").isNotNull()).select(*means)
 
 
-def with_parts(previous: DataFrame, parts: DataFrame) -> DataFrame:
+def with_parts(means: DataFrame, parts: DataFrame) -> DataFrame:
     """Return the means with rows for the parts of split bundles, as in `run.bundle_columns.with_parts`."""
     shared = {name: F.col(name) * F.col("share") for name in (*TRAFFIC, *LONG_TERM)}
-    split = previous.join(F.broadcast(parts), on=_KEY, how="inner")
-    carried = split.withColumns({"bundle": F.col("part"), **shared}).select(*previous.columns)
+    split = means.join(F.broadcast(parts), on=_KEY, how="inner")
+    carried = split.withColumns({"bundle": F.col("part"), **shared}).select(*means.columns)
     # There are few parts, so the larger table is scanned for parts that already have means.
-    known = previous.select(*_KEY).join(F.broadcast(carried.select(*_KEY)), on=_KEY, how="left_semi")
-    return previous.union(carried.join(F.broadcast(known), on=_KEY, how="left_anti"))
+    known = means.select(*_KEY).join(F.broadcast(carried.select(*_KEY)), on=_KEY, how="left_semi")
+    return means.union(carried.join(F.broadcast(known), on=_KEY, how="left_anti"))
 
 
 def _largest(bundles: DataFrame) -> DataFrame:
@@ -85,7 +85,7 @@ def _largest(bundles: DataFrame) -> DataFrame:
     return joined.withColumn("keeps", F.coalesce(F.col("broker") == F.col("keeper"), F.lit(True)))
 
 
-def _mean(before: str, now: Column, samples: Column) -> Column:
+def _updated_mean(before: str, now: Column, samples: Column) -> Column:
     old = F.col(before)
     mean = F.when(old.isNull(), now).otherwise(with_sample(old, now, samples))
     return F.when(F.col("refused"), old).otherwise(mean)
@@ -165,17 +165,17 @@ def keep_means(run: RunInput, bundles: DataFrame) -> None:
         _write_means(run, bundles)
 
 
-def means_of_sample(run: RunInput, held: Callable[[], DataFrame], kept: Callable[[], None]) -> StoragePath:
+def means_of_sample(run: RunInput, bundles: Callable[[], DataFrame], wait_for_means: Callable[[], None]) -> StoragePath:
     """Write the means after this sample if necessary, and return their file for the next run.
 
-    `held` returns the bundles with their means; `kept` waits until `keep_means` has finished.
+    `bundles` returns the bundles with their means; `wait_for_means` waits until `keep_means` has finished.
     """
-    kept()
-    _write_means(run, held())
+    wait_for_means()
+    _write_means(run, bundles())
     return run.new_means_file
 
 
 def _write_means(run: RunInput, bundles: DataFrame) -> None:
     # Even means that only this plan needs are written to the state's folder: executors may not write to other folders.
     if not (run.new_means_file / "_SUCCESS").exists():  # Spark writes this file last
-        write(table(bundles), run.new_means_file)
+        write(means_table(bundles), run.new_means_file)

@@ -15,17 +15,17 @@ _ENDS, _LEVELS = ("source", "destination"), ("high", "low")
 _COUNTS = [(end, level) for end in _ENDS for level in _LEVELS]
 
 
-def with_known_hits(brokers: DataFrame, known: DataFrame) -> DataFrame:
+def with_stored_hits(brokers: DataFrame, stored_hits: DataFrame) -> DataFrame:
     """Return the brokers with their hits before this sample: `high`, `low`.
 
     Args:
-        known: what the state has about brokers (`rebalance.KNOWN`), with `counted_score`, the score that has recently
-            caused a hit.
+        stored_hits: what the state has about brokers (`rebalance.KNOWN`), with `counted_score`, the score that has
+            recently caused a hit.
     """
-    return brokers.join(known, ["cluster", "broker"], "left").fillna(0, _LEVELS)
+    return brokers.join(stored_hits, ["cluster", "broker"], "left").fillna(0, _LEVELS)
 
 
-def compared(pairs: DataFrame) -> DataFrame:
+def with_gaps(pairs: DataFrame) -> DataFrame:
     """Return the pairs with their gaps, and what these count.
 
     `reaches_low`, `reaches_high`: whether the gap is a hit at that threshold; a hit of a hot source is a high one.
@@ -51,7 +51,7 @@ def compared(pairs: DataFrame) -> DataFrame:
     )
 
 
-def counted(pairs: DataFrame) -> DataFrame:
+def with_hit_counts(pairs: DataFrame) -> DataFrame:
     """Return the compared pairs with both brokers' hits, before and after this sample.
 
     A gap below a threshold clears its hits. A run whose sample does not count keeps all hits, but `high_hits` and
@@ -68,7 +68,7 @@ def counted(pairs: DataFrame) -> DataFrame:
     )
 
 
-def fired(pairs: DataFrame) -> DataFrame:
+def with_fired(pairs: DataFrame) -> DataFrame:
     """Return the counted pairs with whether they fire, as `JudgedPair` by cluster.
 
     A pair fires when either broker has enough hits; in a forced run, when its gap reaches that run's threshold.

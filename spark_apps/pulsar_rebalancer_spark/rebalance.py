@@ -31,9 +31,9 @@ from pulsar_rebalancer.strategies.sample import ClusterSample, Judge, JudgedPair
 from pulsar_rebalancer.strategies.scoring import SCORED
 from pulsar_rebalancer.texts import number_of
 from pulsar_rebalancer_spark import bundle_means
-from pulsar_rebalancer_spark.hits import compared, counted, fired, with_known_hits
-from pulsar_rebalancer_spark.pairing import paired
-from pulsar_rebalancer_spark.scoring import scored
+from pulsar_rebalancer_spark.hits import with_fired, with_gaps, with_hit_counts, with_stored_hits
+from pulsar_rebalancer_spark.pairing import paired_brokers
+from pulsar_rebalancer_spark.scoring import scored_brokers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,7 +70,7 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     if not run.brokers:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
     with ThreadPoolExecutor(max_workers=1) as beside:
-        tuned = beside.submit(lambda: _tuned(spark(), run))
+        tuned = beside.submit(lambda: _tuned_session(spark(), run))
         _ = run.known_means_file  # once for both threads, while Spark starts
         held = beside.submit(lambda: bundle_means.of_run(tuned.result(), run))
         # The means do not depend on the decisions.
@@ -92,19 +92,19 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     return plan_files.write_run(run, planned)
 
 
-def judged(brokers: DataFrame, known: DataFrame, rules: DataFrame) -> DataFrame:
-    """Return the pairs of all clusters, as `JudgedPair` by cluster; tables as in `scored` and `with_known_hits`."""
+def judged(brokers: DataFrame, stored_hits: DataFrame, rules: DataFrame) -> DataFrame:
+    """Return all clusters' pairs, as `JudgedPair` by cluster; tables as in `scored_brokers` and `with_stored_hits`."""
     return (
-        brokers.transform(scored, rules)
-        .transform(with_known_hits, known)
-        .transform(paired)
-        .transform(compared)
-        .transform(counted)
-        .transform(fired)
+        brokers.transform(scored_brokers, rules)
+        .transform(with_stored_hits, stored_hits)
+        .transform(paired_brokers)
+        .transform(with_gaps)
+        .transform(with_hit_counts)
+        .transform(with_fired)
     )
 
 
-def known_of(cluster: str, sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[dict[str, Cell]]:
+def stored_hits_rows(cluster: str, sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[dict[str, Cell]]:
     scores, none = sample.counting.samples, HitCount()
     return [
         {"cluster": cluster, "broker": name, "counted_score": scores.get(name), **hits.get(name, none)._asdict()}
@@ -112,8 +112,8 @@ def known_of(cluster: str, sample: ClusterSample, hits: Mapping[str, HitCount]) 
     ]
 
 
-def rules_of(cluster: str, sample: ClusterSample, hot: float) -> dict[str, Cell]:
-    counting = {name: getattr(sample.counting, name) for name in ("judges", "counts")}
+def rule_row(cluster: str, sample: ClusterSample, hot: float) -> dict[str, Cell]:
+    counting = {"judges": sample.counting.is_judged, "counts": sample.counting.counts}
     thresholds = {"hot_threshold": hot, "force_threshold": sample.force_threshold}
     return {"cluster": cluster} | {name: getattr(sample.settings, name) for name in _SETTINGS} | thresholds | counting
 
@@ -126,15 +126,15 @@ def _judge(session_of_run: Callable[[], SparkSession], run: RunInput) -> Judge:
         left_out = [broker.broker for broker in sample.brokers if broker.left_out is not None]
         brokers = bundle_means.read(spark, [run.folder / "input" / "brokers.parquet"], BROKERS).coalesce(1)
         brokers = brokers.where((F.col("cluster") == run.cluster) & ~F.col("broker").isin(left_out))
-        known = bundle_means.literal(spark, known_of(run.cluster, sample, hits), KNOWN)
-        rules = bundle_means.literal(spark, [rules_of(run.cluster, sample, hot)], RULES)
+        known = bundle_means.literal(spark, stored_hits_rows(run.cluster, sample, hits), KNOWN)
+        rules = bundle_means.literal(spark, [rule_row(run.cluster, sample, hot)], RULES)
         pairs = judged(brokers, known.hint("shuffle_hash"), rules.hint("shuffle_hash"))
         return sorted(JudgedPair(*row[1:]) for row in pairs.collect())
 
     return judge
 
 
-def _tuned(spark: SparkSession, run: RunInput) -> SparkSession:
+def _tuned_session(spark: SparkSession, run: RunInput) -> SparkSession:
     """Return the session; the number of tasks depends on the run's size (small: no shuffle)."""
     tasks = max(1, math.ceil(run.bundles_footer.num_rows / BUNDLES_PER_TASK))
     spark.conf.set("spark.sql.shuffle.partitions", tasks)
@@ -146,7 +146,7 @@ def _tuned(spark: SparkSession, run: RunInput) -> SparkSession:
     return spark
 
 
-def _report(summary: Summary, seconds: float) -> str:
+def _plan_report(summary: Summary, seconds: float) -> str:
     scores = f"{summary.score_min:.1f} to {summary.score_max:.1f}" if summary.brokers else "none"
     lines = [
         f"{summary.cluster}: {number_of(summary.brokers, 'broker')}, scores {scores} %, sample {summary.counting}",
@@ -161,7 +161,7 @@ def _report(summary: Summary, seconds: float) -> str:
     return "\n".join([*lines, f"  plan {summary.plan_id} {summary.hash[:16]} in {seconds:.1f} s"])
 
 
-def _why(error: BaseException, root: str) -> str:
+def _error_text(error: BaseException, root: str) -> str:
     """Return what went wrong, with its reason code."""
     if isinstance(error, RebalancerError):
         return str(error)
@@ -188,7 +188,7 @@ def main(arguments: Sequence[str], spark: Future[SparkSession]) -> int:
     try:
         summary = decide(spark.result, RunInput.read(given.run.rstrip("/")))
     except BaseException as error:  # someone else's strategy may raise anything
-        print(f"not decided: {given.run}: {_why(error, given.root)}", file=sys.stderr, flush=True)
+        print(f"not decided: {given.run}: {_error_text(error, given.root)}", file=sys.stderr, flush=True)
         return 1
-    print(_report(summary, time.monotonic() - started), flush=True)
+    print(_plan_report(summary, time.monotonic() - started), flush=True)
     return 0

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.replay_run import PreparedReplay, Progress, conclude, parts_of, prepare, replayed
-from pulsar_rebalancer.replay.variant_outcome import merged
+from pulsar_rebalancer.replay.replay_run import PreparedReplay, Progress, conclude, parts_of, prepare, replay_part
+from pulsar_rebalancer.replay.variant_outcome import merged_outcomes
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.application import session
 
@@ -35,7 +35,7 @@ def run(context: SparkContext, prepared: Sequence[PreparedReplay]) -> dict[str, 
     parts = [part for replay in prepared for part in parts_of(replay, context.defaultParallelism)]
     failed: dict[str, str] = {}
     with Progress([replay.work for replay in prepared], len(parts)):
-        done = context.parallelize(parts, len(parts)).map(replayed).collect()
+        done = context.parallelize(parts, len(parts)).map(replay_part).collect()
     for replay in prepared:
         answers = [answer for part, answer in zip(parts, done, strict=True) if part.work == replay.work.uri]
         wrong = next((answer for answer in answers if isinstance(answer, str)), None)
@@ -44,7 +44,7 @@ def run(context: SparkContext, prepared: Sequence[PreparedReplay]) -> dict[str, 
         else:
             outcomes = [outcome for answer in answers if not isinstance(answer, str) for outcome in answer]
             try:
-                conclude(replay, merged(outcomes), time.monotonic() - started)
+                conclude(replay, merged_outcomes(outcomes), time.monotonic() - started)
             except RebalancerError as error:
                 failed[replay.folder.uri] = str(error)
         replay.work.delete()
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
             ready.append(prepare(given.root, folder))
         except Exception as error:
             failed = True
-            _not_replayed(folder, error)
+            _print_failure(folder, error)
     if ready:
         spark = session()
         try:
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
     return int(failed)
 
 
-def _not_replayed(folder: StoragePath, error: Exception) -> None:
+def _print_failure(folder: StoragePath, error: Exception) -> None:
     why = str(error)
     if not isinstance(error, RebalancerError):
         traceback.print_exc()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def scored(brokers: DataFrame, rules: DataFrame) -> DataFrame:
+def scored_brokers(brokers: DataFrame, rules: DataFrame) -> DataFrame:
     """Return the brokers with their pools, scores (LocalBrokerData.getMaxResourceUsageWithWeight) and rules.
 
     Args:

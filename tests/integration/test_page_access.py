@@ -32,7 +32,7 @@ from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE, STORAGE_VARIABL
 from pulsar_rebalancer_airflow.overview import airflow_facts
 from pulsar_rebalancer_airflow.overview.routes import app
 from pulsar_rebalancer_airflow.state_store import DOCUMENTS
-from pulsar_rebalancer_airflow.suites import page_of
+from pulsar_rebalancer_airflow.suites import page_file
 
 pytestmark = pytest.mark.integration
 
@@ -69,7 +69,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoragePath:
     scene.namespace = f"acme/{HOSTILE}"
     history(scene, datetime.now(UTC), 1)
     found = scene.run(datetime.now(UTC))
-    page_of(found).write_bytes(b"<h1>east</h1>")
+    page_file(found).write_bytes(b"<h1>east</h1>")
     replay = ClusterStorage(str(tmp_path / "root"), "east").replays / found.name
     (replay / "request.json").write_bytes((found / "input" / "settings.json").read_bytes())
     (replay / "report.html").write_bytes(b"<h1>replay</h1>")

@@ -17,7 +17,7 @@ from pulsar_rebalancer.carry_out import client_gap_meter
 from pulsar_rebalancer.carry_out.client_gap_meter import ClientGapMeter
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.pulsar import AdminConnection, BundleAdmin, PulsarAdmin
-from pulsar_rebalancer.pulsar.bundle_calls import clients_in
+from pulsar_rebalancer.pulsar.bundle_calls import client_counts
 from pulsar_rebalancer.pulsar.transport import Transport
 from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome
 from pulsar_rebalancer.run.plan import Move
@@ -178,7 +178,7 @@ def statistics_have(admin: Admin, broker: int, topics: Iterable[str]) -> bool:
     """Whether the last statistics of a broker list the producer and the subscriber of each topic."""
     ranges = admin.get("broker-stats/topics", broker=broker).get("tests/persistent", {}).values()
     stats = {topic: found for domains in ranges for listed in domains.values() for topic, found in listed.items()}
-    return all(clients_in(stats.get(topic)) == (1, 1) for topic in topics)
+    return all(client_counts(stats.get(topic)) == (1, 1) for topic in topics)
 
 
 def acknowledger(

@@ -107,7 +107,7 @@ def computed(cluster: PulsarCluster, admin: Admin, namespace: str, algorithm: Sp
         if algorithm is SplitAlgorithm.POSITIONS:
             # Between the first and the second topic, and one next to a bound of the range.
             specified = (topics[0].position + 1,)
-            found = where_to_cut(candidate, algorithm, settings, specified=specified)
+            found = where_to_cut(candidate, algorithm, settings, given_positions=specified)
         else:
             found = where_to_cut(candidate, algorithm, settings)
         assert isinstance(found, Cut), found

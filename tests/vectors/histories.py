@@ -106,7 +106,7 @@ def with_the_departed(
 
 def _history(document: dict[str, Any]) -> History:
     conf = {name: value for name, value in document["conf"].items() if name in FIELD_OF_PULSAR_NAME}
-    settings = validate(conf, where=document["id"])
+    settings = validate(conf, label=document["id"])
     return History(document["id"], document["edge"], settings, list(_steps(document, settings)))
 
 

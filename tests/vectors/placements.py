@@ -61,7 +61,7 @@ def read(placement: str) -> list[History]:
 
 def _history(document: dict[str, Any]) -> History:
     conf = {name: value for name, value in document["conf"].items() if name in FIELD_OF_PULSAR_NAME}
-    settings = validate(conf, where=document["id"])
+    settings = validate(conf, label=document["id"])
     return History(document["id"], settings, list(_steps(document, settings)))
 
 

@@ -37,7 +37,7 @@ _REFUSING = (HTTPStatus.BAD_REQUEST, HTTPStatus.METHOD_NOT_ALLOWED)
 
 
 @dataclass(frozen=True, slots=True)
-class _Result:
+class _MoveResult:
     """The result of one attempt, or of the whole move. `again`: another unload might succeed."""
 
     reason: Reason
@@ -80,12 +80,12 @@ class BundleMove:
             end = await self._move_bundle()
         except AdminError as error:
             # Only reads raise this error: before the first unload nothing has changed, afterwards the owner is unknown.
-            end = self._interrupted(error.reason, error.message)
+            end = self._interrupted_result(error.reason, error.message)
         except SnapshotError:
             raise
         except Exception as error:
             _log.exception("%s: the move failed unexpectedly", self.move.bundle)
-            end = self._interrupted(Reason.TASK_FAILED, f"{type(error).__name__}, see the task's log")
+            end = self._interrupted_result(Reason.TASK_FAILED, f"{type(error).__name__}, see the task's log")
         kept = self._kept and end.owner != self.move.destination
         if kept:
             _log.warning("%s: the leader may later move the bundle to %s", self.move.bundle, self.move.destination)
@@ -101,19 +101,19 @@ class BundleMove:
             destination_kept=kept,
         )
 
-    def _interrupted(self, reason: Reason, error: str) -> _Result:
-        return _Result(Reason.UNKNOWN_OWNER if self._attempts else reason, self._owner or "", error)
+    def _interrupted_result(self, reason: Reason, error: str) -> _MoveResult:
+        return _MoveResult(Reason.UNKNOWN_OWNER if self._attempts else reason, self._owner or "", error)
 
-    async def _move_bundle(self) -> _Result:
+    async def _move_bundle(self) -> _MoveResult:
         early = await self._check()
         if early is not None:
             return early
         topics = await self._topics()
         if not topics:
-            return _Result(Reason.NO_TOPIC, self._owner or "")
+            return _MoveResult(Reason.NO_TOPIC, self._owner or "")
         await self.begin(self.move)
         while True:
-            end = await self._attempt(topics)
+            end = await self._attempt_move(topics)
             if not end.again or self._attempts > RETRIES:
                 return end
             _log.warning("%s: result %s (owner %s), unloading again", self.move.bundle, end.reason, end.owner or "none")
@@ -123,31 +123,31 @@ class BundleMove:
 
     # before an unload
 
-    async def _check(self) -> _Result | None:
+    async def _check(self) -> _MoveResult | None:
         early = await self._check_destination(Reason.ALREADY_THERE)
         if early is not None:
             return early
         # Ask the source first: it is normally the owner, and then no other broker needs to be asked.
         self._owner = await self.admin.owner(self.move.bundle, (self.move.source,))
         if self._owner == self.move.destination:
-            return _Result(Reason.ALREADY_THERE, self.move.destination)
+            return _MoveResult(Reason.ALREADY_THERE, self.move.destination)
         if self._owner == self.move.source:
             self.unloaded = False  # an earlier attempt ended before its unload
         if self.unloaded:
             return None
         if self._owner not in (None, self.move.source):
-            return _Result(Reason.OWNER_CHANGED, self._owner or "")
+            return _MoveResult(Reason.OWNER_CHANGED, self._owner or "")
         left = self.skip_reason(self.move)
-        return None if left is None else _Result(left, self._owner or "")
+        return None if left is None else _MoveResult(left, self._owner or "")
 
-    async def _check_destination(self, if_owner: Reason) -> _Result | None:
+    async def _check_destination(self, if_owner: Reason) -> _MoveResult | None:
         """Query the destination itself, because a killed broker is listed as active until its session ends."""
         try:
             arrived = await self.admin.owns(self.move.destination, self.move.bundle)
         except AdminError as error:
             gone = error.reason == Reason.UNREACHABLE
-            return _Result(Reason.DESTINATION_GONE if gone else error.reason, self._owner or "", error.message)
-        return _Result(if_owner, self.move.destination) if arrived else None
+            return _MoveResult(Reason.DESTINATION_GONE if gone else error.reason, self._owner or "", error.message)
+        return _MoveResult(if_owner, self.move.destination) if arrived else None
 
     async def _topics(self) -> list[str]:
         """Return the topics to look up, persistent ones first, because these exist even when not loaded."""
@@ -156,7 +156,7 @@ class BundleMove:
 
     # an unload and the steps after it
 
-    async def _attempt(self, topics: list[str]) -> _Result:
+    async def _attempt_move(self, topics: list[str]) -> _MoveResult:
         self._attempts += 1
         self._refusal = ""
         failed: AdminError | None = None
@@ -165,17 +165,17 @@ class BundleMove:
             await self._unload()
             self._kept = False
         except AdminError as error:
-            self._kept = self._destination_kept(error, before)
+            self._kept = self._may_keep_destination(error, before)
             if error.reason.has(Trait.NOT_UNLOADED):
                 # Pulsar also records an unload only after it succeeded (ModularLoadManagerImpl.doLoadShedding).
                 if not error.reason.has(Trait.MAY_HAVE_PLAN):
                     self._attempts -= 1
-                return _Result(error.reason, self._owner or "", error.message)
+                return _MoveResult(error.reason, self._owner or "", error.message)
             if not error.sent:
                 self._owner = await self.admin.owner(self.move.bundle, (self.move.destination,))
                 arrived = self._owner == self.move.destination
                 self._kept &= self._owner == before  # another owner means that a placement consumed the destination
-                return _Result(Reason.MOVED if arrived else error.reason, self._owner or "", error.message)
+                return _MoveResult(Reason.MOVED if arrived else error.reason, self._owner or "", error.message)
             failed = error  # the bundle may have been unloaded nevertheless: only its owner shows the outcome
             _log.warning("%s: unload failed, reading ownership: %s", self.move.bundle, error)
         self._owner = None
@@ -184,16 +184,16 @@ class BundleMove:
         self._kept &= self._owner is not None and self._owner == before
         if self._owner == self.move.destination:
             there = failed is not None and _SAME_BROKER in failed.message
-            return _Result(Reason.ALREADY_THERE if there else Reason.MOVED, self.move.destination)
+            return _MoveResult(Reason.ALREADY_THERE if there else Reason.MOVED, self.move.destination)
         if self._owner is None and self._refusal:
-            return _Result(Reason.NO_LOOKUP, error=self._refusal)
+            return _MoveResult(Reason.NO_LOOKUP, error=self._refusal)
         if self._owner is None:
-            return _Result(Reason.UNKNOWN_OWNER, again=True, error=failed.message if failed else "")
+            return _MoveResult(Reason.UNKNOWN_OWNER, again=True, error=failed.message if failed else "")
         if failed is not None and self._owner == before:
-            return _Result(failed.reason, self._owner, failed.message, again=True)
-        return _Result(Reason.ASTRAY, self._owner, again=True)
+            return _MoveResult(failed.reason, self._owner, failed.message, again=True)
+        return _MoveResult(Reason.ASTRAY, self._owner, again=True)
 
-    def _destination_kept(self, error: AdminError, owner: str | None) -> bool:
+    def _may_keep_destination(self, error: AdminError, owner: str | None) -> bool:
         """Return whether the leader, which stores a destination before the unload (NamespacesBase), may keep it."""
         if not error.sent:
             return self._kept or error.broker == owner

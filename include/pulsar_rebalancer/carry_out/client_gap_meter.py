@@ -18,7 +18,7 @@ from typing import Any
 from pulsar_rebalancer.carry_out.bundle_move import retry_delays
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.pulsar import PulsarAdmin
-from pulsar_rebalancer.pulsar.bundle_calls import Clients, has_clients, topics_in
+from pulsar_rebalancer.pulsar.bundle_calls import ClientCounts, has_clients, stats_by_topic
 from pulsar_rebalancer.pulsar.exchange import TOPIC_NAMES
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome
@@ -78,19 +78,19 @@ class ClientGapMeter:
         if move.source in self._slow:
             raise TimeoutError
         if move.source not in self._connected:
-            self._connected[move.source] = asyncio.create_task(self._read(move.source))
+            self._connected[move.source] = asyncio.create_task(self._topics_with_clients(move.source))
         found = (await asyncio.shield(self._connected[move.source])).get(move.bundle)
         if found is None:
             unclear = f"the statistics of {move.source} do not say which of the bundle's topics have clients"
             raise AdminError(Reason.NOT_FOUND, unclear)
         return found
 
-    async def _read(self, source: str) -> dict[str, list[str]]:
+    async def _topics_with_clients(self, source: str) -> dict[str, list[str]]:
         stats = await self.admin.topic_stats(source, TOPIC_NAMES)
         self._slow.discard(source)  # moves that begin from now on need not wait for the statistics
         found = {}
         for bundle in self._bundles[source]:
-            connected = {name: has_clients(topic) for name, topic in topics_in(stats, bundle).items()}
+            connected = {name: has_clients(topic) for name, topic in stats_by_topic(stats, bundle).items()}
             names = sorted(name for name, clients in connected.items() if clients)
             if names or (connected and None not in connected.values()):
                 found[bundle] = names
@@ -99,7 +99,7 @@ class ClientGapMeter:
     def give_up(self, source: str) -> None:
         self._slow.add(source)
 
-    async def count(self, topic: str, broker: str) -> Clients | None:
+    async def count(self, topic: str, broker: str) -> ClientCounts | None:
         """Return a topic's connected clients; None on an error response. Raises AdminError without a response."""
         async with self._slots[broker]:
             try:
@@ -108,7 +108,7 @@ class ClientGapMeter:
                 if (error.status or 0) < 400 or error.reason in _REFUSALS:
                     raise
                 if error.reason is Reason.NOT_FOUND and topic.startswith("non-persistent:"):
-                    return Clients(0, 0)  # such a topic exists only while it has clients
+                    return ClientCounts(0, 0)  # such a topic exists only while it has clients
                 _log.info("clients of %s cannot be counted: %s", topic, error)
                 return None
 
@@ -146,10 +146,10 @@ class MoveClientGap:
     again: bool
     unknown: str = field(default="", init=False)
     _topics: int | None = field(default=None, init=False)
-    _before: dict[str, Clients] = field(default_factory=dict, init=False)
+    _before: dict[str, ClientCounts] = field(default_factory=dict, init=False)
     _unloaded_at: float = field(default=0.0, init=False)
     _owner_seconds: float | None = field(default=None, init=False)
-    _now: dict[str, Clients | None] = field(default_factory=dict, init=False)  # the last answer about each topic
+    _now: dict[str, ClientCounts | None] = field(default_factory=dict, init=False)  # the last answer about each topic
     _counted_after: float = field(default=0.0, init=False)  # seconds from the unload to the last answer
     _unloads: int = field(default=0, init=False)
     _counting: asyncio.Task[ClientGap] | None = field(default=None, init=False)
@@ -167,7 +167,7 @@ class MoveClientGap:
         try:
             if not self.unknown:
                 async with asyncio.timeout(BEFORE_S):
-                    await self._count()
+                    await self._count_clients()
         except TimeoutError:
             self.meter.give_up(self.move.source)
             self.unknown = f"{self.move.source} did not say within {BEFORE_S:g} s which clients are connected"
@@ -176,7 +176,7 @@ class MoveClientGap:
         except Exception as error:
             self._note_failure(error)
 
-    async def _count(self) -> None:
+    async def _count_clients(self) -> None:
         names = await self.meter.topics(self.move)
         sample = [names[at * len(names) // MOST_TOPICS] for at in range(MOST_TOPICS)] if names[MOST_TOPICS:] else names
         counts = await asyncio.gather(*(self.meter.count(topic, self.move.source) for topic in sample))
@@ -200,10 +200,10 @@ class MoveClientGap:
         if not outcome.owner:
             self.unknown = self.unknown or "the bundle has no known owner"
         if self._before and not self.unknown:
-            self._counting = self.meter.watch(self._watch(outcome.owner))
-            so_far = self._client_gap("the task ended before the bundle's clients were counted")
+            self._counting = self.meter.watch(self._watch_clients(outcome.owner))
+            so_far = self._measured_gap("the task ended before the bundle's clients were counted")
         else:
-            so_far = self._client_gap(self.unknown)
+            so_far = self._measured_gap(self.unknown)
         return outcome.model_copy(update={"client_gap": so_far})
 
     async def reconnected_within(self, seconds: float) -> bool | None:
@@ -225,21 +225,21 @@ class MoveClientGap:
         client_gap = self._counting.result()
         return None if client_gap.unknown else (client_gap.clients_seconds or math.inf) <= seconds
 
-    async def _watch(self, owner: str) -> ClientGap:
+    async def _watch_clients(self, owner: str) -> ClientGap:
         try:
             async with asyncio.timeout(WATCHED_S):
-                await asyncio.gather(*(self._follow(topic, owner) for topic in self._before))
+                await asyncio.gather(*(self._follow_topic(topic, owner) for topic in self._before))
         except TimeoutError:
             _log.info("%s: not all clients were back after %g s", self.move.bundle, WATCHED_S)
         except Exception as error:
             self._note_failure(error)
             self._now.clear()
         answered = self._now.keys() == self._before.keys()
-        client_gap = self._client_gap("" if answered else self.unknown or f"{owner} did not answer")
+        client_gap = self._measured_gap("" if answered else self.unknown or f"{owner} did not answer")
         self.meter.on_client_gap(self.move.bundle, client_gap)
         return client_gap
 
-    async def _follow(self, topic: str, owner: str) -> None:
+    async def _follow_topic(self, topic: str, owner: str) -> None:
         for pause in retry_delays(_LONGEST_PAUSE_S):
             await asyncio.sleep(pause)
             try:
@@ -254,14 +254,14 @@ class MoveClientGap:
             if now is not None and all(after >= was for after, was in zip(now, self._before[topic], strict=True)):
                 return
 
-    def _client_gap(self, unknown_because: str) -> ClientGap:
+    def _measured_gap(self, why_unknown: str) -> ClientGap:
         before = sum(map(sum, self._before.values()))
         back = sum(
             min(after, was)
             for topic, now in self._now.items()
             for after, was in zip(now or (0, 0), self._before[topic], strict=True)
         )
-        counted = before > 0 and not unknown_because
+        counted = before > 0 and not why_unknown
         return ClientGap(
             owner_seconds=self._owner_seconds,
             clients_seconds=self._counted_after if counted and back == before else None,
@@ -271,5 +271,5 @@ class MoveClientGap:
             topics=self._topics,
             topics_measured=len(self._before),
             errors=sum(now is None for now in self._now.values()) if counted else None,
-            unknown=one_line(unknown_because, 300),
+            unknown=one_line(why_unknown, 300),
         )

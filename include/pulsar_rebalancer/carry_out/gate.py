@@ -45,21 +45,21 @@ NOTHING_ANSWERED = Approval()
 
 def judge_plan(
     run: StoragePath,
-    recorded: DecisionState,
-    present: Settings,
+    stored_state: DecisionState,
+    present_settings: Settings,
     orders: OrdersInForce,
     now: datetime,
-    until: datetime,
+    deadline: datetime,
     approval: Approval = NOTHING_ANSWERED,
 ) -> Verdict:
     """Decide whether a run's plan may be carried out by its own and by the current settings.
 
-    After `until`, the plan is too old. Raises SnapshotError if one of the run's files cannot be read.
+    After `deadline`, the plan is too old. Raises SnapshotError if one of the run's files cannot be read.
     """
     summary = Summary.read(run)
     # Files that were rewritten since the decision have another hash.
-    if (recorded.plan_id, recorded.plan_hash) != (summary.plan_id, summary.hash):
-        return Verdict(Reason.STALE_PLAN, f"recorded: {recorded.plan_id or 'none'} {recorded.plan_hash[:12]}")
+    if (stored_state.plan_id, stored_state.plan_hash) != (summary.plan_id, summary.hash):
+        return Verdict(Reason.STALE_PLAN, f"recorded: {stored_state.plan_id or 'none'} {stored_state.plan_hash[:12]}")
     try:
         actions = moves, splits = verify(run, summary)
     except PlanError as error:
@@ -68,20 +68,20 @@ def judge_plan(
         return Verdict(Reason.NOTHING_TO_DO)
     planned = summary.resolved.settings
     closed = (
-        _closed_by_order(run, summary, planned, orders, now)
-        or _held_by_validation(Validation.read(run))
-        or _too_old(now, until)
-        or _closed_by_order(run, summary, present, orders, now)
-        or _changed_connection(planned, present)
-        or (None if _caps_overruled(summary) else _over_cap(moves, planned, present))
-        or _split_forbidden(splits, present)
-        or _unapproved(summary, actions, (planned, present), approval, now)
+        _order_verdict(run, summary, planned, orders, now)
+        or _validation_verdict(Validation.read(run))
+        or _age_verdict(now, deadline)
+        or _order_verdict(run, summary, present_settings, orders, now)
+        or _connection_verdict(planned, present_settings)
+        or (None if _overrules_caps(summary) else _cap_verdict(moves, planned, present_settings))
+        or _split_verdict(splits, present_settings)
+        or _approval_verdict(summary, actions, (planned, present_settings), approval, now)
     )
     detail = number_of(len(moves), "bundle") + (f", {number_of(len(splits), 'split')}" if splits else "")
     return closed or Verdict(Reason.OPEN, detail, moves, splits)
 
 
-def _closed_by_order(
+def _order_verdict(
     run: StoragePath, summary: Summary, settings: Settings, orders: OrdersInForce, now: datetime
 ) -> Verdict | None:
     previous = StateBefore.read(run).decision.plan_id
@@ -89,35 +89,35 @@ def _closed_by_order(
     return Verdict(*closed[0]) if closed else None
 
 
-def _held_by_validation(validation: Validation) -> Verdict | None:
+def _validation_verdict(validation: Validation) -> Verdict | None:
     holds = validation.reasons(Effect.HOLD)
     return Verdict(Reason.ON_HOLD, ", ".join(holds)) if holds else None
 
 
-def _too_old(now: datetime, until: datetime) -> Verdict | None:
-    return Verdict(Reason.PLAN_TOO_OLD, f"by {(now - until).total_seconds():.0f} s") if now > until else None
+def _age_verdict(now: datetime, deadline: datetime) -> Verdict | None:
+    return Verdict(Reason.PLAN_TOO_OLD, f"by {(now - deadline).total_seconds():.0f} s") if now > deadline else None
 
 
-def _changed_connection(planned: Settings, present: Settings) -> Verdict | None:
-    if planned.connection == present.connection:
+def _connection_verdict(planned_settings: Settings, present_settings: Settings) -> Verdict | None:
+    if planned_settings.connection == present_settings.connection:
         return None
-    return Verdict(Reason.SETTINGS_CHANGED, f"from {planned.connection} to {present.connection}")
+    return Verdict(Reason.SETTINGS_CHANGED, f"from {planned_settings.connection} to {present_settings.connection}")
 
 
-def _split_forbidden(splits: Sequence[Split], present: Settings) -> Verdict | None:
+def _split_verdict(splits: Sequence[Split], settings: Settings) -> Verdict | None:
     """Return why automatic splits are not allowed now. Manual splits ignore `split_mode`."""
     automatic = [split for split in splits if split.condition]
-    if automatic and present.split_mode is not Mode.AUTO:
-        return Verdict(Reason.SPLIT_OBSERVED, f"split_mode {present.split_mode}")
-    if len(automatic) > present.max_splits_per_run:
+    if automatic and settings.split_mode is not Mode.AUTO:
+        return Verdict(Reason.SPLIT_OBSERVED, f"split_mode {settings.split_mode}")
+    if len(automatic) > settings.max_splits_per_run:
         planned_splits = number_of(len(automatic), "planned split")
         return Verdict(
-            Reason.SETTINGS_CHANGED, f"{planned_splits}, but max_splits_per_run is now {present.max_splits_per_run}"
+            Reason.SETTINGS_CHANGED, f"{planned_splits}, but max_splits_per_run is now {settings.max_splits_per_run}"
         )
     return None
 
 
-def _unapproved(
+def _approval_verdict(
     summary: Summary, actions: Actions, settings: tuple[Settings, Settings], approval: Approval, now: datetime
 ) -> Verdict | None:
     planned, present = settings
@@ -135,11 +135,11 @@ def _unapproved(
     return Verdict(Reason.AWAITING_APPROVAL, f"plan {summary.hash[:16]}, {bundles}")
 
 
-def _caps_overruled(summary: Summary) -> bool:
+def _overrules_caps(summary: Summary) -> bool:
     return summary.by_hand is not None and Overrule.CAPS in summary.by_hand.request.overruled
 
 
-def _over_cap(moves: Sequence[Move], planned: Settings, present: Settings) -> Verdict | None:
+def _cap_verdict(moves: Sequence[Move], planned_settings: Settings, present_settings: Settings) -> Verdict | None:
     if not moves:
         return None
     capped = {
@@ -151,7 +151,7 @@ def _over_cap(moves: Sequence[Move], planned: Settings, present: Settings) -> Ve
         "max_bytes_per_run": ("the run", sum(move.msg_throughput for move in moves)),
     }
     for name, (where, value) in capped.items():
-        for settings in (planned, present):
+        for settings in (planned_settings, present_settings):
             cap = getattr(settings, name)
             # The last digits of a float sum depend on the order of the moves.
             if cap is not None and not value <= cap * (1 + 1e-9):
@@ -168,29 +168,29 @@ LISTED = 20
 """Maximum number of moves or splits listed on a page."""
 
 
-def lacks_second_person(requested_by: Collection[str], person: Collection[str]) -> PlanError | None:
+def second_person_refusal(requesters: Collection[str], user_names: Collection[str]) -> PlanError | None:
     """Return why a person may not approve or carry out a plan in a cluster that requires two operators.
 
     Airflow records a person's id and login name for an answer, but only the login name for a run, so a match
     on either counts.
     """
-    if "" in requested_by or not any(person):
+    if "" in requesters or not any(user_names):
         return PlanError(Reason.NO_USER, "Airflow does not say who requested the plan or who now wants to carry it out")
-    same = set(requested_by).intersection(person)
+    same = set(requesters).intersection(user_names)
     return PlanError(Reason.SAME_PERSON, f"{', '.join(same)} requested it") if same else None
 
 
-def require_second_person(settings: Settings, requested_by: str, by: str, *, asks: bool) -> None:
+def require_second_person(settings: Settings, requester: str, user: str, *, asks_second_person: bool) -> None:
     """Refuse to let a person carry out their own request in a cluster that requires two people.
 
     Args:
-        asks: True if a person is asked about exactly this request in mode `approve`, and may be the second one there.
+        asks_second_person: True if a person is asked about this request in mode `approve`, and may be the second one.
 
     Raises:
         PlanError: `same_person`, `no_user`.
     """
-    requested = [] if asks and settings.mode is not Mode.AUTO else [requested_by]
-    refusal = lacks_second_person(requested, [by]) if settings.two_people else None
+    requested = [] if asks_second_person and settings.mode is not Mode.AUTO else [requester]
+    refusal = second_person_refusal(requested, [user]) if settings.two_people else None
     if refusal is not None:
         raise refusal
 
@@ -201,16 +201,16 @@ class ApprovalRequest(NamedTuple):
 
 
 def approval_request(
-    summary: Summary, actions: Actions, run: StoragePath, until: datetime, requesters: Collection[str] = ()
+    summary: Summary, actions: Actions, run: StoragePath, deadline: datetime, requesters: Collection[str] = ()
 ) -> ApprovalRequest:
     """Return the plan as Markdown for the person who approves or rejects it. Names are escaped.
 
     Args:
-        until: deadline for approving the plan.
+        deadline: for approving the plan.
         requesters: users who requested the plan and therefore may not approve it.
     """
     moves, splits = actions
-    counts = zip(_clients_disturbed(run, actions.unloaded), ("topic", "producer", "consumer"), strict=True)
+    counts = zip(_clients_disturbed(run, actions.unloaded_bundles), ("topic", "producer", "consumer"), strict=True)
     disturbed = ", ".join(number_of(count, noun) for count, noun in counts)
     scores = f"{summary.score_min or 0:.1f} to {summary.score_max or 0:.1f} %"
     if summary.predicted_range is not None:
@@ -218,11 +218,11 @@ def approval_request(
     lines = [
         quoted(summary.sentence),
         "",
-        f"* plan `{summary.hash[:16]}` of run `{summary.plan_id}`: approve it before {until:%Y-%m-%d %H:%M UTC}",
+        f"* plan `{summary.hash[:16]}` of run `{summary.plan_id}`: approve it before {deadline:%Y-%m-%d %H:%M UTC}",
         *(f"* requested by {quoted(user)}, so another person has to approve the plan" for user in sorted(requesters)),
         f"* scores {scores}",
         f"* disturbs {disturbed}",
-        *(f"* splits {quoted(split.bundle)} permanently {split.cut}{_excess(split)}" for split in splits[:LISTED]),
+        *(f"* splits {quoted(split.bundle)} permanently {split.cut}{_excess_text(split)}" for split in splits[:LISTED]),
         "",
         *(f"* {quoted(move.bundle)}: {quoted(move.source)} to {quoted(move.destination)}" for move in moves[:LISTED]),
     ]
@@ -237,7 +237,7 @@ def approval_request(
     return ApprovalRequest(f"Move {bundles} in cluster {summary.cluster}?", "\n".join(lines))
 
 
-def _excess(split: Split) -> str:
+def _excess_text(split: Split) -> str:
     return f" (it has {split.excess})" if split.excess else ""
 
 

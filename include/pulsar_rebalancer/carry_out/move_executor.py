@@ -37,16 +37,16 @@ class AdaptivePace:
         self._halved_at = Counter[str]()
 
     def try_begin(self, move: Move) -> bool:
-        if any(self._under_way[broker] >= int(self._allowed[broker]) for broker in _brokers(move)):
+        if any(self._under_way[broker] >= int(self._allowed[broker]) for broker in _brokers_of_move(move)):
             return False
         self._begun[move.bundle] = len(self._begun) + 1
-        self._under_way.update(_brokers(move))
+        self._under_way.update(_brokers_of_move(move))
         return True
 
     async def end(self, move: Move, client_gap: MoveClientGap | None) -> None:
         """Wait until a bundle's clients are back or late, and adapt the limits. `client_gap`: None if not begun."""
         in_time = await client_gap.reconnected_within(self._gap_seconds) if client_gap else None
-        for broker in _brokers(move):
+        for broker in _brokers_of_move(move):
             self._under_way[broker] -= 1
             allowed = self._allowed[broker]
             if in_time:
@@ -94,7 +94,7 @@ class MoveQueue:
             self._turn.notify_all()
 
 
-def _brokers(move: Move) -> tuple[str, str]:
+def _brokers_of_move(move: Move) -> tuple[str, str]:
     return move.source, move.destination
 
 

@@ -22,7 +22,7 @@ from pulsar_rebalancer.run.outcome import (
     not_moved,
     read_wave,
     read_waves,
-    records_of,
+    records_of_plan,
     records_to_keep,
     remaining,
     wave_file,
@@ -44,7 +44,7 @@ class WaveHistory:
 
     def __init__(
         self,
-        stored: MovesState,
+        stored_state: MovesState,
         store: Callable[[Callable[[MovesState], MovesState]], None],
         run: StoragePath,
         wave: int,
@@ -57,8 +57,8 @@ class WaveHistory:
         reported = Outcome.find(run)
         self._reported = {move.bundle for move in reported.moves if move.failed} if reported else set()
         self._other_waves = [move for bundle, move in read_waves(run).items() if bundle not in earlier]
-        self._before = stored.unloads
-        self._unloads = records_of(stored.unloads, run.name)
+        self._before = stored_state.unloads
+        self._unloads = records_of_plan(stored_state.unloads, run.name)
         self._planned = frozenset(self._unloads)
         self.outcomes = dict(earlier)
         self._written_at = self._measured_at = 0.0
@@ -86,7 +86,7 @@ class WaveHistory:
 
     @property
     def ended_moves(self) -> list[MoveOutcome]:
-        return _ended(self.outcomes.values())
+        return _ended_moves(self.outcomes.values())
 
     def new_failures(self, closed_at: datetime | None) -> int:
         """Return the number of failed moves since a person last closed the breaker that it has not counted yet."""
@@ -101,11 +101,11 @@ class WaveHistory:
                 plan_id=self._plan_id,
                 source=move.source,
                 destination=move.destination,
-                tries=self._tries(move),
+                tries=self._number_of_tries(move),
             )
         self._store_unloads()
 
-    def _tries(self, move: Move) -> int:
+    def _number_of_tries(self, move: Move) -> int:
         last = self._before.get(move.bundle)
         if last is None or not last.missed(move.destination):
             return 1
@@ -145,7 +145,7 @@ class WaveHistory:
             self._store_unloads()
 
     def _add(self, outcome: MoveOutcome, now: datetime) -> None:
-        merged = self._across_attempts(outcome)
+        merged = self._merged_outcome(outcome)
         self.outcomes[outcome.bundle] = merged
         planned = self._unloads.get(outcome.bundle)
         if planned is not None:
@@ -183,7 +183,7 @@ class WaveHistory:
             if bundle in self.outcomes and self.outcomes[bundle].destination_kept
         }
 
-    def _across_attempts(self, outcome: MoveOutcome) -> MoveOutcome:
+    def _merged_outcome(self, outcome: MoveOutcome) -> MoveOutcome:
         earlier = self._earlier.get(outcome.bundle)
         if earlier is None or earlier.reason.has(Trait.NOT_BEGUN):
             return outcome
@@ -201,7 +201,7 @@ class WaveHistory:
         return outcome.model_copy(update=changes)
 
 
-def _ended(outcomes: Iterable[MoveOutcome]) -> list[MoveOutcome]:
+def _ended_moves(outcomes: Iterable[MoveOutcome]) -> list[MoveOutcome]:
     known = (outcome for outcome in outcomes if outcome.reason is not Reason.INTERRUPTED)
     return [outcome for outcome in known if not outcome.reason.has(Trait.NOT_BEGUN)]
 

@@ -17,7 +17,7 @@ from pulsar_rebalancer.errors import AdminError, SnapshotError
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.pulsar.bundle_calls import BundleAdmin
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.outcome import Outcome, records_of, records_to_keep, remaining, write_outcomes
+from pulsar_rebalancer.run.outcome import Outcome, records_of_plan, records_to_keep, remaining, write_outcomes
 from pulsar_rebalancer.run.plan import SPLIT_GRACE, Split, SplitOutcome, not_split, outcomes_file, read_outcomes
 from pulsar_rebalancer.state import BundleSplit, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
@@ -84,7 +84,7 @@ class _BundleSplit:
         """Split the bundle. Raises SnapshotError if `begin` could not write its record; nothing was requested."""
         error = ""
         try:
-            reason = await self._check() or await self._ask()
+            reason = await self._check() or await self._request_split()
         except AdminError as failure:
             reason, error = failure.reason, failure.message
         except SnapshotError:
@@ -114,7 +114,7 @@ class _BundleSplit:
             return Reason.NAMESPACE_FULL
         return left
 
-    async def _ask(self) -> Reason:
+    async def _request_split(self) -> Reason:
         """Request the split and wait for its bounds. Raises AdminError if it failed and they have not changed."""
         self._begin(self._split)
         self._attempts, failed = 1, None
@@ -146,8 +146,8 @@ class _BundleSplit:
         lower, upper = HashRange.of(self._split.bundle)
         return tuple(bound for bound in bounds if lower < bound < upper)
 
-    def _success_reason(self, as_planned: Reason) -> Reason:
-        return as_planned if self._found == self._split.positions else Reason.SPLIT_ELSEWHERE
+    def _success_reason(self, reason_if_planned: Reason) -> Reason:
+        return reason_if_planned if self._found == self._split.positions else Reason.SPLIT_ELSEWHERE
 
 
 SHORTEST_MEMORY = timedelta(hours=1)
@@ -162,12 +162,12 @@ class SplitHistory:
     """
 
     def __init__(
-        self, stored: MovesState, store: Callable[[Callable[[MovesState], MovesState]], None], run: StoragePath
+        self, stored_state: MovesState, store: Callable[[Callable[[MovesState], MovesState]], None], run: StoragePath
     ) -> None:
         self._store = store
         self._run = run
         self._earlier = read_outcomes(run)
-        self.planned = bool(records_of(stored.splits, run.name))
+        self.planned = bool(records_of_plan(stored_state.splits, run.name))
         self.outcomes = dict(self._earlier)
 
     def remaining(self, splits: Sequence[Split]) -> list[Split]:
@@ -191,7 +191,7 @@ class SplitHistory:
         self._write()
 
     def add(self, outcome: SplitOutcome, now: datetime) -> None:
-        merged = self._across_attempts(outcome)
+        merged = self._merged_outcome(outcome)
         self.outcomes[outcome.bundle] = merged
         self._write()
 
@@ -204,7 +204,7 @@ class SplitHistory:
     def _write(self) -> None:
         write_outcomes(outcomes_file(self._run), self.outcomes)
 
-    def _across_attempts(self, outcome: SplitOutcome) -> SplitOutcome:
+    def _merged_outcome(self, outcome: SplitOutcome) -> SplitOutcome:
         """Return the outcome across all attempts. If an earlier one requested the bounds, the bundle is split."""
         earlier = self._earlier.get(outcome.bundle)
         if earlier is None or earlier.reason.has(Trait.NOT_BEGUN):

@@ -11,7 +11,7 @@ from itertools import cycle
 
 from pydantic import JsonValue
 
-from pulsar_rebalancer.config.clusters_file import disagreements, from_brokers
+from pulsar_rebalancer.config.clusters_file import differing_settings, from_brokers
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies, parse_isolation, policies_of, why_unclear
 from pulsar_rebalancer.names import namespace_of
@@ -27,22 +27,22 @@ _ASKED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Isolation:
+class ClusterIsolation:
     cluster: str
     policies: tuple[IsolationPolicy, ...]
 
 
-async def read_isolation(admin: PulsarAdmin) -> Isolation | AdminError:
+async def read_isolation(admin: PulsarAdmin) -> ClusterIsolation | AdminError:
     try:
         cluster = await admin.cluster_name()
-        return Isolation(cluster, parse_isolation(await admin.isolation_policies(cluster)))
+        return ClusterIsolation(cluster, parse_isolation(await admin.isolation_policies(cluster)))
     except AdminError as error:
         return error
 
 
 async def read_policies(
     admin: PulsarAdmin,
-    isolation_read: Isolation | AdminError,
+    isolation_read: ClusterIsolation | AdminError,
     *,
     brokers: Sequence[str],
     bundles: Iterable[str],
@@ -66,20 +66,20 @@ async def read_policies(
     isolation = isolation_read.policies
     ruling = policies_of(isolation, namespaces)
     unknown: dict[str, str] = {name: why for name in namespaces if (why := why_unclear(isolation, name, ruling[name]))}
-    problems = [f"{why}: bundles of {_joined(names)} cannot move" for why, names in _names_by_text(unknown)]
+    problems = [f"{why}: bundles of {_name_list(names)} cannot move" for why, names in _names_by_text(unknown)]
     problems += _policy_problems(isolation, brokers, [policy for name, policy in ruling.items() if name not in unknown])
     groups, failed = await _anti_affinity_groups(admin, namespaces, responding[:_ASKED])
     if failed:
         unknown |= {name: error.reason for name, error in failed.items()}
         first_error = next(iter(failed.values()))
-        problems.append(f"the anti-affinity group of {_joined(failed)} cannot be read: {first_error}")
+        problems.append(f"the anti-affinity group of {_name_list(failed)} cannot be read: {first_error}")
     domains: dict[str, str] = {}
     if failure_domains and groups:
         try:
             domains = _domain_by_broker(await admin.failure_domains(isolation_read.cluster))
         except AdminError as error:
             unknown |= dict.fromkeys(groups, error.reason)
-            problems.append(f"failure domains cannot be read, so bundles of {_joined(groups)} cannot move: {error}")
+            problems.append(f"failure domains cannot be read, so bundles of {_name_list(groups)} cannot move: {error}")
     return Policies(
         isolation=isolation,
         groups=groups,
@@ -140,7 +140,7 @@ def _names_by_text(texts: Mapping[str, str]) -> list[tuple[str, list[str]]]:
     return list(names.items())
 
 
-def _joined(names: Collection[str]) -> str:
+def _name_list(names: Collection[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(sorted(names)[:_NAMED]) + more
 
@@ -170,7 +170,7 @@ class Runtimes:
         splits = any(map(splitting_is_on, self.by_broker.values()))
         return from_brokers(self.leader_config) | ({"auto_split": "true"} if splits else {})
 
-    def responding(self) -> dict[str, Mapping[str, str]]:
+    def responding_brokers(self) -> dict[str, Mapping[str, str]]:
         """Return each broker that responded, even with an error, and its configuration (the leader's if unknown)."""
         others = {broker for broker, reason in self.failed.items() if not reason.has(Trait.NO_ANSWER)}
         return {broker: self.by_broker.get(broker, self.leader_config) for broker in sorted(others | {*self.by_broker})}
@@ -182,7 +182,7 @@ class Runtimes:
         return {
             "builtin_shedding": any(map(shedding_is_on, runtimes)),
             "even_distribution": any(value.strip().lower() == "true" for value in even),
-            "settings_in_disagreement": ",".join(disagreements(runtimes)),
+            "settings_in_disagreement": ",".join(differing_settings(runtimes)),
         }
 
 

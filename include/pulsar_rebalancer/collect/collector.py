@@ -35,8 +35,8 @@ from pulsar_rebalancer.strategies.shedders.registry import resolve
 from pulsar_rebalancer.texts import one_line
 
 
-def reports_by_bundle(reported: pa.Table) -> Counter[str]:
-    return Counter(_strings(reported["bundle"]))
+def reports_by_bundle(bundles: pa.Table) -> Counter[str]:
+    return Counter(_strings(bundles["bundle"]))
 
 
 def cluster_table(
@@ -71,11 +71,11 @@ def broker_table(
     return _keyed_table(rows, BROKERS, request)
 
 
-def bundle_table(request: RunRequest, reported: pa.Table, owners: Mapping[str, int], policies: Policies) -> pa.Table:
+def bundle_table(request: RunRequest, bundles: pa.Table, owners: Mapping[str, int], policies: Policies) -> pa.Table:
     kinds = policies.kinds(set(map(namespace_of, owners)))
-    names = _strings(reported["bundle"])
+    names = _strings(bundles["bundle"])
     columns: dict[str, pa.Array[Any] | pa.ChunkedArray[Any]] = {
-        name: reported[name] for name in reported.column_names
+        name: bundles[name] for name in bundles.column_names
     } | {
         "cluster": pa.array([request.cluster] * len(names), pa.string()),
         "owners": pa.array([owners[name] for name in names], pa.int64()),
@@ -144,7 +144,7 @@ NOTHING_EARLIER = EarlierData()
 
 
 async def collect(
-    admin: PulsarAdmin, entry: ClusterEntry, trigger: RunTrigger, earlier: EarlierData = NOTHING_EARLIER
+    admin: PulsarAdmin, entry: ClusterEntry, trigger: RunTrigger, history: EarlierData = NOTHING_EARLIER
 ) -> Sample:
     """Take one sample of a cluster. Settings are resolved first, so invalid ones are rejected early.
 
@@ -158,16 +158,16 @@ async def collect(
     listings = Counter(await admin.brokers())
     brokers = sorted(listings)
     runtimes = await read_runtimes(admin, brokers)
-    request = _request(entry, trigger, runtimes.settings())
+    request = _run_request(entry, trigger, runtimes.settings())
     settings = request.resolved.settings
     answers, isolation = await asyncio.gather(
         load_reports(
             admin,
-            runtimes.responding(),
+            runtimes.responding_brokers(),
             settings,
             now=trigger.now + timedelta(seconds=time.monotonic() - begun),
-            state_folder=earlier.folder,
-            keep=earlier.keeps_load_data,
+            state_folder=history.folder,
+            keep=history.keeps_load_data,
         ),
         read_isolation(admin),
     )
@@ -189,10 +189,10 @@ async def collect(
         "brokers": broker_table(request, listings, reports, policies),
         "bundles": bundles,
     }
-    return Sample(request, by_name, policies, earlier.before, await _candidates(admin, bundles, request, earlier))
+    return Sample(request, by_name, policies, history.before, await _candidates(admin, bundles, request, history))
 
 
-def _request(entry: ClusterEntry, trigger: RunTrigger, broker_settings: Mapping[str, str]) -> RunRequest:
+def _run_request(entry: ClusterEntry, trigger: RunTrigger, broker_settings: Mapping[str, str]) -> RunRequest:
     return RunRequest(
         cluster=entry.name,
         airflow_run_id=trigger.airflow_run_id,
@@ -203,21 +203,21 @@ def _request(entry: ClusterEntry, trigger: RunTrigger, broker_settings: Mapping[
     )
 
 
-async def _candidates(admin: PulsarAdmin, bundles: pa.Table, request: RunRequest, earlier: EarlierData) -> Candidates:
+async def _candidates(admin: PulsarAdmin, bundles: pa.Table, request: RunRequest, history: EarlierData) -> Candidates:
     settings, now = request.resolved.settings, request.collected_at
     return await read_candidates(
         admin,
         bundles,
-        earlier.long_term_means(settings),
+        history.long_term_means(settings),
         settings,
-        was_split=lambda bundle: recently_split(bundle, earlier.before.moves.splits, now),
+        was_split=lambda bundle: recently_split(bundle, history.before.moves.splits, now),
     )
 
 
-def save(collected: Sample, run: StoragePath) -> None:
-    tables.write(run, collected.tables)
-    collected.policies.write(run)
-    if collected.candidates.bundles:
-        collected.candidates.write(run)
-    collected.request.write(run)
-    collected.before.write(run)
+def save(sample: Sample, run: StoragePath) -> None:
+    tables.write(run, sample.tables)
+    sample.policies.write(run)
+    if sample.candidates.bundles:
+        sample.candidates.write(run)
+    sample.request.write(run)
+    sample.before.write(run)

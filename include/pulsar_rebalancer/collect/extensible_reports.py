@@ -64,7 +64,7 @@ async def load_reports(
     }
     reports = await admin.load_reports([broker for broker in runtimes if broker not in extensible], read)
     if extensible:
-        published, kept_in = PublishedLoad.stored(state_folder), state_folder if keep else None
+        published, kept_in = PublishedLoad.from_folder(state_folder), state_folder if keep else None
         reports |= await _ExtensibleBrokers(admin, extensible, settings, clock, published, kept_in).reports()
     return reports
 
@@ -72,7 +72,7 @@ async def load_reports(
 @dataclass(frozen=True, slots=True)
 class _OwnReport:
     at: datetime
-    metrics: load_data.Metrics
+    metrics: load_data.BrokerMetrics
     bundles: dict[str, dict[str, float]]
     version: str
 
@@ -84,29 +84,29 @@ class _ExtensibleBrokers:
         runtimes: Mapping[str, Mapping[str, str]],
         settings: Settings,
         clock: Callable[[], datetime],
-        published: PublishedLoad,
-        kept_in: StoragePath | None,
+        published_load: PublishedLoad,
+        load_folder: StoragePath | None,
     ) -> None:
         self._admin = admin
         self._runtimes = runtimes
         self._settings = settings
         self._clock = clock
-        self._published = published
-        self._kept_in = kept_in
+        self._published = published_load
+        self._kept_in = load_folder
         self._received_now: set[str] = set()
         self._slots = asyncio.Semaphore(_TOPIC_STATS_AT_ONCE)
 
     async def reports(self) -> dict[str, BrokerReport | AdminError | None]:
         if self._settings.listen_seconds:
             require_client()
-        asked = dict(zip(self._runtimes, await asyncio.gather(*map(self._ask, self._runtimes)), strict=True))
+        asked = dict(zip(self._runtimes, await asyncio.gather(*map(self._query_broker, self._runtimes)), strict=True))
         values = {broker: answer for broker, answer in asked.items() if isinstance(answer, _OwnReport)}
         if values and self._settings.listen_seconds:
             await self._receive(values)
         failed = {broker: answer for broker, answer in asked.items() if isinstance(answer, AdminError)}
-        return failed | {broker: self._report(broker, answer) for broker, answer in values.items()}
+        return failed | {broker: self._converted_report(broker, answer) for broker, answer in values.items()}
 
-    async def _ask(self, broker: str) -> _OwnReport | AdminError:
+    async def _query_broker(self, broker: str) -> _OwnReport | AdminError:
         try:
             return await self._own_report(broker)
         except AdminError as error:
@@ -129,10 +129,10 @@ class _ExtensibleBrokers:
             )
         return _OwnReport(at, load_data.read_metrics(metrics), bundles, await self._admin.version(broker))
 
-    async def _receive(self, values: Mapping[str, _OwnReport]) -> None:
+    async def _receive(self, own_reports: Mapping[str, _OwnReport]) -> None:
         self._published.keep_only(self._runtimes)
         # Brokers publish top bundles regularly, but load data only after changes.
-        missing = {LOAD: {b for b in values if not self._is_current(b, values[b])}, TOP: set(values)}
+        missing = {LOAD: {b for b in own_reports if not self._is_current(b, own_reports[b])}, TOP: set(own_reports)}
 
         def take(topic: str, message: TopicMessage) -> bool:
             if message.broker in self._runtimes and self._store_message(topic, message):
@@ -165,56 +165,56 @@ class _ExtensibleBrokers:
             )
         return url
 
-    def _report(self, broker: str, own: _OwnReport) -> BrokerReport | None:
+    def _converted_report(self, broker: str, own_report: _OwnReport) -> BrokerReport | None:
         runtime, published = self._runtimes[broker], self._published.load.get(broker, {})
-        load = load_data.current_load(own.metrics, published)
+        load = load_data.current_load(own_report.metrics, published)
         if load is None and not published:
             return None
         parts = load_data.report(
             broker,
             load=published if load is None else load,
-            throughput_average=published.get("msgThroughputEMA") if self._is_current(broker, own) else None,
-            stats=own.bundles,
-            top=self._top_bundles(broker, own),
+            throughput_average=published.get("msgThroughputEMA") if self._is_current(broker, own_report) else None,
+            stats=own_report.bundles,
+            top_bundles=self._top_bundles(broker, own_report),
         )
         report = parts | {
-            "lastUpdate": published.get("updatedAt") if load is None else own.at.timestamp() * 1000,
-            "startTimestamp": own.metrics.started_at_ms,
-            "brokerVersionString": own.version,
+            "lastUpdate": published.get("updatedAt") if load is None else own_report.at.timestamp() * 1000,
+            "startTimestamp": own_report.metrics.started_at_ms,
+            "brokerVersionString": own_report.version,
             "persistentTopicsEnabled": runtime.get("enablePersistentTopics", "true").strip().lower() == "true",
         }
         host_interval_s = self._settings.host_usage_interval_minutes * 60
-        return read_report(broker, report, collected_at=own.at, host_interval_s=host_interval_s)
+        return read_report(broker, report, collected_at=own_report.at, host_interval_s=host_interval_s)
 
-    def _is_current(self, broker: str, own: _OwnReport) -> bool:
+    def _is_current(self, broker: str, own_report: _OwnReport) -> bool:
         if broker in self._received_now:
             return True
         published = self._published.load.get(broker, {})
         updated = number(published.get("updatedAt"))
         oldest = self._settings.report_max_interval_minutes * 60 + _SLACK_S
-        if updated is None or own.at.timestamp() * 1000 - updated > oldest * 1000:
+        if updated is None or own_report.at.timestamp() * 1000 - updated > oldest * 1000:
             return False
-        threshold = _number(self._runtimes[broker], "loadBalancerReportUpdateThresholdPercentage", 10)
-        return load_data.is_current(published, own.bundles, threshold)
+        threshold = _runtime_number(self._runtimes[broker], "loadBalancerReportUpdateThresholdPercentage", 10)
+        return load_data.is_current(published, own_report.bundles, threshold)
 
-    def _top_bundles(self, broker: str, own: _OwnReport) -> Sequence[str]:
+    def _top_bundles(self, broker: str, own_report: _OwnReport) -> Sequence[str]:
         """Return the last top bundles received from a broker; empty if they are known to be outdated.
 
         Brokers publish them with their rates (TopBundleLoadDataReporter) and withdraw them when they load or
         unload a bundle.
         """
         top = self._published.top.get(broker)
-        oldest = 2 * _number(self._runtimes[broker], "statsUpdateFrequencyInSecs", 60) + _SLACK_S
+        oldest = 2 * _runtime_number(self._runtimes[broker], "statsUpdateFrequencyInSecs", 60) + _SLACK_S
         if (
             top is None
-            or own.at.timestamp() * 1000 - top.at_ms > oldest * 1000
-            or not set(top.bundles) <= own.bundles.keys()
+            or own_report.at.timestamp() * 1000 - top.at_ms > oldest * 1000
+            or not set(top.bundles) <= own_report.bundles.keys()
         ):
             return ()
         return top.bundles
 
 
-def _number(runtime: Mapping[str, str], name: str, default: float) -> float:
+def _runtime_number(runtime: Mapping[str, str], name: str, default: float) -> float:
     try:
         return float(runtime.get(name, default))
     except ValueError:

@@ -43,14 +43,14 @@ def bundle_stats(topics: Mapping[str, JsonValue]) -> dict[str, dict[str, float]]
     """
     stats = {}
     for namespace, ranges in topics.items():
-        for hash_range, domains in _mapping(ranges).items():
-            loaded = [topic for domain in _mapping(domains).values() for topic in _mapping(domain).values()]
+        for hash_range, domains in _as_mapping(ranges).items():
+            loaded = [topic for domain in _as_mapping(domains).values() for topic in _as_mapping(domain).values()]
             if loaded:
-                stats[f"{namespace}/{hash_range}"] = _summed([_mapping(topic) for topic in loaded])
+                stats[f"{namespace}/{hash_range}"] = _summed_topics([_as_mapping(topic) for topic in loaded])
     return stats
 
 
-def _summed(topics: Sequence[Mapping[str, JsonValue]]) -> dict[str, float]:
+def _summed_topics(topics: Sequence[Mapping[str, JsonValue]]) -> dict[str, float]:
     total: dict[str, float] = dict.fromkeys(RATES, 0.0) | {
         "topics": len(topics),
         "producerCount": 0,
@@ -61,14 +61,14 @@ def _summed(topics: Sequence[Mapping[str, JsonValue]]) -> dict[str, float]:
             rate = number(topic.get(name))
             total[name] += math.nan if rate is None else rate
         # Brokers with `exposePublisherStats=false` count producers without listing them (PersistentTopic.updateRates).
-        total["producerCount"] += max(_length(topic.get("publishers")), count(topic.get("producerCount")) or 0)
-        subscriptions = _mapping(topic.get("subscriptions")).values()
-        total["consumerCount"] += sum(_length(_mapping(entry).get("consumers")) for entry in subscriptions)
+        total["producerCount"] += max(_item_count(topic.get("publishers")), count(topic.get("producerCount")) or 0)
+        subscriptions = _as_mapping(topic.get("subscriptions")).values()
+        total["consumerCount"] += sum(_item_count(_as_mapping(entry).get("consumers")) for entry in subscriptions)
     return total
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
+class BrokerMetrics:
     """A broker's load metrics.
 
     Usage is in percent, by the resource's name in LocalBrokerData; the average (`weightedMaxEMA`) is 1 at 100
@@ -80,22 +80,22 @@ class Metrics:
     started_at_ms: float | None
 
 
-def read_metrics(metrics: Sequence[Mapping[str, JsonValue]]) -> Metrics:
+def read_metrics(metrics: Sequence[Mapping[str, JsonValue]]) -> BrokerMetrics:
     """Parse a response to `broker-stats/metrics`, computed for each request (BrokerLoadData.toMetrics)."""
     percents = _group(metrics, "brk_lb_cpu_usage")
     average = _group(metrics, "brk_lb_resource_usage", feature="max_ema") or {}
-    return Metrics(
+    return BrokerMetrics(
         None if percents is None else {field: number(percents.get(name)) for field, name in _USAGE.items()},
         number(average.get("brk_lb_resource_usage")),
         number((_group(metrics, "jvm_start_time") or {}).get("jvm_start_time")),
     )
 
 
-def current_load(metrics: Metrics, published: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:
+def current_load(metrics: BrokerMetrics, published_load: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:
     """Return a broker's current load with the published limits, or 100; None if there are no such metrics."""
     if metrics.percents is None:
         return None
-    load = {field: _usage(share, published.get(field)) for field, share in metrics.percents.items()}
+    load = {field: _resource_usage(share, published_load.get(field)) for field, share in metrics.percents.items()}
     return {**load, "weightedMaxEMA": metrics.load_average}
 
 
@@ -105,39 +105,39 @@ def other_host(metrics: Sequence[Mapping[str, JsonValue]], broker: str) -> str:
     The metrics name the advertised address, which is also the host in brokerIds
     (ExtensibleLoadManagerImpl.getMetrics). Brokers on the same host cannot be distinguished.
     """
-    labels = (_mapping(group.get("dimensions")) for group in metrics)
+    labels = (_as_mapping(group.get("dimensions")) for group in metrics)
     named = next((label.get("broker") for label in labels if label.get("metric") == "loadBalancing"), None)
-    if not isinstance(named, str) or _normalized(named) == _normalized(broker.rpartition(":")[0]):
+    if not isinstance(named, str) or _normalized_host(named) == _normalized_host(broker.rpartition(":")[0]):
         return ""
     return named
 
 
-def _normalized(host: str) -> str:
+def _normalized_host(host: str) -> str:
     return host.lower().strip("[]").removesuffix(".")
 
 
-def are_from_other_broker(stats: Collection[str], owned: Collection[str]) -> bool:
+def are_from_other_broker(stats: Collection[str], owned_bundles: Collection[str]) -> bool:
     """Return whether statistics come from another broker: they list several bundles, none of them owned here.
 
     Statistics are up to `statsUpdateFrequencyInSecs` seconds old, so one bundle or, after a drain, every
     bundle can have moved. Heartbeat bundles are named after their broker and never move.
     """
-    if any(":" in bundle for bundle in {*stats} & {*owned}):
+    if any(":" in bundle for bundle in {*stats} & {*owned_bundles}):
         return False
-    theirs, mine = ({bundle for bundle in names if ":" not in bundle} for names in (stats, owned))
+    theirs, mine = ({bundle for bundle in names if ":" not in bundle} for names in (stats, owned_bundles))
     return len(theirs) > 1 and bool(mine) and mine.isdisjoint(theirs)
 
 
 def _group(metrics: Sequence[Mapping[str, JsonValue]], name: str, **dimensions: str) -> Mapping[str, JsonValue] | None:
     for group in metrics:
-        values, labels = _mapping(group.get("metrics")), _mapping(group.get("dimensions"))
+        values, labels = _as_mapping(group.get("metrics")), _as_mapping(group.get("dimensions"))
         if name in values and dimensions.items() <= labels.items():
             return values
     return None
 
 
-def _usage(share: float | None, published: object) -> dict[str, JsonValue]:
-    pair = _mapping(published)
+def _resource_usage(share: float | None, published_usage: object) -> dict[str, JsonValue]:
+    pair = _as_mapping(published_usage)
     limit = number(pair.get("limit"))
     if limit is None:
         return {"usage": share, "limit": 100.0}
@@ -145,9 +145,9 @@ def _usage(share: float | None, published: object) -> dict[str, JsonValue]:
     return {"usage": None if share is None else share / 100 * limit, "limit": limit} if limit > 0 else pair
 
 
-def values_to_store(published: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    values = {name: number(published.get(name)) for name in _PUBLISHED}
-    pairs = {field: _mapping(published[field]) for field in _USAGE if field in published}
+def values_to_store(published_load: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    values = {name: number(published_load.get(name)) for name in _PUBLISHED}
+    pairs = {field: _as_mapping(published_load[field]) for field in _USAGE if field in published_load}
     usage: dict[str, JsonValue] = {
         field: {part: number(pair.get(part)) for part in ("usage", "limit")} for field, pair in pairs.items()
     }
@@ -155,15 +155,15 @@ def values_to_store(published: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def is_current(
-    published: Mapping[str, JsonValue], stats: Mapping[str, Mapping[str, float]], threshold_percent: float
+    published_load: Mapping[str, JsonValue], stats: Mapping[str, Mapping[str, float]], threshold_percent: float
 ) -> bool:
-    """Return False if the broker must have published newer load data than `published`, a BrokerLoadData.
+    """Return False if the broker must have published newer load data than `published_load`, a BrokerLoadData.
 
     Brokers publish when message rate or throughput has changed by more than
     loadBalancerReportUpdateThresholdPercentage (BrokerLoadDataReporter.needBrokerDataUpdate).
     """
     for names in (RATES[:2], RATES[2:]):
-        then = sum(number(published.get(name)) or 0.0 for name in names)
+        then = sum(number(published_load.get(name)) or 0.0 for name in names)
         now = sum(bundle[name] for bundle in stats.values() for name in names)
         if then != now and not abs(now - then) * 100 <= threshold_percent * then:
             return False
@@ -176,14 +176,14 @@ def report(
     load: Mapping[str, JsonValue],
     throughput_average: JsonValue,
     stats: Mapping[str, Mapping[str, float]],
-    top: Sequence[str] = (),
+    top_bundles: Sequence[str] = (),
 ) -> dict[str, JsonValue]:
     """Return the broker's load report, without its version and start time.
 
-    `load` has `weightedMaxEMA` and resources; the throughput's moving average is in bytes/s; `top` is in the
+    `load` has `weightedMaxEMA` and resources; the throughput's moving average is in bytes/s; `top_bundles` is in the
     published order.
     """
-    ranks = {bundle: rank for rank, bundle in enumerate(top)}
+    ranks = {bundle: rank for rank, bundle in enumerate(top_bundles)}
     return {
         "brokerId": broker,
         **{field: load.get(field) for field in _USAGE},
@@ -196,11 +196,11 @@ def report(
     }
 
 
-def _mapping(value: object) -> dict[str, JsonValue]:
+def _as_mapping(value: object) -> dict[str, JsonValue]:
     return value if isinstance(value, dict) else {}
 
 
-def _length(value: object) -> int:
+def _item_count(value: object) -> int:
     return len(value) if isinstance(value, list | dict) else 0
 
 
@@ -236,7 +236,7 @@ class PublishedLoad(VersionedDocument):
     top: dict[str, TopBundles] = {}
 
     @classmethod
-    def stored(cls, folder: StoragePath | None) -> Self:
+    def from_folder(cls, folder: StoragePath | None) -> Self:
         try:
             return (cls.find(folder) if folder else None) or cls()
         except SnapshotError as error:
@@ -250,7 +250,7 @@ class PublishedLoad(VersionedDocument):
 
     def store_load(self, message: TopicMessage) -> bool:
         self.load.pop(message.broker, None)
-        document = _document(message)
+        document = _message_document(message)
         if document is None:
             return False
         self.load[message.broker] = values_to_store(document)
@@ -258,7 +258,7 @@ class PublishedLoad(VersionedDocument):
 
     def store_top(self, message: TopicMessage) -> bool:
         self.top.pop(message.broker, None)
-        entries = (_document(message) or {}).get("topBundlesLoadData")
+        entries = (_message_document(message) or {}).get("topBundlesLoadData")
         if not isinstance(entries, list):
             return False
         names = (entry.get("bundleName") for entry in entries if isinstance(entry, dict))
@@ -267,7 +267,7 @@ class PublishedLoad(VersionedDocument):
         return True
 
 
-def _document(message: TopicMessage) -> dict[str, JsonValue] | None:
+def _message_document(message: TopicMessage) -> dict[str, JsonValue] | None:
     if not message.data:
         return None
     try:
@@ -324,7 +324,7 @@ def receive(
 
     failed: str
     try:
-        return _receive(pulsar.Client(service_url, **_options(connection, tokens)), topics, seconds)
+        return _receive(pulsar.Client(service_url, **_client_options(connection, tokens)), topics, seconds)
     except (pulsar.PulsarException, ValueError) as error:
         failed = tokens.mask.text(f"{type(error).__name__}, {error}")
         reason = _REASONS.get(type(error).__name__, Reason.UNREACHABLE)
@@ -346,12 +346,12 @@ def _receive(client: Any, topics: Mapping[str, Callable[[TopicMessage], bool]], 
         while time.monotonic() < end:
             for reader, take in readers:
                 # One topic is drained before the next is read, so a quiet topic costs its time-out only once.
-                while time.monotonic() < end and (message := _next(reader)) is not None:
+                while time.monotonic() < end and (message := _next_message(reader)) is not None:
                     if take(message):
                         return
 
 
-def _next(reader: Any) -> TopicMessage | None:
+def _next_message(reader: Any) -> TopicMessage | None:
     import pulsar
 
     try:
@@ -361,7 +361,7 @@ def _next(reader: Any) -> TopicMessage | None:
     return TopicMessage(message.partition_key(), message.publish_timestamp(), message.data())
 
 
-def _options(connection: AdminConnection, tokens: Tokens) -> dict[str, object]:
+def _client_options(connection: AdminConnection, tokens: Tokens) -> dict[str, object]:
     import pulsar
 
     options: dict[str, object] = {

@@ -89,7 +89,7 @@ def _broker_columns(report: Mapping[str, JsonValue], collected_at: datetime, hos
         "last_update": _timestamp(updated),
         "report_age_seconds": None if updated is None else (now_ms - updated) / 1000,
         "started_at": _timestamp(started),
-        "host_samples": None if started is None else _floor((now_ms - started) / 1000 / host_interval_s),
+        "host_samples": None if started is None else _whole_samples((now_ms - started) / 1000 / host_interval_s),
         "version": one_line(version, _LONGEST_VERSION) if isinstance(version, str) else None,
     }
     for column, name in _RESOURCE_FIELDS.items():
@@ -141,7 +141,7 @@ def _timestamp(ms: float | None) -> datetime | None:
     return _EPOCH + timedelta(milliseconds=ms)
 
 
-def _floor(samples: float) -> float:
+def _whole_samples(samples: float) -> float:
     return float(math.floor(samples)) if math.isfinite(samples) else math.nan
 
 
@@ -158,10 +158,10 @@ class UsableReports:
 
     @classmethod
     def of(
-        cls, answers: Mapping[str, BrokerReport | AdminError | None], listed: Collection[str], runtimes: Runtimes
+        cls, answers: Mapping[str, BrokerReport | AdminError | None], brokers: Collection[str], runtimes: Runtimes
     ) -> UsableReports:
         """Sort the responses. Raises AdminError if none is usable because of the credentials or load manager."""
-        judged = {broker: _verdict(broker, answer, listed) for broker, answer in answers.items()}
+        judged = {broker: _verdict(broker, answer, brokers) for broker, answer in answers.items()}
         reports = {broker: verdict for broker, verdict in judged.items() if not isinstance(verdict, Reason)}
         refused = {broker: verdict for broker, verdict in judged.items() if isinstance(verdict, Reason)}
         if not reports:
@@ -178,32 +178,32 @@ class UsableReports:
         return pa.concat_tables([report.bundles for report in self.by_broker.values()] or [BUNDLES.empty_table()])
 
 
-def _verdict(broker: str, answer: BrokerReport | AdminError | None, listed: Collection[str]) -> BrokerReport | Reason:
+def _verdict(broker: str, answer: BrokerReport | AdminError | None, brokers: Collection[str]) -> BrokerReport | Reason:
     if isinstance(answer, AdminError):
         _log.warning("%s", answer)
         return answer.reason
     if answer is None:
         return Reason.NO_LOAD_REPORT
-    if _is_from_other_broker(answer, broker, listed):
+    if _is_from_other_broker(answer, broker, brokers):
         names = one_line(" ".join(answer.names), LONGEST_NAME)
         _log.warning("%s answered with the load report of %s", broker, names)
         return Reason.WRONG_BROKER
     return answer
 
 
-def _is_from_other_broker(report: BrokerReport, broker: str, listed: Collection[str]) -> bool:
+def _is_from_other_broker(report: BrokerReport, broker: str, brokers: Collection[str]) -> bool:
     names = {name.lower() for name in report.names}
-    return broker.lower() not in names and any(other.lower() in names for other in listed)
+    return broker.lower() not in names and any(other.lower() in names for other in brokers)
 
 
 def _raise_lasting_error(
     answers: Mapping[str, BrokerReport | AdminError | None],
-    refused: Mapping[str, Reason],
+    refusal_reasons: Mapping[str, Reason],
     runtime: Mapping[str, str],
 ) -> None:
     for answer in answers.values():
         if isinstance(answer, AdminError) and answer.reason.has(Trait.CREDENTIALS):
             raise answer
-    if Reason.NO_LOAD_REPORT in refused.values():
+    if Reason.NO_LOAD_REPORT in refusal_reasons.values():
         class_name = one_line(runtime.get("loadManagerClassName", "unknown"), LONGEST_NAME)
         raise AdminError(Reason.NO_LOAD_REPORT, f"no broker has a load report; class of the load manager: {class_name}")

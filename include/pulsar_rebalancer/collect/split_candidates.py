@@ -21,7 +21,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import is_system_bundle, namespace_of
 from pulsar_rebalancer.pulsar import PulsarAdmin
-from pulsar_rebalancer.pulsar.bundle_calls import topics_in
+from pulsar_rebalancer.pulsar.bundle_calls import stats_by_topic
 from pulsar_rebalancer.run.snapshot import FEWEST_TOPICS, Candidate, Candidates, TopicLoad
 from pulsar_rebalancer.run.tables import LARGEST, TRAFFIC
 
@@ -39,7 +39,7 @@ class LargeBundle(NamedTuple):
     excess: float
 
 
-class _Bounds(NamedTuple):
+class _SplitBounds(NamedTuple):
     """Bounds above which a bundle is split. As in Pulsar, only the session bound is ignored if it is 0 or less."""
 
     topics: int
@@ -48,7 +48,7 @@ class _Bounds(NamedTuple):
     msg_throughput: float
 
     @classmethod
-    def of(cls, settings: Settings) -> _Bounds:
+    def of(cls, settings: Settings) -> _SplitBounds:
         bandwidth = float(settings.max_bundle_bandwidth * MIB)
         rate = float(settings.max_bundle_msg_rate)
         return cls(settings.max_bundle_topics, settings.max_bundle_sessions, rate, bandwidth)
@@ -66,9 +66,9 @@ class _Bounds(NamedTuple):
     def excess(self, row: Mapping[str, float | None]) -> float:
         return max(
             _ratio(row["topics"], self.topics),
-            _ratio(_sum(row, "producers", "consumers"), self.sessions),
-            _ratio(_sum(row, "msg_rate_in", "msg_rate_out"), self.msg_rate),
-            _ratio(_sum(row, "msg_throughput_in", "msg_throughput_out"), self.msg_throughput),
+            _ratio(_column_sum(row, "producers", "consumers"), self.sessions),
+            _ratio(_column_sum(row, "msg_rate_in", "msg_rate_out"), self.msg_rate),
+            _ratio(_column_sum(row, "msg_throughput_in", "msg_throughput_out"), self.msg_throughput),
         )
 
     def excess_of_means(self, means: pa.Table | None) -> dict[str, float]:
@@ -94,10 +94,10 @@ def large_bundles(
     last. A moving average can exceed a bound only if its previous value (`means`) or the current value does,
     so both are checked.
     """
-    bounds = _Bounds.of(settings)
+    bounds = _SplitBounds.of(settings)
     of_means = bounds.excess_of_means(means)
     large = bounds.exceeded() | pc.field("bundle").isin(pa.array(of_means, pa.string()))
-    possible = reduce(and_, map(_is_valid, (*TRAFFIC, "topics", "producers", "consumers")))
+    possible = reduce(and_, map(_has_valid_value, (*TRAFFIC, "topics", "producers", "consumers")))
     rows = bundles.filter(possible).filter(large & (_column("topics") >= FEWEST_TOPICS)).to_pylist()
     chosen = [
         LargeBundle(name, row["broker"], max(bounds.excess(row), of_means.get(name, 0.0)))
@@ -117,7 +117,7 @@ def _ratio(value: float | None, bound: float) -> float:
     return (value or 0.0) / bound if bound > 0 else 0.0
 
 
-def _sum(row: Mapping[str, float | None], *names: str) -> float:
+def _column_sum(row: Mapping[str, float | None], *names: str) -> float:
     return sum(row[name] or 0.0 for name in names)
 
 
@@ -125,7 +125,7 @@ def _column(name: str) -> pc.Expression:
     return pc.coalesce(pc.field(name), pc.scalar(0))  # type: ignore[type-var]
 
 
-def _is_valid(name: str) -> pc.Expression:
+def _has_valid_value(name: str) -> pc.Expression:
     # Integers are compared with integers: Arrow refuses those that a float cannot represent.
     return (_column(name) >= 0) & (_column(name) <= int(LARGEST[name]))
 
@@ -205,7 +205,7 @@ async def _topics(
     if len(positions) > limit:
         _log.warning("%s has %d topics, more than can be examined", bundle, len(positions))
         return None
-    loads = topics_in(stats, bundle)
+    loads = stats_by_topic(stats, bundle)
     # Brokers may leave segments of scalable topics out of the positions, but not out of the statistics.
     positions |= {topic: crc32(topic.encode()) for topic in loads if topic.startswith("segment://")}
     return tuple(

@@ -21,7 +21,7 @@ from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.pulsar.answers import split_topic
 from pulsar_rebalancer.pulsar.client import shedding_is_on
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.findings import is_crowded
+from pulsar_rebalancer.run.findings import exceeds_fair_share
 from pulsar_rebalancer.run.plan import Summary, candidate_rows, read_decisions, read_moves
 from pulsar_rebalancer.run.request import Finding
 from pulsar_rebalancer.run.snapshot import Snapshot
@@ -54,7 +54,7 @@ class Advice(NamedTuple):
     reason: str = ""
 
 
-class Topic(NamedTuple):
+class LoadedTopic(NamedTuple):
     """A loaded topic with its traffic, in and out, in msg/s and bytes/s."""
 
     name: str
@@ -64,8 +64,8 @@ class Topic(NamedTuple):
     msg_throughput: float
 
 
-class Topics(NamedTuple):
-    loaded: Sequence[Topic]
+class LoadedTopics(NamedTuple):
+    loaded: Sequence[LoadedTopic]
     unread: Sequence[str]
 
 
@@ -80,9 +80,9 @@ def configured_classes(runtimes: Runtimes) -> dict[str, str]:
     return classes | {"shedding": "on" if any(map(shedding_is_on, runtimes.by_broker.values())) else "off"}
 
 
-async def read_topics(admin: PulsarAdmin, sample: Sample) -> Topics:
+async def read_topics(admin: PulsarAdmin, sample: Sample) -> LoadedTopics:
     brokers = [row["broker"] for row in sample.tables["brokers"].select(["broker", "error"]).to_pylist()]
-    loaded: list[Topic] = []
+    loaded: list[LoadedTopic] = []
     unread = set(brokers)
     try:
         async with asyncio.timeout(SECONDS_FOR_TOPICS):
@@ -94,19 +94,19 @@ async def read_topics(admin: PulsarAdmin, sample: Sample) -> Topics:
                     continue
     except TimeoutError:
         pass
-    return Topics(loaded, sorted(unread))
+    return LoadedTopics(loaded, sorted(unread))
 
 
-def _topics(broker: str, stats: Mapping[str, object]) -> Iterator[Topic]:
+def _topics(broker: str, stats: Mapping[str, object]) -> Iterator[LoadedTopic]:
     for namespace, ranges in stats.items():
         for hash_range, domains in ranges.items() if isinstance(ranges, dict) else ():
             for topics in domains.values() if isinstance(domains, dict) else ():
                 for name, load in topics.items() if isinstance(topics, dict) else ():
                     values = total_rate(load, "msgRate"), total_rate(load, "msgThroughput")
-                    yield Topic(one_line(name, 300), f"{namespace}/{hash_range}", broker, *values)
+                    yield LoadedTopic(one_line(name, 300), f"{namespace}/{hash_range}", broker, *values)
 
 
-def findings(runtimes: Runtimes, topics: Topics, runs: Sequence[StoragePath]) -> list[Advice]:
+def findings(runtimes: Runtimes, topics: LoadedTopics, runs: Sequence[StoragePath]) -> list[Advice]:
     """Return what is wrong, the gravest first; `runs` decided the same sample as if all hits were reached."""
     brokers = Snapshot(runs[0]).table("brokers").num_rows
     found = [*_validation_advice(runs), *class_advice(runtimes)]
@@ -153,7 +153,7 @@ def class_advice(runtimes: Runtimes) -> Iterator[Advice]:
         )
 
 
-def _size_advice(folder: StoragePath, topics: Iterable[Topic]) -> Iterator[Advice]:
+def _size_advice(folder: StoragePath, topics: Iterable[LoadedTopic]) -> Iterator[Advice]:
     summary = Summary.known(folder)
     if summary is None:
         return
@@ -193,7 +193,7 @@ def _split_command(bundle: str) -> str:
     return f"pulsar-admin namespaces split-bundle {namespace_of(bundle)} --bundle {range_of(bundle)}"
 
 
-async def find_topic(admin: PulsarAdmin, topic: str, topics: Sequence[Topic], run: StoragePath) -> dict[str, str]:
+async def find_topic(admin: PulsarAdmin, topic: str, topics: Sequence[LoadedTopic], run: StoragePath) -> dict[str, str]:
     _, tenant, local, _ = split_topic(topic)
     bounds = await admin.bundles.bounds(f"{tenant}/{local}")
     ranges = (f"{tenant}/{local}/0x{low:08x}_0x{high:08x}" for low, high in pairwise(bounds))
@@ -218,15 +218,15 @@ def _explanation(run: StoragePath, bundle: str, broker: str) -> str:
     return f"stays [{reason}]: {reason.meaning}"
 
 
-def crowded_partitions(topics: Iterable[Topic], brokers: int) -> Iterator[Advice]:
-    partitions: dict[str, list[Topic]] = {}
+def crowded_partitions(topics: Iterable[LoadedTopic], brokers: int) -> Iterator[Advice]:
+    partitions: dict[str, list[LoadedTopic]] = {}
     for topic in topics:
         base, _, number = topic.name.rpartition("-partition-")
         if number.isdecimal():
             partitions.setdefault(base, []).append(topic)
     for base, parts in partitions.items():
         broker, held = Counter(part.broker for part in parts).most_common(1)[0]
-        if is_crowded(held, len(parts), brokers):
+        if exceeds_fair_share(held, len(parts), brokers):
             largest = max((part for part in parts if part.broker == broker), key=lambda part: part.msg_throughput)
             evidence = f"{base}: {held} of {number_of(len(parts), 'partition')} on {broker}"
             yield Advice("One broker has too many partitions of a topic.", evidence, _unload_command(largest.bundle))

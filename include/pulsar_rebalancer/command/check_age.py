@@ -34,8 +34,8 @@ def ages(storage: ClusterStorage, now: datetime) -> Ages:
     return Ages(_seconds_since(_last_outcome(storage, now), now), _seconds_since(_last_decision(storage, now), now))
 
 
-def _seconds_since(at: datetime | None, now: datetime) -> float | None:
-    return None if at is None else max(0.0, (now - at).total_seconds())
+def _seconds_since(time: datetime | None, now: datetime) -> float | None:
+    return None if time is None else max(0.0, (now - time).total_seconds())
 
 
 def _last_outcome(storage: ClusterStorage, now: datetime) -> datetime | None:
@@ -68,8 +68,8 @@ def status_line(cluster: str, ages: Ages, limit: float) -> str:
     return f"{_NAMES[judge_ages(ages, limit)]} - cluster {cluster}: {text} | {data}".removesuffix(" | ")
 
 
-def _age(age: float | None) -> str:
-    return "never" if age is None else f"{age:.0f} s old"
+def _age(seconds: float | None) -> str:
+    return "never" if seconds is None else f"{seconds:.0f} s old"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

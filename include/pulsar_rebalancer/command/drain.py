@@ -73,20 +73,20 @@ class Airflow:
                 self._run(plan=plan)
                 return
             except OutdatedPlanError as error:
-                self._pause(str(error))
+                self._pause_or_fail(str(error))
 
     def _run(self, **form: Any) -> str:
         """Run the by-hand DAG, and return the hash of the plan that it shows; empty if it shows no plan."""
-        begun = self._ask(f"/api/v2/dags/{self._dag}/dagRuns", {"logical_date": None, "conf": form})
+        begun = self._request_json(f"/api/v2/dags/{self._dag}/dagRuns", {"logical_date": None, "conf": form})
         run = quote(str(begun["dag_run_id"]), safe="")
         while True:
-            answer = self._ask(f"/pulsar_rebalancer/dags/{self._dag}/runs/{run}/answer")
+            answer = self._request_json(f"/pulsar_rebalancer/dags/{self._dag}/runs/{run}/answer")
             if answer["state"] == "done":
                 return str(answer["plan"])
             if answer["state"] not in ("waiting", "running"):
                 outdated = any(f"({code})" in answer["text"] for code in _PLAN_AGAIN)
                 raise (OutdatedPlanError if outdated else RefusedError)(f"{answer['state']}: {answer['text']}")
-            self._pause(f"Airflow has not yet planned or ordered the drain: the DAG run is {answer['state']}")
+            self._pause_or_fail(f"Airflow has not yet planned or ordered the drain: the DAG run is {answer['state']}")
 
     def wait(self, broker: str) -> None:
         """Wait until no movable bundle is left on a drained broker.
@@ -94,7 +94,7 @@ class Airflow:
         Raises RefusedError if somebody released the broker, NotYetError if bundles are left at the end.
         """
         while True:
-            page = self._ask(f"/pulsar_rebalancer/dags/{self._dag}/overview")
+            page = self._request_json(f"/pulsar_rebalancer/dags/{self._dag}/overview")
             drains = {drain["broker"]: drain for drain in page["drains"]}
             if page["sampled_at"] and broker not in drains:
                 raise RefusedError(f"{broker} is no longer drained")
@@ -102,14 +102,14 @@ class Airflow:
             if left == 0:
                 return
             held = "its bundles are not known yet" if left is None else f"it still owns {left} bundles that can move"
-            self._pause(f"{broker} is drained, but {held}")
+            self._pause_or_fail(f"{broker} is drained, but {held}")
 
-    def _pause(self, status: str) -> None:
+    def _pause_or_fail(self, status: str) -> None:
         if time.monotonic() >= self._until:
             raise TimeLimitError(status)
         time.sleep(min(PAUSE_SECONDS, max(0.0, self._until - time.monotonic())))
 
-    def _ask(self, path: str, document: Any = None) -> Any:
+    def _request_json(self, path: str, document: Any = None) -> Any:
         """Send a request and return the answer. A GET request is repeated until it is answered."""
         body = None if document is None else json.dumps(document).encode()
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
@@ -128,7 +128,7 @@ class Airflow:
                 if body is not None:
                     raise RefusedError(f"Airflow did not answer {path} ({type(error).__name__})") from None
                 problem = type(error).__name__
-            self._pause(f"Airflow does not answer {path} ({problem})")
+            self._pause_or_fail(f"Airflow does not answer {path} ({problem})")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -35,7 +35,7 @@ from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import MEANS, table
 from pulsar_rebalancer.show.page.brokers import pair_views
-from pulsar_rebalancer.show.page.overview import of_one_run
+from pulsar_rebalancer.show.page.overview import run_overview
 from pulsar_rebalancer.show.page.page_model import Overview, PairView
 from pulsar_rebalancer.show.page.recent_runs import read_run
 from pulsar_rebalancer.show.page.timeline import timeline
@@ -48,7 +48,7 @@ _MOVES_LISTED = 20
 
 
 @dataclass
-class Judge:
+class SampleJudge:
     """A strategy that judges every sample, and keeps its state from one to the next as runs do.
 
     `changes` are the settings in which it differs from the product's defaults over the brokers' settings.
@@ -91,8 +91,8 @@ class Inspection:
     name: str
     runtimes: Runtimes
     sample: Sample
-    own: Judge
-    configured: Judge | None
+    own: SampleJudge
+    configured: SampleJudge | None
     counted: list[StoragePath]
     lasting: StoragePath
     theirs: StoragePath | None
@@ -101,7 +101,7 @@ class Inspection:
 
     def view(self, folder: StoragePath) -> Overview:
         entry = ClusterEntry(name=self.own.storage.cluster, given={}, settings=self.sample.request.resolved.settings)
-        view = of_one_run(self.own.storage, entry, folder, self.sample.request.collected_at)
+        view = run_overview(self.own.storage, entry, folder, self.sample.request.collected_at)
         assert view is not None
         return view
 
@@ -118,11 +118,11 @@ class Inspection:
             "brokers": brokers,
             "shedder": settings.strategy,
             "thresholds": {kind: {"gap": each.gap, "hits": each.hits} for kind, each in thresholds.items()},
-            "samples": [self._sample(folder) for folder in self.counted],
-            "if_it_lasts": plan_of(self.lasting),
+            "samples": [self._sample_document(folder) for folder in self.counted],
+            "if_it_lasts": plan_document(self.lasting),
             "configured": {
                 **advice.configured_classes(self.runtimes),
-                "if_it_lasts": plan_of(self.theirs) if self.theirs else None,
+                "if_it_lasts": plan_document(self.theirs) if self.theirs else None,
             },
             "findings": [found._asdict() for found in self.findings],
             **({"topic": self.topic} if self.topic else {}),
@@ -141,18 +141,18 @@ class Inspection:
         hour = timeline(self.own.storage, self.sample.request.resolved.settings, now)
         return page_file({**shown.model_dump(mode="json"), "findings": findings}, hour.model_dump(mode="json"))
 
-    def _sample(self, folder: StoragePath) -> JsonValue:
+    def _sample_document(self, folder: StoragePath) -> JsonValue:
         run = read_run(folder)
-        pairs = [_pair(pair) for pair in pair_views(run) if pair.destination != pair.source] if run else []
+        pairs = [_pair_document(pair) for pair in pair_views(run) if pair.destination != pair.source] if run else []
         at = run.request.collected_at if run else self.sample.request.collected_at
-        return {"at": at.isoformat(timespec="seconds"), "pairs": pairs, "plan": plan_of(folder)}
+        return {"at": at.isoformat(timespec="seconds"), "pairs": pairs, "plan": plan_document(folder)}
 
 
-def _pair(pair: PairView) -> JsonValue:
+def _pair_document(pair: PairView) -> JsonValue:
     return pair.model_dump(mode="json", include={"source", "destination", "gap", "band", "hits", "fired", "reason"})
 
 
-def plan_of(folder: StoragePath) -> dict[str, JsonValue] | None:
+def plan_document(folder: StoragePath) -> dict[str, JsonValue] | None:
     summary = Summary.known(folder)
     if summary is None:
         return None
@@ -176,8 +176,8 @@ def _now() -> datetime:
 
 async def inspect_cluster(admin: PulsarAdmin, folder: str, seconds: float, every: float, topic: str = "") -> Inspection:
     given: dict[str, object] = {"interval_seconds": every, "split_mode": "observe"}
-    entry = ClusterEntry(name="cluster", given=given, settings=settings_of(given, where="inspect"))
-    own = Judge(ClusterStorage(folder, "cluster"))
+    entry = ClusterEntry(name="cluster", given=given, settings=settings_of(given, label="inspect"))
+    own = SampleJudge(ClusterStorage(folder, "cluster"))
     name, runtimes = await admin.cluster_name(), await read_runtimes(admin, sorted(set(await admin.brokers())))
     theirs = _configured_judge(folder, runtimes)
     counted: list[StoragePath] = []
@@ -200,10 +200,10 @@ async def inspect_cluster(admin: PulsarAdmin, folder: str, seconds: float, every
     return seen
 
 
-def _configured_judge(folder: str, runtimes: Runtimes) -> Judge | None:
+def _configured_judge(folder: str, runtimes: Runtimes) -> SampleJudge | None:
     named = advice.configured_classes(runtimes)
     given = settings_of_classes(named["manager"], named["shedder"], named["placement"])
-    return Judge(ClusterStorage(folder, "configured"), given) if given else None
+    return SampleJudge(ClusterStorage(folder, "configured"), given) if given else None
 
 
 _FROM_SERVER = "export class Refusal extends Error {}\n" + (

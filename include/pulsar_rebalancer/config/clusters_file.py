@@ -64,15 +64,15 @@ class _Loader(yaml.SafeLoader):
 _TOO_DEEP = f"the file is nested more than {_DEEPEST} levels deep"
 
 
-def _value_count(node: yaml.Node, ancestors: tuple[int, ...], counted: dict[int, int]) -> int:
+def _value_count(node: yaml.Node, ancestors: tuple[int, ...], known_counts: dict[int, int]) -> int:
     if id(node) in ancestors:
         raise yaml.YAMLError(f"an alias in line {node.start_mark.line + 1} contains itself")
     if len(ancestors) >= _DEEPEST:
         raise yaml.YAMLError(_TOO_DEEP)
-    if id(node) not in counted and not isinstance(node, yaml.ScalarNode):
+    if id(node) not in known_counts and not isinstance(node, yaml.ScalarNode):
         parts = node.value if isinstance(node, yaml.SequenceNode) else [part for pair in node.value for part in pair]
-        counted[id(node)] = 1 + sum(_value_count(part, (*ancestors, id(node)), counted) for part in parts)
-    return counted.get(id(node), 1)
+        known_counts[id(node)] = 1 + sum(_value_count(part, (*ancestors, id(node)), known_counts) for part in parts)
+    return known_counts.get(id(node), 1)
 
 
 _Loader.add_constructor("tag:yaml.org,2002:map", _Loader.construct_entries)
@@ -110,13 +110,13 @@ def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
         raise SettingsError(Reason.WRONG_SETTING, f"{path.name}: cannot be read: {_error_text(error)}") from None
     if not isinstance(document, _YamlMap) or set(document) - {"defaults", "clusters"}:
         raise SettingsError(Reason.WRONG_SETTING, f"{path.name}: expected only the keys `defaults` and `clusters`")
-    _refuse_repeated(document, path.name)
+    _refuse_repeated_keys(document, path.name)
     defaults, clusters = document.get("defaults") or _YamlMap(), document.get("clusters") or _YamlMap()
     if not isinstance(defaults, _YamlMap) or not isinstance(clusters, _YamlMap):
         raise SettingsError(Reason.WRONG_SETTING, f"{path.name}: `defaults` and `clusters` must be mappings")
     repeated = clusters.repeated
     return [
-        _entry(str(name), defaults, given, path.name, check, repeated=str(name) in repeated)
+        _cluster_entry(str(name), defaults, given, path.name, check, is_repeated=str(name) in repeated)
         for name, given in clusters.items()
     ]
 
@@ -129,13 +129,13 @@ def _error_text(error: Exception) -> str:
     return f"{place}: {f'{context}{error.problem}'[:_LONGEST_PROBLEM]}"
 
 
-def _refuse_repeated(entries: _YamlMap, where: str) -> None:
+def _refuse_repeated_keys(entries: _YamlMap, label: str) -> None:
     if entries.repeated:
-        raise SettingsError(Reason.CONTRADICTION, f"{where}: these keys are repeated: {', '.join(entries.repeated)}")
+        raise SettingsError(Reason.CONTRADICTION, f"{label}: these keys are repeated: {', '.join(entries.repeated)}")
 
 
-def _entry(
-    name: str, defaults: _YamlMap, given: object, file: str, check: Check | None, *, repeated: bool
+def _cluster_entry(
+    name: str, defaults: _YamlMap, entry: object, file: str, check: Check | None, *, is_repeated: bool
 ) -> ClusterEntry:
     safe = name if CLUSTER_NAME.fullmatch(name) else "".join(c if c.isalnum() else "_" for c in name)[:60] or "unnamed"
     try:
@@ -143,27 +143,27 @@ def _entry(
             raise SettingsError(
                 Reason.WRONG_SETTING, f"{file}: {name!r} is not a cluster name: only letters, digits, . _ - are allowed"
             )
-        if repeated:
+        if is_repeated:
             raise SettingsError(Reason.CONTRADICTION, f"{file}: two clusters are named {name}: give each its own name")
-        if given is not None and not isinstance(given, _YamlMap):
+        if entry is not None and not isinstance(entry, _YamlMap):
             raise SettingsError(Reason.WRONG_SETTING, f"{file}: {name}: expected a mapping of settings")
-        merged = _by_field(defaults, f"{file}: defaults") | _by_field(given or _YamlMap(), f"{file}: {name}")
-        return ClusterEntry(name=name, given=merged, settings=validate(merged, where=f"{file}: {name}", check=check))
+        merged = _by_field(defaults, f"{file}: defaults") | _by_field(entry or _YamlMap(), f"{file}: {name}")
+        return ClusterEntry(name=name, given=merged, settings=validate(merged, label=f"{file}: {name}", check=check))
     except SettingsError as error:
         return ClusterEntry(name=safe, given={}, settings=Settings(), error=str(error))
 
 
-def _by_field(entries: _YamlMap, where: str) -> dict[str, object]:
-    _refuse_repeated(entries, where)
+def _by_field(entries: _YamlMap, label: str) -> dict[str, object]:
+    _refuse_repeated_keys(entries, label)
     given: dict[str, object] = {}
     for key, value in entries.items():
         field = FIELD_OF_PULSAR_NAME.get(str(key), str(key))
         if field in given:
-            raise SettingsError(Reason.CONTRADICTION, f"{where}: {field} is set twice: by this and by Pulsar's name")
+            raise SettingsError(Reason.CONTRADICTION, f"{label}: {field} is set twice: by this and by Pulsar's name")
         if isinstance(value, _YamlMap):
-            _refuse_repeated(value, f"{where}: {field}")
+            _refuse_repeated_keys(value, f"{label}: {field}")
         given[field] = value
-    return typed_values(given, where)
+    return typed_values(given, label)
 
 
 class Origin(StrEnum):
@@ -239,12 +239,12 @@ def from_brokers(runtime: Mapping[str, str]) -> dict[str, str]:
     """
     settings = {}
     for pulsar_name, field in FIELD_OF_PULSAR_NAME.items():
-        value = _unwrapped(runtime.get(pulsar_name))
+        value = _without_optional(runtime.get(pulsar_name))
         if value is not None:
             settings[field] = value
     # The misspelt old keys win only while the new keys still have their default (ServiceConfiguration).
     for field, old in (("bandwidth_in_weight", "In"), ("bandwidth_out_weight", "Out")):
-        value = _unwrapped(runtime.get(f"loadBalancerBandwith{old}ResourceWeight"))
+        value = _without_optional(runtime.get(f"loadBalancerBandwith{old}ResourceWeight"))
         if value is not None and _equals_one(settings.get(field, "1.0")) and not _equals_one(value):
             settings[field] = value
     return settings
@@ -258,13 +258,13 @@ def _equals_one(value: str) -> bool:
         return False
 
 
-def _unwrapped(value: str | None) -> str | None:
+def _without_optional(value: str | None) -> str | None:
     if value is None or value in ("null", "Optional.empty"):
         return None
     return value.removeprefix("Optional[").removesuffix("]") if value.startswith("Optional[") else value
 
 
-def disagreements(runtimes: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
+def differing_settings(runtimes: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
     runtimes = list(runtimes)
     names = (*FIELD_OF_PULSAR_NAME, "loadManagerClassName")
     return tuple(sorted(name for name in names if len({r.get(name) for r in runtimes}) > 1))
@@ -290,13 +290,13 @@ def resolve(
     origins = dict.fromkeys(Settings.model_fields, Origin.DEFAULT) | dict.fromkeys(live, Origin.BROKERS)
     origins |= dict.fromkeys(given, Origin.FILE)
     over = "settings from the clusters file and the live brokers"
-    settings = validate(merged, where=over, origins=origins, check=check)
+    settings = validate(merged, label=over, origins=origins, check=check)
     if params is None:
         return RunSettings(settings=settings, origins=origins)
     changed = _param_changes(settings, params)
     merged.update(changed)
     origins.update(dict.fromkeys(changed, Origin.PARAMS))
-    settings = validate(merged, where="settings changed by the run's parameters", origins=origins, check=check)
+    settings = validate(merged, label="settings changed by the run's parameters", origins=origins, check=check)
     return RunSettings(settings=settings, origins=origins)
 
 

@@ -204,14 +204,14 @@ Check = Callable[[Settings, str], Settings]
 
 
 def validate(
-    values: Mapping[str, object], *, where: str, origins: Mapping[str, str] | None = None, check: Check | None = None
+    values: Mapping[str, object], *, label: str, origins: Mapping[str, str] | None = None, check: Check | None = None
 ) -> Settings:
     """Return validated settings.
 
     Args:
         values: values by setting name, ours or Pulsar's.
-        where: source of the settings, for error messages, such as `clusters.yaml: east`.
-        origins: source of each field, for error messages; None if all fields come from `where`.
+        label: source of the settings, for error messages, such as `clusters.yaml: east`.
+        origins: source of each field, for error messages; None if all fields come from `label`.
         check: additional check, for example that the settings suit the strategy.
 
     Raises:
@@ -220,11 +220,11 @@ def validate(
     try:
         settings = Settings.model_validate(dict(values))
     except ValidationError as error:
-        raise settings_error(error, where, origins) from None
-    return check(settings, where) if check else settings
+        raise settings_error(error, label, origins) from None
+    return check(settings, label) if check else settings
 
 
-def settings_error(error: ValidationError, where: str, origins: Mapping[str, str] | None = None) -> SettingsError:
+def settings_error(error: ValidationError, label: str, origins: Mapping[str, str] | None = None) -> SettingsError:
     """Convert a validation error to a `SettingsError` that names the keys; for the arguments, see `validate`.
 
     Its reason is `contradiction` if only the combination is invalid, else `wrong_setting`.
@@ -237,7 +237,7 @@ def settings_error(error: ValidationError, where: str, origins: Mapping[str, str
         shown = f" (got {_value_text(item['input'])}{origin})" if key else ""
         problems.append(f"{key + ': ' if key else ''}{item['msg'].removeprefix('Value error, ')}{shown}")
     pair = all(not item["loc"] for item in error.errors())
-    return SettingsError(Reason.CONTRADICTION if pair else Reason.WRONG_SETTING, f"{where}: " + "; ".join(problems))
+    return SettingsError(Reason.CONTRADICTION if pair else Reason.WRONG_SETTING, f"{label}: " + "; ".join(problems))
 
 
 def _value_text(value: object) -> str:
@@ -256,27 +256,27 @@ def _with_alias(name: str) -> str:
 _Form = TypeVar("_Form", bound=BaseModel)
 
 
-def typed_values(values: Mapping[str, object], where: str) -> dict[str, object]:
+def typed_values(values: Mapping[str, object], label: str) -> dict[str, object]:
     """Clean every string by `texts.typed`. Raises SettingsError `wrong_setting`, which names the key."""
     cleaned: dict[str, object] = {}
     for key, value in values.items():
         try:
             cleaned[key] = typed(value)
         except ValueError as error:
-            raise SettingsError(Reason.WRONG_SETTING, f"{where}: {key}: {error}", {key: str(error)}) from None
+            raise SettingsError(Reason.WRONG_SETTING, f"{label}: {key}: {error}", {key: str(error)}) from None
     return cleaned
 
 
-def parse_typed(form: type[_Form], values: Mapping[str, object], where: str) -> _Form:
+def parse_typed(form: type[_Form], values: Mapping[str, object], label: str) -> _Form:
     """Return a form with typed values, or defaults. Raises SettingsError `wrong_setting`, with the wrong fields."""
-    given = {name: value for name, value in typed_values(values, where).items() if value not in (None, "", [])}
+    given = {name: value for name, value in typed_values(values, label).items() if value not in (None, "", [])}
     try:
         return form.model_validate(given)
     except ValidationError as error:
         wrong = dict(_wrong_fields(error))
         fields = {key.partition(".")[0]: sentence for key, sentence in wrong.items()}
         named = "; ".join(f"{key}: {sentence}" for key, sentence in wrong.items())
-        raise SettingsError(Reason.WRONG_SETTING, f"{where}: {named}", fields) from None
+        raise SettingsError(Reason.WRONG_SETTING, f"{label}: {named}", fields) from None
 
 
 def _wrong_fields(error: ValidationError) -> Iterator[tuple[str, str]]:

@@ -31,7 +31,7 @@ from pulsar_rebalancer.run.plan import (
 from pulsar_rebalancer.run.request import ManualPlanRecord
 from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, Cell, Row, table
-from pulsar_rebalancer.state import CountedSample, DecisionState, samples_after, taken_at
+from pulsar_rebalancer.state import CountedSample, DecisionState, samples_after, samples_at
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, hits_after, used_samples
 from pulsar_rebalancer.strategies.scoring import scores_after
@@ -40,7 +40,7 @@ from pulsar_rebalancer.texts import number_of, one_line
 
 
 def write_run(run: RunInput, plan: Plan) -> Summary:
-    scores, request, params = _scores(plan.decisions), run.request, run.request.params
+    scores, request, params = _judged_scores(plan.decisions), run.request, run.request.params
     judged = [decision for decision in plan.decisions if decision.pair is not None]
     gaps = [pair.gap for pair in judged if pair.gap is not None and pair.source != pair.destination]
     forced = ForcedRun(by=request.requested_by, reason=params.force, threshold=force_threshold(request))
@@ -75,13 +75,13 @@ def write_by_hand(
     sample: PlanningSample,
     plan: Plan,
     record: ManualPlanRecord,
-    predicted: Mapping[str, float],
+    predicted_scores: Mapping[str, float],
     splits: Sequence[Row],
     restarts: Mapping[str, CountedSample],
 ) -> Summary:
     """Write a plan that no strategy decided, and return its summary. It counts no hits.
 
-    `predicted` are scores, in percent; `restarts` are brokers whose hits are reset when the plan is
+    `predicted_scores` are scores, in percent; `restarts` are brokers whose hits are reset when the plan is
     carried out.
     """
     before = sample.snapshot.before.decision
@@ -91,8 +91,8 @@ def write_by_hand(
         plan,
         before.model_copy(update=changed),
         splits,
-        **scores_fields(sample.scores, predicted, sample.left_out),
-        by_hand=_with_effect(sample, plan, splits, record, predicted),
+        **scores_fields(sample.scores, predicted_scores, sample.left_out),
+        by_hand=_with_effect(sample, plan, splits, record, predicted_scores),
         counting=Reason.BY_HAND,
         pairs=0,
         pairs_over=0,
@@ -151,7 +151,7 @@ def _next_state(run: RunInput, plan: Plan) -> DecisionState:
         hits=hits_after(plan.decisions),
         strategy_state=(plan.strategy_state or run.strategy_state).document(),
         samples=samples_after(before, run.counting, used if counts else {}, now),
-        restarts={} if counts else taken_at(used, now),
+        restarts={} if counts else samples_at(used, now),
         means=run.new_means_file.name if counts else before.means,
         split_hits=run.splits.hits if counts else before.split_hits,
     )
@@ -175,7 +175,7 @@ def _with_effect(
     )
 
 
-def _scores(decisions: Iterable[Decision]) -> dict[str, float]:
+def _judged_scores(decisions: Iterable[Decision]) -> dict[str, float]:
     judged = [decision for decision in decisions if decision.pair is not None]
     sources = [(decision.source, decision.source_score) for decision in judged]
     ends = [*sources, *((decision.destination, decision.destination_score) for decision in judged)]
@@ -196,9 +196,9 @@ def _decision_row(cluster: str, decision: Decision) -> dict[str, Cell]:
     return {name: getattr(decision, name, cluster) for name in DECISIONS.names}
 
 
-def scores_fields(before: Mapping[str, float], after: Mapping[str, float], excluded: Container[str]) -> dict[str, Any]:
-    """Return the summary's score fields, in percent; brokers in `excluded` are not compared and are left out."""
-    before, after = ({name: value for name, value in side.items() if name not in excluded} for side in (before, after))
+def scores_fields(before: Mapping[str, float], after: Mapping[str, float], left_out: Container[str]) -> dict[str, Any]:
+    """Return the summary's score fields, in percent; brokers in `left_out` are not compared and are left out."""
+    before, after = ({name: value for name, value in side.items() if name not in left_out} for side in (before, after))
     return {
         "brokers": len(before),
         "score_min": min(before.values(), default=None),
@@ -218,7 +218,7 @@ def plan_document(summary: Summary, run: StoragePath, last_gaps: Mapping[str, Cl
     return {
         "plan": summary.hash if summary.has_effect else "",
         "no_effect": "" if summary.has_effect else why_no_effect(summary, run),
-        "until": summary.shown_until.isoformat(timespec="seconds"),
+        "until": summary.manual_plan_deadline.isoformat(timespec="seconds"),
         "bundles": summary.bundles_taken,
         "moves": [{"bundle": m.bundle, "from": m.source, "to": m.destination} for m in moves],
         "splits": list(summary.splits_told),

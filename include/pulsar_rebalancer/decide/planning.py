@@ -79,11 +79,11 @@ class Proposal:
 
 
 def candidates_of(
-    sample: PlanningSample, requested: Iterable[RequestedMove], first_pair: int = 0
+    sample: PlanningSample, requested_moves: Iterable[RequestedMove], first_pair: int = 0
 ) -> list[CandidateMove]:
     """Convert requested moves to candidates, a pair number for each source, most traffic first."""
     of_source: dict[str, list[RequestedMove]] = {}
-    for move in requested:
+    for move in requested_moves:
         source = sample.owners.get(move.bundle, "") if move.source is None else move.source
         of_source.setdefault(source, []).append(move)
     candidates = []
@@ -100,7 +100,7 @@ def candidates_of(
                 pair=pair,
                 rank=rank,
                 measure=MEASURE,
-                reason=move.reason or sample.stays(bundle) or Reason.TAKEN,
+                reason=move.reason or sample.stay_reason(bundle) or Reason.TAKEN,
                 destination=move.destination,
             )
             for rank, (move, bundle) in enumerate(ordered)
@@ -157,12 +157,12 @@ def reasons_by_pair(moves: Iterable[CandidateMove]) -> dict[int, Counter[Reason]
     return counts
 
 
-def complete(
-    decisions: Iterable[Decision], taken: Iterable[CandidateMove], reasons: Mapping[int, Mapping[Reason, int]]
+def with_taken_bundles(
+    decisions: Iterable[Decision], taken_moves: Iterable[CandidateMove], reasons: Mapping[int, Mapping[Reason, int]]
 ) -> list[Decision]:
     """Return the decisions with the bundles that move; a pair that fired without any also gets the reason."""
     of_pair: dict[int | None, list[CandidateMove]] = {}
-    for move in sorted(taken, key=lambda move: (move.pair, move.rank)):
+    for move in sorted(taken_moves, key=lambda move: (move.pair, move.rank)):
         of_pair.setdefault(move.pair, []).append(move)
     return [
         _completed_decision(
@@ -172,28 +172,28 @@ def complete(
     ]
 
 
-def _completed_decision(decision: Decision, taken: Sequence[CandidateMove], reasons: Mapping[Reason, int]) -> Decision:
+def _completed_decision(decision: Decision, moves: Sequence[CandidateMove], reasons: Mapping[Reason, int]) -> Decision:
     reason = decision.reason
     if reason is Reason.FIRED and not reasons.keys() & {Reason.TAKEN, *CAPPED}:
         reason = Reason.NO_ALLOWED_BUNDLE if reasons.keys() & KEPT_IN_PLACE else Reason.NO_FITTING_BUNDLE
     completed = replace(
         decision,
         reason=reason,
-        bundles_taken=len(taken),
+        bundles_taken=len(moves),
         # fsum does not depend on the order of the moves.
-        traffic_taken=math.fsum(move.traffic for move in taken),
+        traffic_taken=math.fsum(move.traffic for move in moves),
     )
     explanation = decision.explanation or explain(completed)
     if decision.measure is not None:
-        explanation = f"{explanation.rstrip('.')}. {taken_and_passed_over(taken, reasons)}"
+        explanation = f"{explanation.rstrip('.')}. {taken_and_passed_over_text(moves, reasons)}"
     return replace(completed, explanation=explanation)
 
 
-def taken_and_passed_over(taken: Sequence[CandidateMove], reasons: Mapping[Reason, int]) -> str:
+def taken_and_passed_over_text(moves: Sequence[CandidateMove], reasons: Mapping[Reason, int]) -> str:
     """Return two sentences: one about the bundles that move, one about those passed over and the reasons."""
-    destination_of_pair = {move.pair: move.destination for move in reversed(taken)}
-    there = [move for move in taken if move.source != destination_of_pair[move.pair]]
-    back = [move for move in taken if move.source == destination_of_pair[move.pair]]
+    destination_of_pair = {move.pair: move.destination for move in reversed(moves)}
+    there = [move for move in moves if move.source != destination_of_pair[move.pair]]
+    back = [move for move in moves if move.source == destination_of_pair[move.pair]]
     words = f"Taken: {moves_text(there)}" + (f", {moves_text(back)} in return" if back else "")
     others = counted({reason: count for reason, count in reasons.items() if reason is not Reason.TAKEN})
     return f"{words}. Passed over: {others}." if others else f"{words}."
@@ -258,7 +258,7 @@ class Plan:
     @cached_property
     def completed(self) -> list[Decision]:
         """Return the decisions with the number of bundles that move, and the reason if none of a pair's does."""
-        return complete(self.decisions, self.taken, self.reasons)
+        return with_taken_bundles(self.decisions, self.taken, self.reasons)
 
 
 def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequence[BrokerSample]) -> Plan:

@@ -48,7 +48,7 @@ class PlanningSample:
         brokers = snapshot.brokers_without(left_out_of(snapshot, settings, policies))
         facts = stays.BundleFacts.of(snapshot, settings, overruled)
         rows, means = snapshot.table("bundles", REPORTED.names), snapshot.known_means_file
-        rows = with_loads(rows.append_column("reason", stays.of_bundles(rows["bundle"], facts)))
+        rows = with_loads(rows.append_column("reason", stays.stay_reasons(rows["bundle"], facts)))
         rows = with_means(rows, snapshot.cluster, MEANS.empty_table() if means is None else means.read_table(OF_MEANS))
         return cls(snapshot, ClusterSample(brokers, _bundles(rows), settings), policies)
 
@@ -109,9 +109,9 @@ class PlanningSample:
         """Return a new filter by policies, without any bundles placed by the plan."""
         return PolicyFilter(self.policies, self.brokers, self.bundles, self.settings)
 
-    def stays(self, bundle: BundleSample) -> Reason | None:
-        """Return why a bundle must not be moved; None if it may be moved (`stays.of_bundle`)."""
-        return stays.of_bundle(bundle, self.left_out)
+    def stay_reason(self, bundle: BundleSample) -> Reason | None:
+        """Return why a bundle must not be moved; None if it may be moved (`stays.stay_reason`)."""
+        return stays.stay_reason(bundle, self.left_out)
 
     def share_of_score(self, bundle: BundleSample) -> float:
         """Return the points by which the source's score drops with a move, in proportion to the traffic."""
@@ -159,8 +159,8 @@ class SpareCapacity:
 
     Args:
         samples: by drained broker, the input for its moves, without the rules that a person lifted for it.
-        fixed: True if a bundle may go only to its planned destination.
-        gained: score points that brokers have gained but not yet reported.
+        planned_only: True if a bundle may go only to its planned destination.
+        gained_points: score points that brokers have gained but not yet reported.
     """
 
     def __init__(
@@ -168,18 +168,18 @@ class SpareCapacity:
         samples: Mapping[str, PlanningSample],
         overruled: Mapping[str, Container[Overrule]] = MappingProxyType({}),
         *,
-        fixed: bool = False,
-        gained: Mapping[str, float] = MappingProxyType({}),
+        planned_only: bool = False,
+        gained_points: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         self._sample = next(iter(samples.values()))
         self._samples = samples
         self._overruled = overruled
-        self._fixed = fixed
+        self._fixed = planned_only
         self._policies = {id(sample): sample.policy_filter() for sample in samples.values()}
         self._filled: set[str] = set()
-        self._gained = dict(gained)
+        self._gained = dict(gained_points)
 
-    def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
+    def fitted_moves(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         """Return the moves, each with a destination with capacity or a reason. A unit's moves are made together."""
         if unit[0].source in self._samples:
             return [self._fit_drain_move(unit[0])]
@@ -195,7 +195,7 @@ class SpareCapacity:
         sample = self._samples.get(first.source)
         if sample is not None and first.destination is not None:
             self._filled.add(first.destination)
-            self._policies[id(sample)].placed(sample.bundles.find(first.source, first.bundle), first.destination)
+            self._policies[id(sample)].add_placed(sample.bundles.find(first.source, first.bundle), first.destination)
 
     def _fit_drain_move(self, move: CandidateMove) -> CandidateMove:
         sample, gain = self._samples[move.source], self._score_gains([move])[str(move.destination)]

@@ -21,7 +21,7 @@ from pulsar_rebalancer.decide.rolling import REPORTS, RollSample, why_wait
 from pulsar_rebalancer.decide.sources import requested
 from pulsar_rebalancer.decide.sources.drains import NEVER
 from pulsar_rebalancer.decide.sources.filling import recently_arrived, recently_moved
-from pulsar_rebalancer.decide.sources.returns import wholes_of
+from pulsar_rebalancer.decide.sources.returns import whole_bundles
 from pulsar_rebalancer.errors import PlanError, wrong_field
 from pulsar_rebalancer.names import is_system_bundle
 from pulsar_rebalancer.orders.roll_document import BrokerRestart, Phase, Roll, ShownRestarts, ShownRoll
@@ -48,7 +48,7 @@ class Removal(NamedTuple):
     stay: Counter[Reason]
 
 
-def sample_of(snapshot: Snapshot) -> PlanningSample:
+def removal_sample(snapshot: Snapshot) -> PlanningSample:
     """Return the input for `removal`, without the grace period, which only slows a drain down."""
     sample = PlanningSample.read(snapshot, {Overrule.GRACE_PERIOD}).for_roll()
     # A dry run asks for all brokers' usage at each of their turns.
@@ -64,7 +64,7 @@ def removal(sample: PlanningSample, broker: str) -> Removal:
     sample = sample.with_drained([broker])
     room, ends = SpareCapacity({broker: sample}), Counter[Reason]()
     for wanted in place_moves(sample, candidates_of(sample, requested.drain(sample, [broker]))):
-        move = room.fitted([wanted])[0] if wanted.taken else wanted
+        move = room.fitted_moves([wanted])[0] if wanted.taken else wanted
         if move.taken:
             room.take([move])
         if move.reason not in NEVER:
@@ -80,7 +80,7 @@ _HOST_SAMPLES = 2
 """Number of host samples during which validation leaves out a broker that has just started."""
 
 
-def shown_roll(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str) -> ShownRoll:
+def shown_roll(snapshot: Snapshot, brokers: Sequence[str], user: str, reason: str) -> ShownRoll:
     """Return the requested roll: the named brokers, or all of them by name, with the leader last.
 
     Raises SettingsError `unknown_name`, or PlanError `last_broker` if the cluster has only one broker.
@@ -96,15 +96,15 @@ def shown_roll(snapshot: Snapshot, brokers: Sequence[str], by: str, reason: str)
     order = tuple(brokers) or tuple(sorted(started, key=lambda name: (name == leader, name)))
     known = {name: at.isoformat() if at else "" for name, at in started.items()}
     identity = hashlib.sha256(json.dumps([order, known], sort_keys=True).encode()).hexdigest()
-    return ShownRoll(id=identity, order=order, at=snapshot.request.collected_at, by=by, reason=reason)
+    return ShownRoll(id=identity, order=order, at=snapshot.request.collected_at, by=user, reason=reason)
 
 
-def restarts(snapshot: Snapshot, order: Sequence[str]) -> list[BrokerRestart]:
+def restarts(snapshot: Snapshot, brokers: Sequence[str]) -> list[BrokerRestart]:
     settings = snapshot.settings
     known = {broker.broker: broker for broker in snapshot.brokers_without({})}
-    sample = sample_of(snapshot)
+    sample = removal_sample(snapshot)
     result = []
-    for name in order:
+    for name in brokers:
         try:
             fit = removal(sample, name)
         except PlanError as error:
@@ -153,13 +153,13 @@ def roll_text(shown: ShownRestarts, reason: str, dag_id: str) -> str:
     return "\n".join([f"Rolling restart of {number_of(len(shown.restarts), 'broker')}: {reason}", *lines, total, how])
 
 
-def sample_of_roll(snapshot: Snapshot, roll: Roll, drained: Collection[str]) -> RollSample:
-    """Return the state of an active roll as of a run's snapshot. `drained`: by operators, not by the roll."""
+def sample_of_roll(snapshot: Snapshot, roll: Roll, drained_brokers: Collection[str]) -> RollSample:
+    """Return the state of an active roll as of a run's snapshot. `drained_brokers`: by operators, not by the roll."""
     started, waits = snapshot.started, roll.phase is Phase.WAITING
-    home = _home_of(snapshot, roll.broker) if waits else _moved_away(snapshot, roll)
-    left, stay = _remaining(snapshot, roll)
+    home = _home_bundles(snapshot, roll.broker) if waits else _drained_bundles(snapshot, roll)
+    left, stay = _remaining_bundles(snapshot, roll)
     no_room = ""
-    if waits and roll.broker in started and not why_wait(roll.listed, started, snapshot.unwell, drained):
+    if waits and roll.broker in started and not why_wait(roll.listed, started, snapshot.unwell, drained_brokers):
         known = snapshot.request.collected_at in roll.seen
         no_room = roll.waits if known else _why_no_room(snapshot, roll.broker)
     return RollSample(
@@ -167,7 +167,7 @@ def sample_of_roll(snapshot: Snapshot, roll: Roll, drained: Collection[str]) -> 
         at=snapshot.request.collected_at,
         started=started,
         unwell=snapshot.unwell,
-        drained=tuple(sorted(drained)),
+        drained=tuple(sorted(drained_brokers)),
         home=home,
         never=_immovable_bundles(snapshot, roll.broker) if roll.phase is Phase.DRAINING and left == 0 else (),
         left=left,
@@ -177,12 +177,12 @@ def sample_of_roll(snapshot: Snapshot, roll: Roll, drained: Collection[str]) -> 
     )
 
 
-def with_owned_bundles(state: RollSample, storage: ClusterStorage, roll: Roll, owned: Collection[str]) -> RollSample:
+def with_owned_bundles(sample: RollSample, storage: ClusterStorage, roll: Roll, owned: Collection[str]) -> RollSample:
     """Add the `owned` bundles, as the drained broker itself says, that others owned when it was found empty."""
     found_empty = storage.run(roll.sample)
     before = Snapshot(found_empty).owners(owned) if found_empty else {}
     arrived = sum(roll.broker not in owners for owners in before.values())
-    return state._replace(left=max(arrived, state.left or 0)) if arrived else state
+    return sample._replace(left=max(arrived, sample.left or 0)) if arrived else sample
 
 
 def _immovable_bundles(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
@@ -201,7 +201,7 @@ def _outcome_text(snapshot: Snapshot) -> str:
 
 def _why_no_room(snapshot: Snapshot, broker: str) -> str:
     try:
-        fit = removal(sample_of(snapshot), broker)
+        fit = removal(removal_sample(snapshot), broker)
     except PlanError as error:
         return error.message
     return _missing_room_text(fit) if fit.stay else ""
@@ -212,7 +212,7 @@ def _missing_room_text(removal: Removal) -> str:
     return f"room for {bundles} on brokers with scores below {removal.limit:g} %: {counted(removal.stay)}"
 
 
-def _remaining(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reason, int]]:
+def _remaining_bundles(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reason, int]]:
     summary = Summary.known(snapshot.folder)
     if summary is None or summary.by_hand is not None:
         return None, {}
@@ -229,7 +229,7 @@ def _remaining_returns(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Rea
     """Return how many bundles have yet to return; if none of them can, 0 and the number that stay, by reason.
 
     A bundle can return if the run moves it, if validation leaves out a broker of its move, if no report shows
-    it yet, or if its home only seems full because bundles have just arrived there (`filling.unreported`).
+    it yet, or if its home only seems full because bundles have just arrived there (`filling.unreported_points`).
     """
     home, recent = set(roll.home), recently_moved(snapshot)
     unreported = home - snapshot.owners(home).keys()
@@ -260,10 +260,10 @@ def _remaining_returns(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Rea
 
 def _wholes_by_part(snapshot: Snapshot, bundles: Collection[str]) -> dict[str, str]:
     batches = snapshot.batches("bundles", ["bundle"]) if bundles else ()
-    return wholes_of((str(name) for batch in batches for name in batch["bundle"].to_pylist()), bundles)
+    return whole_bundles((str(name) for batch in batches for name in batch["bundle"].to_pylist()), bundles)
 
 
-def _home_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
+def _home_bundles(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
     """Return a broker's bundles: reported or just received, and not just moved away."""
     owners = {
         name: unload.owner or ("" if unload.missed(unload.destination) else unload.destination)
@@ -275,7 +275,7 @@ def _home_of(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
     return tuple(sorted(name for name in known if owners.get(name, "") in ("", broker)))
 
 
-def _moved_away(snapshot: Snapshot, roll: Roll) -> tuple[str, ...]:
+def _drained_bundles(snapshot: Snapshot, roll: Roll) -> tuple[str, ...]:
     """Return the bundles that the drain has moved off the current broker, even if no report showed them."""
     unloads, begun = snapshot.before.moves.unloads, ClusterStorage.of_run(snapshot.folder).run(roll.sample)
     gone = {name for name, each in unloads.items() if each.source == roll.broker and each.plan_id > roll.sample}

@@ -93,15 +93,15 @@ def _after_step(roll: Roll, facts: RollFacts) -> Roll:
     if facts.seen and roll.phase is Phase.DRAINING:
         roll = roll.model_copy(update={"home": tuple(sorted({*roll.home, *facts.seen.home}))})
     if facts.stop is not None:
-        return _stop(roll, facts, Reason.ROLL_STOPPED, facts.stop.because)
+        return _stopped_roll(roll, facts, Reason.ROLL_STOPPED, facts.stop.because)
     if facts.skip is not None and _may_be_skipped(roll, facts):
-        return _skip(roll, facts)
+        return _with_turn_skipped(roll, facts)
     if facts.held:
         roll = roll.model_copy(update={"progress_at": facts.now})
         # A restart that has been asked for or triggered cannot be taken back.
         if roll.phase is not Phase.RESTARTING or facts.restart == "":
-            return _awaiting(roll, facts.held)
-    after = _STEPS[roll.phase](roll, facts, facts.seen) if facts.seen else _awaiting(roll, facts.unknown)
+            return _with_waits(roll, facts.held)
+    after = _STEPS[roll.phase](roll, facts, facts.seen) if facts.seen else _with_waits(roll, facts.unknown)
     if not after.active or facts.now - (after.progress_at or facts.now) <= timedelta(minutes=facts.minutes):
         return after
     if after.phase is Phase.RETURNING:
@@ -110,7 +110,7 @@ def _after_step(roll: Roll, facts: RollFacts) -> Roll:
     why = f"no progress for {facts.minutes:g} minutes while waiting for {after.waits}"
     if reason is Reason.BROKER_NOT_BACK and facts.seen and (renamed := _new_name(after, facts.seen)):
         why = f"{after.broker} may now have the name {renamed}"
-    return _stop(after, facts, reason, why)
+    return _stopped_roll(after, facts, reason, why)
 
 
 def _with_look_time(roll: Roll, now: datetime) -> Roll:
@@ -123,7 +123,7 @@ def _with_look_time(roll: Roll, now: datetime) -> Roll:
     return roll.model_copy(update=changed)
 
 
-def _wait_for_turn(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
+def _waiting_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     why = _why_no_turn(roll, sample) or facts.no_restart
     if why:
         # `roll_plan.sample_of_roll` does not look for room in the same sample again.
@@ -156,22 +156,22 @@ def why_unsafe(roll: Roll, sample: RollSample, *, may_be_down: bool = False) -> 
 
 
 def why_wait(
-    listed: Iterable[str], started: Container[str], unwell: Mapping[str, Reason], drained: Collection[str]
+    roll_brokers: Iterable[str], active: Container[str], problems: Mapping[str, Reason], drained: Collection[str]
 ) -> str:
     """Return why no broker may be drained or restart now; empty if one may.
 
-    `listed` brokers must be among the `started` ones that the cluster lists; operators drained those in
+    `roll_brokers` must be among the `active` ones that the cluster lists; operators drained those in
     `drained`.
     """
-    missing = [name for name in listed if name not in started]
+    missing = [name for name in roll_brokers if name not in active]
     if missing:
         return f"{', '.join(missing[:3])} to return to the list of active brokers"
-    if unwell:
-        return "; ".join(f"{name} to recover: {reason}" for name, reason in sorted(unwell.items())[:3])
+    if problems:
+        return "; ".join(f"{name} to recover: {reason}" for name, reason in sorted(problems.items())[:3])
     return f"an operator to release {', '.join(sorted(drained)[:3])}" if drained else ""
 
 
-def _drain(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
+def _drain_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     why, roll = why_unsafe(roll, sample), _with_remaining(roll, facts, sample, f"to leave {roll.broker}")
     if why or sample.left:
         return roll.model_copy(update={"seen": (), "waits": why or roll.waits})
@@ -179,7 +179,7 @@ def _drain(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
         return roll
     roll = _with_sample(roll, facts, sample)
     if len(roll.seen) < REPORTS:
-        return _awaiting(roll, f"a second run that finds {roll.broker} empty")
+        return _with_waits(roll, f"a second run that finds {roll.broker} empty")
     # If the broker crashed while it was drained, it has yet to restart.
     home = tuple(name for name in roll.home if name not in sample.never)
     empty = roll.model_copy(update={"started": sample.started[roll.broker] or roll.started, "home": home})
@@ -194,60 +194,60 @@ def _with_sample(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     return roll.model_copy(update={"seen": (*roll.seen, sample.at)})
 
 
-def _restart(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
+def _restart_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     broker, at = roll.broker, sample.started.get(roll.broker)
     if facts.restart == "failed":
-        return _stop(roll, facts, Reason.RESTART_FAILED, f"{_restart_dag(roll, facts)} failed")
-    if at is None or not _is_new(roll, sample):
+        return _stopped_roll(roll, facts, Reason.RESTART_FAILED, f"{_restart_dag(roll, facts)} failed")
+    if at is None or not _has_restarted(roll, sample):
         # Operators and the DAG take a while, in which the broker is down.
         why = why_unsafe(roll, sample, may_be_down=facts.restart != "")
         known = {} if sample.left is None else {"left": sample.left}
-        return _awaiting(roll, why or _restart_wait(roll, facts)).model_copy(update={"may_restart": not why, **known})
+        return _with_waits(roll, why or _restart_wait(roll, facts)).model_copy(update={"may_restart": not why, **known})
     roll = roll.model_copy(update={"may_restart": False})
     if at != roll.restarted:
         # A broker that restarts repeatedly reports once from each process, and makes no progress.
         first = {} if roll.restarted else {"progress_at": facts.now}
         roll = roll.model_copy(update={"restarted": at, "seen": ()} | first)
     if broker in sample.unwell:
-        return _awaiting(roll, f"{broker} to be ready: {sample.unwell[broker]}")
+        return _with_waits(roll, f"{broker} to be ready: {sample.unwell[broker]}")
     roll = _with_sample(roll, facts, sample)
     if len(roll.seen) < REPORTS:
-        return _awaiting(roll, f"the second report of {broker} since its restart")
+        return _with_waits(roll, f"the second report of {broker} since its restart")
     if facts.restart not in (None, "success"):
-        return _awaiting(roll, f"the end of {_restart_dag(roll, facts)}")
+        return _with_waits(roll, f"the end of {_restart_dag(roll, facts)}")
     return roll.with_phase(Phase.RETURNING, facts.now, f"a run that moves bundles back to {roll.broker}")
 
 
-def _return(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
+def _return_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     if sample.left == 0:
         return roll.end_turn(roll.outcome, facts.now, _counts_text(sample.stay))
     return _with_remaining(roll, facts, sample, "to return")
 
 
 _STEPS: dict[Phase, Callable[[Roll, RollFacts, RollSample], Roll]] = {
-    Phase.WAITING: _wait_for_turn,
-    Phase.DRAINING: _drain,
-    Phase.RESTARTING: _restart,
-    Phase.RETURNING: _return,
+    Phase.WAITING: _waiting_step,
+    Phase.DRAINING: _drain_step,
+    Phase.RESTARTING: _restart_step,
+    Phase.RETURNING: _return_step,
 }
 
 
-def _awaiting(roll: Roll, what: str) -> Roll:
+def _with_waits(roll: Roll, condition: str) -> Roll:
     # `seen` says that `waits` is about room in that sample.
-    return roll.model_copy(update={"waits": what, "seen": () if roll.phase is Phase.WAITING else roll.seen})
+    return roll.model_copy(update={"waits": condition, "seen": () if roll.phase is Phase.WAITING else roll.seen})
 
 
 def _counts_text(stay: Mapping[Reason, int]) -> str:
     return ", ".join(f"{why} x{count}" for why, count in stay.items())
 
 
-def _with_remaining(roll: Roll, facts: RollFacts, sample: RollSample, what: str) -> Roll:
+def _with_remaining(roll: Roll, facts: RollFacts, sample: RollSample, purpose: str) -> Roll:
     """Update the number of remaining bundles; fewer than ever in this phase are progress."""
     left = sample.left
     if left is None:
         return roll
     causes = "; ".join(filter(None, [_counts_text(sample.stay), sample.outcome and f"the last run: {sample.outcome}"]))
-    waits = f"{number_of(left, 'bundle')} {what}" + (f" ({causes})" if causes else "")
+    waits = f"{number_of(left, 'bundle')} {purpose}" + (f" ({causes})" if causes else "")
     fewer = roll.fewest is None or left < roll.fewest
     progress = {"progress_at": facts.now, "fewest": left} if fewer else {}
     return roll.model_copy(update={"left": left, "waits": waits} | progress)
@@ -266,7 +266,7 @@ def _restart_dag(roll: Roll, facts: RollFacts) -> str:
     return f"the DAG that restarts {roll.broker}" + (f" ({facts.dag})" if facts.dag else "")
 
 
-def _is_new(roll: Roll, sample: RollSample | None) -> bool:
+def _has_restarted(roll: Roll, sample: RollSample | None) -> bool:
     at = sample.started.get(roll.broker) if sample else None
     return at is not None and at != roll.started
 
@@ -283,7 +283,7 @@ def _may_be_skipped(roll: Roll, facts: RollFacts) -> bool:
     return known and facts.restart != "running"
 
 
-def _skip(roll: Roll, facts: RollFacts) -> Roll:
+def _with_turn_skipped(roll: Roll, facts: RollFacts) -> Roll:
     up = roll.phase is Phase.RESTARTING and facts.seen is not None and _is_up(roll, facts.seen)
     if up or roll.phase is Phase.DRAINING:
         skipped = roll.model_copy(update={"outcome": Reason.ROLL_STOPPED})
@@ -301,12 +301,12 @@ def _is_up(roll: Roll, sample: RollSample) -> bool:
     return sample.started.get(roll.broker) is not None
 
 
-def _stop(roll: Roll, facts: RollFacts, reason: Reason, why: str) -> Roll:
+def _stopped_roll(roll: Roll, facts: RollFacts, reason: Reason, why: str) -> Roll:
     """Return the stopped roll. A broker that is to restart stays drained until it has restarted."""
     restarts = roll.phase is Phase.RESTARTING and facts.restart == "running"
     if restarts:
         why = f"{why}; {_restart_dag(roll, facts)} is still running: end it before you release {roll.broker}"
-    ready = _is_new(roll, facts.seen) and facts.seen is not None and roll.broker not in facts.seen.unwell
+    ready = _has_restarted(roll, facts.seen) and facts.seen is not None and roll.broker not in facts.seen.unwell
     stranded = restarts or (roll.phase is Phase.RESTARTING and not ready)
     stopped = roll.stopped(reason, why, facts.now, stranded=stranded)
     apart = _why_elsewhere(roll, reason)

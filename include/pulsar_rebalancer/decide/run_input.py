@@ -17,7 +17,7 @@ from pulsar_rebalancer.decide import split_planning, stays
 from pulsar_rebalancer.decide.split_planning import SplitPlan
 from pulsar_rebalancer.names import SYSTEM_NAMESPACE
 from pulsar_rebalancer.reasons import Trait
-from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, bundle_counts, filled, in_order
+from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, bundle_counts, in_order, without_nulls
 from pulsar_rebalancer.run.plan import parts_by_bundle
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, NO_LOADS, TRAFFIC, BrokerSample, Cell, known_file
@@ -58,7 +58,7 @@ class RunInput(Snapshot):
 
     @cached_property
     def splits(self) -> SplitPlan:
-        return split_planning.splits_of(self)
+        return split_planning.planned_splits(self)
 
     @property
     def to_be_split(self) -> list[str]:
@@ -146,7 +146,7 @@ OF_MEANS = ["cluster", "bundle", *TRAFFIC, "long_term_msg_rate"]
 _NAMES = pa.schema([BUNDLES.field(name) for name in ("broker", "bundle")])
 
 
-class _Reported(NamedTuple):
+class _ReportedBundles(NamedTuple):
     bundles: pa.Table
     counted: pa.Table
 
@@ -172,27 +172,27 @@ class RunBundles(Bundles):
         """Return the number of reported bundles for each namespace and broker; `namespaces` None counts all."""
         if namespaces is not None:
             return bundle_counts(self._reported.counted, namespaces)
-        return bundle_counts(_concatenated(self._batches(_NAMES), _NAMES), None)
+        return bundle_counts(_concatenated_tables(self._batches(_NAMES), _NAMES), None)
 
     @cached_property
     def _table(self) -> pa.Table:
         reported, run = self._reported.bundles, self._run
         bundles = reported.append_column(
-            "reason", stays.of_bundles(reported["bundle"], stays.BundleFacts.of(run, run.settings))
+            "reason", stays.stay_reasons(reported["bundle"], stays.BundleFacts.of(run, run.settings))
         )
         bundles = with_loads(bundles, self._loads)
         # A bundle that validation left out may have no means. Its values are then 0, and it has a reason to stay.
         means = self._means().read_table(OF_MEANS)
-        return filled(with_means(bundles, run.cluster, means))
+        return without_nulls(with_means(bundles, run.cluster, means))
 
     @cached_property
-    def _reported(self) -> _Reported:
+    def _reported(self) -> _ReportedBundles:
         held, counted = [], []
         for rows in self._batches(REPORTED):
             held.append(rows if self._announced is None else rows.filter(pc.is_in(rows["broker"], self._announced)))
             counts = pc.or_(pc.is_valid(rows["policy"]), pc.starts_with(rows["bundle"], f"{SYSTEM_NAMESPACE}/"))
             counted.append(rows.select(_NAMES.names).filter(counts))
-        return _Reported(in_order(_concatenated(held, REPORTED)), _concatenated(counted, _NAMES))
+        return _ReportedBundles(in_order(_concatenated_tables(held, REPORTED)), _concatenated_tables(counted, _NAMES))
 
     def _batches(self, columns: pa.Schema) -> Iterator[pa.Table]:
         for rows in self._run.batches("bundles", ["cluster", *columns.names]):
@@ -214,5 +214,5 @@ def with_loads(bundles: pa.Table, loads: pa.Table = NO_LOADS) -> pa.Table:
     return bundles.append_column("load", loads["load"].take(at))
 
 
-def _concatenated(parts: Iterable[pa.Table], columns: pa.Schema) -> pa.Table:
+def _concatenated_tables(parts: Iterable[pa.Table], columns: pa.Schema) -> pa.Table:
     return pa.concat_tables([columns.empty_table(), *parts])

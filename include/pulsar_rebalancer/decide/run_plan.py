@@ -73,7 +73,7 @@ def learning_of(run: RunInput) -> RunLearning:
     measure, recent = measure_of(before.bottleneck), run.recent_moves
     gone = run.before.moves.splits
     late = {name: move for name, move in recent.items() if move.minutes < learning.MOVED and name not in gone}
-    reported, missing = _at_destinations(_reported_rates(run, (f"{measure}_in", f"{measure}_out")), late)
+    reported, missing = _rates_at_destinations(_reported_rates(run, (f"{measure}_in", f"{measure}_out")), late)
     brokers, names = reported["broker"], reported["bundle"]
     stored = _stored_costs(run, before)
     known = _known_costs(run, stored, names)
@@ -83,7 +83,7 @@ def learning_of(run: RunInput) -> RunLearning:
     after, change = known.averaged(rate, minutes, counts=counts)
     after = BundleCosts(*(np.where(refused, *columns) for columns in zip(known, after, strict=True)))
     *of_sample, lasted, deviation = after.summands(rate, change := np.where(refused, 0.0, change))
-    result = LearningResult(before, _sums(brokers, [*of_sample, lasted * ~refused, deviation * ~refused]))
+    result = LearningResult(before, _sums_by_broker(brokers, [*of_sample, lasted * ~refused, deviation * ~refused]))
     # A run that does not count decides by what was learned before it or, if nothing was, by its own sample.
     if counts or not before.samples:
         result = learning.learn(before, run.brokers, result.sums, recent.values(), run.settings, minutes)
@@ -106,17 +106,17 @@ def _minutes_since_sample(run: RunInput) -> float:
     return max(since, run.settings.interval_seconds) / 60
 
 
-def _sums(brokers: pa.ChunkedArray[Any], summands: Iterable[Floats]) -> dict[str, Sums]:
+def _sums_by_broker(brokers: pa.ChunkedArray[Any], summands: Iterable[Floats]) -> dict[str, Sums]:
     """Return each broker's sums of whole numbers, so that the order of bundles does not affect the plan's hash."""
     values = {name: np.nan_to_num(value) for name, value in zip(Sums._fields, summands, strict=True)}
-    units = {name: _unit(value) for name, value in values.items()}
+    units = {name: _rounding_unit(value) for name, value in values.items()}
     whole: Any = [np.rint(value / units[name]).astype(np.int64) for name, value in values.items()]
     added = pa.table([brokers, *whole], names=["broker", *values]).group_by("broker")
     rows = added.aggregate([(name, "sum") for name in values]).to_pylist()
     return {row["broker"]: Sums(*(row[f"{name}_sum"] * units[name] for name in values)) for row in rows}
 
 
-def _unit(values: Floats) -> float:
+def _rounding_unit(values: Floats) -> float:
     """Return a power of 2 of which each value is at most 2^40, so that a million of them add up in 64 bits."""
     return math.ldexp(1.0, math.frexp(float(np.abs(values).max(initial=0.0)))[1] - 40)
 
@@ -143,39 +143,39 @@ def _reported_rates(run: RunInput, values: tuple[str, str]) -> pa.Table:
     return pa.concat_tables([reported.filter(pc.invert(shared)).select(columns), several])
 
 
-def _at_destinations(reported: pa.Table, late: Mapping[str, RecentMove]) -> tuple[pa.Table, list[str]]:
+def _rates_at_destinations(rates: pa.Table, late_moves: Mapping[str, RecentMove]) -> tuple[pa.Table, list[str]]:
     """Move late bundles' rows to their destinations, and return the bundles whose rows were missing."""
-    if not late:
-        return reported, []
-    at: Any = pc.index_in(reported["bundle"], pa.array(list(late), pa.string()))
-    sources = pa.array([move.source for move in late.values()], pa.string()).take(at)
-    destinations = pa.array([move.destination for move in late.values()], pa.string()).take(at)
-    from_source: Any = pc.equal(reported["broker"], sources)
-    brokers: Any = pc.if_else(pc.fill_null(from_source, False), destinations, reported["broker"])
+    if not late_moves:
+        return rates, []
+    at: Any = pc.index_in(rates["bundle"], pa.array(list(late_moves), pa.string()))
+    sources = pa.array([move.source for move in late_moves.values()], pa.string()).take(at)
+    destinations = pa.array([move.destination for move in late_moves.values()], pa.string()).take(at)
+    from_source: Any = pc.equal(rates["broker"], sources)
+    brokers: Any = pc.if_else(pc.fill_null(from_source, False), destinations, rates["broker"])
     found = set(at.unique().to_pylist())
-    missing = [name for number, name in enumerate(late) if number not in found]
-    rows = [{"broker": late[name].destination, "bundle": name} for name in missing]
-    moved_rows = reported.set_column(0, reported.schema.field(0), brokers)
-    return pa.concat_tables([moved_rows, pa.Table.from_pylist(rows, schema=reported.schema)]), missing
+    missing = [name for number, name in enumerate(late_moves) if number not in found]
+    rows = [{"broker": late_moves[name].destination, "bundle": name} for name in missing]
+    moved_rows = rates.set_column(0, rates.schema.field(0), brokers)
+    return pa.concat_tables([moved_rows, pa.Table.from_pylist(rows, schema=rates.schema)]), missing
 
 
-def _stored_costs(run: RunInput, before: Learned) -> pa.Table:
+def _stored_costs(run: RunInput, learned: Learned) -> pa.Table:
     """Return the costs after the last counted sample; empty if the bottleneck has changed since."""
-    if before.samples and run.known_costs_file:
+    if learned.samples and run.known_costs_file:
         return run.known_costs_file.read_table(_KNOWN.names).cast(_KNOWN)
     return _KNOWN.empty_table()  # not when the module is loaded: it loads pandas, and every DAG file would
 
 
-def _known_costs(run: RunInput, known: pa.Table, bundles: pa.ChunkedArray[Any]) -> BundleCosts:
+def _known_costs(run: RunInput, stored_costs: pa.Table, bundles: pa.ChunkedArray[Any]) -> BundleCosts:
     if parts := run.parts_of_split_bundles:
         # Of several rows, the first is found: that of a part with costs of its own.
-        known = pa.concat_tables([known, _part_costs(known, parts)])
-    at: Any = pc.index_in(bundles, known["bundle"].combine_chunks())
-    return BundleCosts(*(known[name].combine_chunks().take(at).to_numpy() for name in COSTS))
+        stored_costs = pa.concat_tables([stored_costs, _part_costs(stored_costs, parts)])
+    at: Any = pc.index_in(bundles, stored_costs["bundle"].combine_chunks())
+    return BundleCosts(*(stored_costs[name].combine_chunks().take(at).to_numpy() for name in COSTS))
 
 
-def _part_costs(known: pa.Table, parts: Sequence[dict[str, Cell]]) -> pa.Table:
-    split = known.filter(pc.is_in(known["bundle"], pa.array([part["bundle"] for part in parts], pa.string())))
+def _part_costs(costs: pa.Table, parts: Sequence[dict[str, Cell]]) -> pa.Table:
+    split = costs.filter(pc.is_in(costs["bundle"], pa.array([part["bundle"] for part in parts], pa.string())))
     of_split = {row["bundle"]: row for row in split.to_pylist()}
     rows = []
     for part in parts:
@@ -224,18 +224,18 @@ def plan_with(run: RunInput, propose: Callable[[Arriving], Proposal]) -> Plan:
     return plan(sources, run.settings, run.policies, run.brokers)
 
 
-def plan_request(storage: ClusterStorage, run: StoragePath, request: HandRequest, by: str) -> Summary:
+def plan_request(storage: ClusterStorage, run: StoragePath, request: HandRequest, user: str) -> Summary:
     """Make and write the plan that a person requested through a form, for a run with a validated snapshot.
 
     Raises PlanError: `unknown_name`, `would_overload`, or why a broker is left out.
     """
     draining = request.broker if request.action is Action.DRAIN else ()
     sample = PlanningSample.read(Snapshot(run), request.overruled).with_drained(draining)
-    record = ManualPlanRecord(by=by, request=request)
+    record = ManualPlanRecord(by=user, request=request)
     if request.action is Action.SPLIT:
         row = requested.split(sample, request, Candidates.find(run) or Candidates())
         return _write_manual_plan(sample, requested.proposal(sample, (), record, [row]), record, splits=[row])
-    moves = place_moves(sample, candidates_of(sample, requested.moves_of(sample, storage, request)))
+    moves = place_moves(sample, candidates_of(sample, requested.requested_moves(sample, storage, request)))
     wanted = requested.proposal(sample, moves, record)
     if not draining:
         return _write_manual_plan(sample, wanted, record)
@@ -296,9 +296,9 @@ def _require_all_moves(moves: Iterable[CandidateMove]) -> None:
         raise PlanError(Reason.NOT_WHOLE, f"{number_of(len(lost), 'bundle')} would stay ({why}): {named}")
 
 
-def _check_load(sample: PlanningSample, predicted: Mapping[str, float], overruled: Container[Overrule]) -> None:
+def _check_load(sample: PlanningSample, predicted_scores: Mapping[str, float], overruled: Container[Overrule]) -> None:
     limit = sample.settings.overloaded_threshold
-    over = {name: score for name, score in predicted.items() if score > max(limit, sample.scores[name])}
+    over = {name: score for name, score in predicted_scores.items() if score > max(limit, sample.scores[name])}
     if over and Overrule.OVERLOAD not in overruled:
         scores = ", ".join(f"{name} {sample.scores[name]:.1f} to {over[name]:.1f}" for name in sorted(over)[:10])
         raise PlanError(Reason.WOULD_OVERLOAD, f"predicted scores above {limit:g} percent: {scores}")

@@ -20,7 +20,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import HashRange
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import TopicLoad
-from pulsar_rebalancer.run.tables import one_by_one
+from pulsar_rebalancer.run.tables import java_sum
 
 _ROUNDING = 1e-9
 """Relative rounding error: adding 100,000 numbers in another order changes their sum by less than this ratio."""
@@ -31,14 +31,14 @@ def positions_of(
     hash_range: HashRange,
     topics: Sequence[TopicLoad],
     settings: Settings,
-    specified: Iterable[int] = (),
+    given_positions: Iterable[int] = (),
 ) -> tuple[int, ...]:
     """Return the positions at which an algorithm cuts a bundle, in ascending order; empty if it makes no cut.
 
     Args:
         topics: the topics that the owner lists, in any order; `range_equally_divide` ignores them.
         settings: effective settings, used by `flow_or_qps_equally_divide`.
-        specified: positions, used by `specified_positions_divide`.
+        given_positions: positions, used by `specified_positions_divide`.
     """
     match algorithm:
         case SplitAlgorithm.RANGE:
@@ -48,7 +48,7 @@ def positions_of(
         case SplitAlgorithm.FLOW:
             return flow_or_qps_equally_divide(topics, settings)
         case SplitAlgorithm.POSITIONS:
-            return specified_positions_divide(hash_range, len(topics), specified)
+            return specified_positions_divide(hash_range, len(topics), given_positions)
 
 
 def range_equally_divide(hash_range: HashRange) -> tuple[int, ...]:
@@ -72,12 +72,12 @@ def topic_count_equally_divide(positions: Iterable[int]) -> tuple[int, ...]:
     return (below + (above - below) // 2,)
 
 
-def specified_positions_divide(hash_range: HashRange, topics: int, specified: Iterable[int]) -> tuple[int, ...]:
+def specified_positions_divide(hash_range: HashRange, topics: int, given_positions: Iterable[int]) -> tuple[int, ...]:
     """Return the specified positions in the range, without duplicates (SpecifiedPositionsBundleSplitAlgorithm).
 
     They may be in any order. A bundle with fewer than two topics is not split.
     """
-    return tuple(sorted({p for p in specified if hash_range.lower < p < hash_range.upper})) if topics > 1 else ()
+    return tuple(sorted({p for p in given_positions if hash_range.lower < p < hash_range.upper})) if topics > 1 else ()
 
 
 def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], settings: Settings) -> tuple[int, ...]:
@@ -92,8 +92,8 @@ def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], settings: Settings) 
     by_position = {topic.position: topic for topic in busy}
     share = 1 + settings.flow_difference / 100
     if len(by_position) < 2 or (
-        one_by_one(topic.msg_rate for topic in busy) < most_rate * share
-        and one_by_one(topic.msg_throughput for topic in busy) < most_throughput * share
+        java_sum(topic.msg_rate for topic in busy) < most_rate * share
+        and java_sum(topic.msg_throughput for topic in busy) < most_throughput * share
     ):
         return ()
     walk = [by_position[position] for position in sorted(topic.position for topic in busy)]
@@ -108,22 +108,22 @@ def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], settings: Settings) 
     return tuple(cuts)
 
 
-def shares_of(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> tuple[float, ...]:
+def traffic_shares(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> tuple[float, ...]:
     """Return each part's share of the message rate, or of throughput without any; equal shares if none is known."""
     carried = _traffic_by_part(hash_range, positions, topics)
-    whole = one_by_one(carried)
+    whole = java_sum(carried)
     return tuple(value / whole for value in carried) if whole > 0 else (1 / len(carried),) * len(carried)
 
 
 def most_even_position(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> int:
     """Return which of these ascending positions divides the traffic most evenly; the lowest if several do."""
     carried = _traffic_by_part(hash_range, positions, topics)
-    whole = one_by_one(carried)
+    whole = java_sum(carried)
     apart = [abs(below - whole / 2) for below in accumulate(carried[:-1])]
     most = min(apart) + whole * _ROUNDING
     # After a part without traffic, the halves are the same as at the position before.
     close = [p for n, p in enumerate(positions) if apart[n] <= most and (n == 0 or carried[n] > 0)]
-    return min(close, key=lambda position: abs(shares_of(hash_range, (position,), topics)[0] - 0.5))
+    return min(close, key=lambda position: abs(traffic_shares(hash_range, (position,), topics)[0] - 0.5))
 
 
 def _traffic_by_part(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> list[float]:

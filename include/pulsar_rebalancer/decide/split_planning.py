@@ -21,14 +21,14 @@ from pulsar_rebalancer.decide.split_algorithms import (
     condition_of,
     most_even_position,
     positions_of,
-    shares_of,
+    traffic_shares,
 )
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import bundle_columns
 from pulsar_rebalancer.run.plan import excess, parts_by_bundle, percent_text, positions_text, recently_split
 from pulsar_rebalancer.run.snapshot import FEWEST_TOPICS, Candidate, Candidates, Snapshot
-from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, Row, one_by_one, rows_of
+from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, Row, java_sum, rows_of
 from pulsar_rebalancer.state import BundleSplit
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of
@@ -72,7 +72,7 @@ class Cut(NamedTuple):
         return min(self.shares) * len(self.shares)
 
     @property
-    def uneven(self) -> bool:
+    def is_uneven(self) -> bool:
         """Return whether a part is too small for the split to be worth it, as a split is permanent."""
         return min(self.shares) < min(LEAST_SHARE, 0.5 / len(self.shares))
 
@@ -101,36 +101,36 @@ def where_to_cut(
     algorithm: SplitAlgorithm,
     settings: Settings,
     *,
-    specified: Sequence[int] = (),
-    pending: int = 0,
-    single: bool = False,
+    given_positions: Sequence[int] = (),
+    pending_bundles: int = 0,
+    single_cut: bool = False,
 ) -> Cut | Reason:
     """Return the positions at which a bundle is cut, or the reason why it cannot be cut.
 
     Args:
-        specified: positions for `specified_positions_divide`.
-        pending: number of bundles that other splits in the same plan add to the namespace.
-        single: True for one cut only, as in the extensible load manager: the position that halves the
+        given_positions: positions for `specified_positions_divide`.
+        pending_bundles: number of bundles that other splits in the same plan add to the namespace.
+        single_cut: True for one cut only, as in the extensible load manager: the position that halves the
             traffic most evenly.
     """
     hash_range, topics = HashRange.of(candidate.bundle), candidate.topics
     by_topics = algorithm is not SplitAlgorithm.RANGE
-    early = _why_no_cut(candidate, hash_range, specified, by_topics=by_topics)
+    early = _why_no_cut(candidate, hash_range, given_positions, by_topics=by_topics)
     if early is not None:
         return early
-    positions = positions_of(algorithm, hash_range, topics or (), settings, specified)
-    if single and len(positions) > 1:
+    positions = positions_of(algorithm, hash_range, topics or (), settings, given_positions)
+    if single_cut and len(positions) > 1:
         positions = (most_even_position(hash_range, positions, topics or ()),)
     ends = (hash_range.lower, *positions, hash_range.upper)
     if not positions or min(upper - lower for lower, upper in pairwise(ends)) < NARROWEST:
         return Reason.NO_POSITION
-    if len(candidate.bounds) - 1 + pending + len(positions) > settings.max_namespace_bundles:
+    if len(candidate.bounds) - 1 + pending_bundles + len(positions) > settings.max_namespace_bundles:
         return Reason.NAMESPACE_FULL
-    return Cut(positions, shares_of(hash_range, positions, topics or ()))
+    return Cut(positions, traffic_shares(hash_range, positions, topics or ()))
 
 
 def _why_no_cut(
-    candidate: Candidate, hash_range: HashRange, specified: Sequence[int], *, by_topics: bool
+    candidate: Candidate, hash_range: HashRange, given_positions: Sequence[int], *, by_topics: bool
 ) -> Reason | None:
     if not candidate.bounds or (by_topics and candidate.topics is None):
         return Reason.TOPICS_UNKNOWN
@@ -138,7 +138,7 @@ def _why_no_cut(
         return Reason.RANGE_GONE
     few = candidate.topics is not None and len(candidate.topics) < FEWEST_TOPICS
     narrow = hash_range.upper - hash_range.lower <= 1
-    outside = not all(hash_range.lower < position < hash_range.upper for position in specified)
+    outside = not all(hash_range.lower < position < hash_range.upper for position in given_positions)
     return Reason.NO_POSITION if few or narrow or outside else None
 
 
@@ -168,9 +168,9 @@ class _SplitPlanner:
         """Add the row of a bundle; bundles that validation left out get none."""
         if bundle.stays is Reason.BUNDLE_QUARANTINED:
             return
-        result = self._refusal(bundle) or self._cut(bundle)
+        result = self._why_not_split(bundle) or self._cut_or_reason(bundle)
         cut = result if isinstance(result, Cut) else None
-        reason = result if isinstance(result, Reason) else self._cut_verdict(condition, result)
+        reason = result if isinstance(result, Reason) else self._cut_reason(condition, result)
         if cut is not None and reason is Reason.TO_BE_SPLIT:
             namespace = namespace_of(bundle.bundle)
             self._of_broker[bundle.broker] += 1
@@ -193,7 +193,7 @@ class _SplitPlanner:
             }
         )
 
-    def _refusal(self, bundle: LoadedBundle) -> Reason | None:
+    def _why_not_split(self, bundle: LoadedBundle) -> Reason | None:
         """Count a hit; return why the bundle is not split, or None if its topics must be examined."""
         if bundle.topics < FEWEST_TOPICS:
             return Reason.NO_POSITION
@@ -211,7 +211,7 @@ class _SplitPlanner:
         recent = recently_split(bundle.bundle, self._context.splits, self._context.now)
         return Reason.RECENTLY_SPLIT if recent else None
 
-    def _cut(self, bundle: LoadedBundle) -> Cut | Reason:
+    def _cut_or_reason(self, bundle: LoadedBundle) -> Cut | Reason:
         candidate = self._candidates.get(bundle.bundle)
         if candidate is None:
             return Reason.TOPICS_UNKNOWN
@@ -219,13 +219,13 @@ class _SplitPlanner:
             candidate,
             self._settings.split_algorithm,
             self._settings,
-            pending=self._bundles_more[namespace_of(bundle.bundle)],
-            single=self._context.extensible,
+            pending_bundles=self._bundles_more[namespace_of(bundle.bundle)],
+            single_cut=self._context.extensible,
         )
 
-    def _cut_verdict(self, condition: SplitCondition, cut: Cut) -> Reason:
+    def _cut_reason(self, condition: SplitCondition, cut: Cut) -> Reason:
         settings = self._settings
-        if cut.uneven and condition.name in ("msg_rate", "bandwidth"):
+        if cut.is_uneven and condition.name in ("msg_rate", "bandwidth"):
             return Reason.UNEVEN_SPLIT
         if settings.auto_split:
             return Reason.BUILTIN_SPLITTING_ON
@@ -249,7 +249,7 @@ _MOST_ADVICE = 5
 """Maximum number of sentences that advise operators to split a bundle."""
 
 
-def splits_of(run: RunInput) -> SplitPlan:
+def planned_splits(run: RunInput) -> SplitPlan:
     """Return the splits; empty if `split_mode` is off or the sample does not count. Raises SnapshotError."""
     candidates = {candidate.bundle: candidate for candidate in (Candidates.find(run.folder) or Candidates()).bundles}
     if run.settings.split_mode is Mode.OFF or not candidates or not run.counting.counts:
@@ -276,13 +276,13 @@ def _loaded_bundles(run: RunInput, names: Sequence[str], *, extensible: bool) ->
     after = {row["bundle"]: row for row in bundle_columns.update(sample, bundle_columns.with_parts(known, parts))}
     left_out, names = left_out_of(run), [row["bundle"] for row in sample]
     facts = stays.BundleFacts(run.settings, {}, quarantined=run.validation.quarantined, control=run.before.control)
-    reasons = dict(zip(names, stays.of_bundles(pa.array(names, pa.string()), facts).to_pylist(), strict=True))
+    reasons = dict(zip(names, stays.stay_reasons(pa.array(names, pa.string()), facts).to_pylist(), strict=True))
     loaded: dict[str, LoadedBundle] = {}
-    for row in sorted(sample, key=lambda row: one_by_one(row[name] or 0.0 for name in TRAFFIC)):
+    for row in sorted(sample, key=lambda row: java_sum(row[name] or 0.0 for name in TRAFFIC)):
         name, broker = row["bundle"], row["broker"]
         long_term = [after[name][column] for column in LONG_TERM]
         present = [
-            one_by_one(row[f"{kind}_{way}"] or 0.0 for way in ("in", "out")) for kind in ("msg_rate", "msg_throughput")
+            java_sum(row[f"{kind}_{way}"] or 0.0 for way in ("in", "out")) for kind in ("msg_rate", "msg_throughput")
         ]
         rate, throughput = present if extensible else long_term
         loaded[name] = LoadedBundle(
@@ -311,14 +311,14 @@ def advice(
     rows = run.bundles_named([move.bundle for move in examined], ["bundle", "topics"])
     topics = {row["bundle"]: row["topics"] or 0 for row in rows}
     sentences = (
-        _sentence(move, stuck[move.pair], source_traffic.get(move.source, 0.0))
+        _advice_sentence(move, stuck[move.pair], source_traffic.get(move.source, 0.0))
         for move in examined
         if topics.get(move.bundle, 0) >= FEWEST_TOPICS
     )
     return tuple(filter(None, sentences))
 
 
-def _sentence(move: CandidateMove, decision: Decision, source_traffic: float) -> str:
+def _advice_sentence(move: CandidateMove, decision: Decision, source_traffic: float) -> str:
     """Return advice to split a bundle into parts that can be moved; empty if the bundle is small enough.
 
     A part has to fit into the amount to move; GainShedder has none, so a part carries half of the gap.

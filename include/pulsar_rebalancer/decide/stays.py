@@ -74,12 +74,12 @@ def _is_excluded(names: Column, facts: BundleFacts) -> Column:
     return reduce(pc.or_, (match_mask(regex_of_glob(pattern), names) for pattern in patterns)) if patterns else None
 
 
-def _has_reason(reason: Reason) -> Callable[[Column, BundleFacts], Column]:
+def _moved_with_reason(reason: Reason) -> Callable[[Column, BundleFacts], Column]:
     return lambda names, facts: _is_in(names, [name for name, why in facts.moved.items() if why is reason])
 
 
-def _is_in(names: Column, known: Collection[str]) -> Column:
-    return pc.is_in(names, pa.array(list(known), pa.string())) if known else None
+def _is_in(names: Column, members: Collection[str]) -> Column:
+    return pc.is_in(names, pa.array(list(members), pa.string())) if members else None
 
 
 class Rule(NamedTuple):
@@ -104,8 +104,8 @@ RULES = (
     Rule(Reason.BUNDLE_EXCLUDED, Overrule.EXCLUSIONS, _is_excluded),
     Rule(Reason.BUNDLE_QUARANTINED, None, lambda names, facts: _is_in(names, facts.quarantined)),
     Rule(Reason.TO_BE_SPLIT, None, lambda names, facts: _is_in(names, facts.to_be_split)),
-    Rule(Reason.DESTINATION_KEPT, Overrule.GRACE_PERIOD, _has_reason(Reason.DESTINATION_KEPT)),
-    Rule(Reason.RECENTLY_UNLOADED, Overrule.GRACE_PERIOD, _has_reason(Reason.RECENTLY_UNLOADED)),
+    Rule(Reason.DESTINATION_KEPT, Overrule.GRACE_PERIOD, _moved_with_reason(Reason.DESTINATION_KEPT)),
+    Rule(Reason.RECENTLY_UNLOADED, Overrule.GRACE_PERIOD, _moved_with_reason(Reason.RECENTLY_UNLOADED)),
     Rule(Reason.NO_TOPIC),
     Rule(Reason.POLICY_UNKNOWN, Overrule.POLICIES),
     Rule(Reason.POLICY_FORBIDS, Overrule.POLICIES),
@@ -124,7 +124,7 @@ RULES = (
 """Rules that keep a bundle in place, no matter who wants to move it; the first rule that applies gives the reason."""
 
 
-def of_bundles(names: Column, facts: BundleFacts) -> Column:
+def stay_reasons(names: Column, facts: BundleFacts) -> Column:
     """Return, for each bundle name, why it must not be moved, regardless of traffic; null if it may be."""
     nothing = pa.scalar(None, pa.string())
     found = [
@@ -137,15 +137,15 @@ def of_bundles(names: Column, facts: BundleFacts) -> Column:
 
 def rules_keeping(run: Snapshot, names: Collection[str]) -> dict[str, Reason]:
     """Return the first rule of each bundle that one keeps in a run, apart from what its broker's reports say."""
-    rules = of_bundles(pa.array(names, pa.string()), BundleFacts.of(run, run.settings)).to_pylist()
+    rules = stay_reasons(pa.array(names, pa.string()), BundleFacts.of(run, run.settings)).to_pylist()
     return {name: Reason(rule) for name, rule in zip(names, rules, strict=True) if rule}
 
 
-def of_bundle(bundle: BundleSample, left_out: Mapping[str, Reason]) -> Reason | None:
+def stay_reason(bundle: BundleSample, left_out: Mapping[str, Reason]) -> Reason | None:
     """Return why a bundle must not be moved by operators and drains; None if it may be moved.
 
     A strategy may move bundles without topics, as Pulsar's shedders do, but none of a left-out broker.
-    `bundle` has its own reason (`of_bundles`), and no broker if no broker reports it.
+    `bundle` has its own reason (`stay_reasons`), and no broker if no broker reports it.
     """
     if not bundle.broker:
         return Reason.UNKNOWN_NAME
@@ -190,10 +190,10 @@ def checked_moves(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list
     return [move.put_off(stay.get(move.bundle, move.reason)) for move in checked] if stay else checked
 
 
-def _problem(move: CandidateMove, reported: Mapping[tuple[str, str], Reason | None], seen: Collection[str]) -> str:
+def _problem(move: CandidateMove, reported: Mapping[tuple[str, str], Reason | None], checked: Collection[str]) -> str:
     if (move.source, move.bundle) not in reported:
         return f"is not a bundle of {move.source!r:.200}"
-    if move.bundle in seen:
+    if move.bundle in checked:
         return "is moved twice"
     values = (move.traffic, move.msg_rate, move.msg_throughput)
     return "" if all(math.isfinite(each) and each >= 0 for each in values) else f"has invalid values: {values}"

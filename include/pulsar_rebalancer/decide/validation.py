@@ -20,10 +20,10 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.findings import (
     ENOUGH_SAMPLES,
-    badly_spread,
+    doubtful_traffic,
     one_quarantine_each,
+    spread_findings,
     too_few_brokers,
-    traffic_in_doubt,
     unexpectedly_left_out,
     unmatched_exclusions,
 )
@@ -44,30 +44,30 @@ _SEVERITY = {Effect.BLOCK: "critical", Effect.HOLD: "critical", Effect.QUARANTIN
 """Severity in Great Expectations, by effect."""
 
 
-def validate(run: Snapshot, moved: Collection[str] = ()) -> Validation:
-    """Validate the sample of a run, and write `validation.json`. `moved` are bundles that moved recently."""
+def validate(run: Snapshot, moved_bundles: Collection[str] = ()) -> Validation:
+    """Validate the sample of a run, and write `validation.json`. `moved_bundles` are bundles that moved recently."""
     tables, values, findings = judged_tables(run), parameters(run.settings), list[Finding]()
     for name, table in tables.items():
         findings += findings_of(name, _results_of(table, KEYS[name], load_suite(suites_folder(), name), values))
-    validation = conclude(findings, tables, run.settings, moved)
+    validation = conclude(findings, tables, run.settings, moved_bundles)
     validation.write(run.folder)
     return validation
 
 
 def conclude(
-    findings: Iterable[Finding], tables: Mapping[str, pa.Table], settings: Settings, moved: Collection[str]
+    findings: Iterable[Finding], tables: Mapping[str, pa.Table], settings: Settings, moved_bundles: Collection[str]
 ) -> Validation:
     """Return the suites' findings, and those that follow from them or from the settings."""
     found = one_quarantine_each(findings)
     # Two brokers may briefly report a bundle that moved.
-    shares = shares_of(unexpectedly_left_out(found, moved), tables)
-    found = one_quarantine_each([*found, *traffic_in_doubt(shares)])
+    shares = left_out_shares(unexpectedly_left_out(found, moved_bundles), tables)
+    found = one_quarantine_each([*found, *doubtful_traffic(shares)])
     brokers = tables["brokers"].select(["broker", "host_samples", "cpu_limit"]).to_pylist()
     samples = {row["broker"]: math.nan if row["host_samples"] is None else row["host_samples"] for row in brokers}
     found += unmatched_exclusions(samples, tables["bundles"]["bundle"], settings)
     left_out = {finding.subject for finding in found if finding.effect is Effect.QUARANTINE}
     limits = [row["cpu_limit"] or 0.0 for row in brokers if row["broker"] not in left_out]
-    found += [*not_recommended(settings, limits), *badly_spread(tables["bundles"], len(limits), left_out)]
+    found += [*not_recommended(settings, limits), *spread_findings(tables["bundles"], len(limits), left_out)]
     found += too_few_brokers(found, samples, settings)
     return Validation(findings=tuple(found))
 
@@ -186,7 +186,7 @@ def _unaccounted_percent(broker: Row, bundle_sums: Row) -> float | None:
     return max(apart[name] / max(own[name], sums[name]) * 100 if apart[name] > 1 else 0.0 for name in TRAFFIC)
 
 
-def shares_of(bundles: Collection[str], tables: Mapping[str, pa.Table]) -> dict[str, float]:
+def left_out_shares(bundles: Collection[str], tables: Mapping[str, pa.Table]) -> dict[str, float]:
     """Return the bundles' share (0 to 1) of each broker's message rate or throughput, whichever is larger.
 
     The absolute values of negative values are used. A value that is not a number is estimated: the broker's
@@ -212,7 +212,7 @@ def shares_of(bundles: Collection[str], tables: Mapping[str, pa.Table]) -> dict[
     return shares
 
 
-class Arguments(TypedDict, total=False):
+class ExpectationArguments(TypedDict, total=False):
     """An expectation's arguments, reduced to those used here: the column and what is allowed."""
 
     column: str
@@ -223,7 +223,7 @@ class Arguments(TypedDict, total=False):
     value: int
 
 
-class Meta(TypedDict):
+class ExpectationMeta(TypedDict):
     """An expectation's metadata; `load_suite` adds the expectation's position in the suite and its effect."""
 
     reason: str
@@ -235,8 +235,8 @@ class Meta(TypedDict):
 
 class Expectation(TypedDict):
     type: str
-    kwargs: Arguments
-    meta: Meta
+    kwargs: ExpectationArguments
+    meta: ExpectationMeta
 
 
 class ObservedResult(TypedDict, total=False):
@@ -256,24 +256,24 @@ class Result(TypedDict):
     wording: dict[str, str]
 
 
-def _out_of_range(column: Any, allowed: Arguments) -> Any:
-    least, most = allowed.get("min_value"), allowed.get("max_value")
+def _out_of_range(column: Any, arguments: ExpectationArguments) -> Any:
+    least, most = arguments.get("min_value"), arguments.get("max_value")
     column = pc.cast(column, pa.float64(), safe=False)  # a count may have more digits than a float
     below = pc.less(column, pa.scalar(-math.inf if least is None else float(least)))
     return pc.or_(below, pc.greater(column, pa.scalar(math.inf if most is None else float(most))))
 
 
-def _in_set(column: Any, allowed: Arguments) -> Any:
-    return pc.is_in(column, pa.array(allowed["value_set"], column.type))
+def _in_set(column: Any, arguments: ExpectationArguments) -> Any:
+    return pc.is_in(column, pa.array(arguments["value_set"], column.type))
 
 
-def _not_matching(column: Any, allowed: Arguments) -> Any:
+def _not_matching(column: Any, arguments: ExpectationArguments) -> Any:
     # Arrow's expressions know no `\Z`.
-    unlike = (text is not None and not re.match(allowed["regex"], text) for text in column.to_pylist())
+    unlike = (text is not None and not re.match(arguments["regex"], text) for text in column.to_pylist())
     return pa.array(unlike, pa.bool_())
 
 
-_MISSES: Mapping[str, Callable[[Any, Arguments], Any]] = {
+_MISSES: Mapping[str, Callable[[Any, ExpectationArguments], Any]] = {
     "be_null": lambda column, _: pc.is_valid(column),
     "not_be_null": lambda column, _: pc.is_null(column),
     "be_between": _out_of_range,
@@ -349,13 +349,13 @@ def _failed_row(table: str, config: Expectation, row: Mapping[str, JsonValue]) -
         detail=", ".join(_value_text(name, row.get(name)) for name in meta.get("detail", [column])),
         cause=str(row["error"]) if column == "error" else "",
     )
-    return _FailedRow(finding, _excess(config["kwargs"], row.get(column)))
+    return _FailedRow(finding, _excess_over_bound(config["kwargs"], row.get(column)))
 
 
-def _excess(allowed: Arguments, value: JsonValue) -> float:
+def _excess_over_bound(arguments: ExpectationArguments, value: JsonValue) -> float:
     if not isinstance(value, int | float) or math.isnan(value):
         return 0.0
-    low, high = allowed.get("min_value"), allowed.get("max_value")
+    low, high = arguments.get("min_value"), arguments.get("max_value")
     beyond = [low - value if low is not None else 0.0, value - high if high is not None else 0.0]
     return max(0.0, *beyond)
 

@@ -90,7 +90,7 @@ def advance(
     if before is None and results.moved:
         before, moved_at, compared = results.score_range, now, results.brokers
     closed = closed_at is not None and state.opened_at is not None and closed_at >= state.opened_at
-    why = _opening_reason(rules, results, worse, known_bad=state.bad if closed else 0)
+    why = _opening_reason(rules, results, worse, known_bad_brokers=state.bad if closed else 0)
     after = Breaker(
         opened_at=now if why else state.opened_at,
         why=why or state.why,
@@ -105,14 +105,14 @@ def advance(
     return after if after == state else after.model_copy(update={"run": run})
 
 
-def _opening_reason(rules: BreakerRules, results: Round, worse: int, known_bad: int) -> str:
+def _opening_reason(rules: BreakerRules, results: Round, worse_rounds: int, known_bad_brokers: int) -> str:
     bad, most = results.bad_brokers, rules.bad_brokers
-    if bad is not None and most is not None and bad >= max(most, known_bad + 1):
+    if bad is not None and most is not None and bad >= max(most, known_bad_brokers + 1):
         return f"validation left out {number_of(bad, 'faulty broker')} in one run"
     if rules.failed_moves is not None and results.failed >= rules.failed_moves:
         return f"in one run, {number_of(results.failed, 'move')} failed or went elsewhere"
-    if rules.worse_rounds is not None and worse >= rules.worse_rounds:
-        return f"the score range grew in {worse} consecutive rounds of moves"
+    if rules.worse_rounds is not None and worse_rounds >= rules.worse_rounds:
+        return f"the score range grew in {worse_rounds} consecutive rounds of moves"
     return ""
 
 
@@ -132,7 +132,7 @@ def _breaker_closing(situation: Situation) -> Closing | None:
     return Closing(Reason.BREAKER_OPEN, f"until {until:%Y-%m-%d %H:%M %Z}: {situation.orders.get(Breaker).why}")
 
 
-def _texts_in_force(situation: Situation) -> Iterator[str]:
+def _order_texts(situation: Situation) -> Iterator[str]:
     rules, order = situation.settings.breaker, situation.control.last("close_breaker")
     otherwise = situation.orders.get(Breaker).open_until(rules, None)
     if order is not None and otherwise is not None and situation.now < otherwise and not _breaker_closing(situation):
@@ -153,5 +153,5 @@ BREAKER = OrderKind(
     settings=("breaker",),
     closes=_breaker_closing,
     words={Reason.BREAKER_OPEN: Wording("circuit breaker open", "the circuit breaker was open.")},
-    says=_texts_in_force,
+    says=_order_texts,
 )

@@ -56,41 +56,41 @@ def calendar_closure(settings: Settings, now: datetime) -> CalendarClosure | Non
     return first._replace(opens=None)
 
 
-def _first_closure(settings: Settings, at: datetime) -> CalendarClosure | None:
+def _first_closure(settings: Settings, time: datetime) -> CalendarClosure | None:
     """Return the first reason that forbids moves, and when it ends; another may apply after that."""
     for blackout in settings.blackouts:
-        span = next(_spans(blackout, at, blackout=True), None)
-        if span is not None and span.begin <= at:
+        span = next(_next_spans(blackout, time, is_blackout=True), None)
+        if span is not None and span.begin <= time:
             return CalendarClosure(Reason.BLACKOUT, _in_zone(span.end, blackout), blackout.reason)
     following = [
         (span, window)
         for window in settings.maintenance_windows
-        for span in [next(_spans(window, at, blackout=False), None)]
+        for span in [next(_next_spans(window, time, is_blackout=False), None)]
         if span is not None
     ]
-    if not settings.maintenance_windows or any(span.begin <= at for span, _ in following):
+    if not settings.maintenance_windows or any(span.begin <= time for span, _ in following):
         return None
     earliest = min(following, key=lambda item: item[0].begin, default=None)
     return CalendarClosure(Reason.OUTSIDE_WINDOW, earliest and _in_zone(earliest[0].begin, earliest[1]), "")
 
 
-def _in_zone(at: datetime, window: Window) -> datetime:
-    return pendulum.instance(at).in_timezone(window.timezone)
+def _in_zone(time: datetime, window: Window) -> datetime:
+    return pendulum.instance(time).in_timezone(window.timezone)
 
 
-def _spans(window: Window, at: datetime, *, blackout: bool) -> Iterator[_Span]:
+def _next_spans(window: Window, time: datetime, *, is_blackout: bool) -> Iterator[_Span]:
     zone = pendulum.timezone(window.timezone)
 
-    for begin, end in _local_spans(window, at.astimezone(zone).replace(tzinfo=None)):
-        begins, ends = _utc_times(begin, zone, widest=blackout), _utc_times(end, zone, widest=blackout)
-        span = _Span(min(begins), max(ends)) if blackout else _Span(max(begins), min(ends))
-        if span.begin < span.end and span.end > at:
+    for begin, end in _local_spans(window, time.astimezone(zone).replace(tzinfo=None)):
+        begins, ends = _utc_times(begin, zone, widest=is_blackout), _utc_times(end, zone, widest=is_blackout)
+        span = _Span(min(begins), max(ends)) if is_blackout else _Span(max(begins), min(ends))
+        if span.begin < span.end and span.end > time:
             yield span
 
 
-def _utc_times(local: datetime, zone: tzinfo, *, widest: bool) -> tuple[datetime, datetime]:
+def _utc_times(local_time: datetime, zone: tzinfo, *, widest: bool) -> tuple[datetime, datetime]:
     """Return the two moments of a local time; for skipped times, they differ only if `widest`."""
-    first, second = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+    first, second = (local_time.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
     if first <= second or widest:
         return first, second
     after = first.astimezone(zone).utcoffset()
@@ -102,12 +102,12 @@ def _utc_times(local: datetime, zone: tzinfo, *, widest: bool) -> tuple[datetime
     return change, change
 
 
-def _local_spans(window: Window, at: datetime) -> Iterator[tuple[datetime, datetime]]:
+def _local_spans(window: Window, local_time: datetime) -> Iterator[tuple[datetime, datetime]]:
     if window.once:
         yield window.once
         return
     length = timedelta(minutes=window.minutes or 0)
-    for begin in croniter(window.cron, at - length - _LONGEST_SHIFT).all_next(datetime):
+    for begin in croniter(window.cron, local_time - length - _LONGEST_SHIFT).all_next(datetime):
         yield begin, begin + length
 
 
@@ -120,7 +120,7 @@ def _calendar_closing(situation: Situation) -> Closing | None:
     return Closing(calendar.reason, f"{until}: {calendar.why}" if calendar.why else until)
 
 
-def _texts_in_force(situation: Situation) -> Iterator[str]:
+def _order_texts(situation: Situation) -> Iterator[str]:
     windows, blackouts = len(situation.settings.maintenance_windows), len(situation.settings.blackouts)
     if windows:
         yield f"moves only within {number_of(windows, 'maintenance window')} of the clusters file"
@@ -135,5 +135,5 @@ TIMES = OrderKind(
         Reason.BLACKOUT: Wording("blackout", "a blackout was in force."),
         Reason.OUTSIDE_WINDOW: Wording("outside the maintenance windows", "no maintenance window was open."),
     },
-    says=_texts_in_force,
+    says=_order_texts,
 )

@@ -7,12 +7,12 @@ from pulsar_rebalancer.orders.order import Control, FormAction, GivenOrder, Orde
 _SUBJECT, _PATTERN = "the namespace (tenant/namespace)", r"[^/\s]+/[^/\s]+"
 
 
-def _freezes(control: Control) -> Iterator[GivenOrder]:
+def _freeze_orders(control: Control) -> Iterator[GivenOrder]:
     return (order for order in control.orders if order.action == "freeze")
 
 
-def _texts_in_force(situation: Situation) -> Iterator[str]:
-    for order in _freezes(situation.control):
+def _order_texts(situation: Situation) -> Iterator[str]:
+    for order in _freeze_orders(situation.control):
         if order.until:
             yield f"{order.subject} frozen {ending(order.until, order.who, situation.now)}"
 
@@ -37,11 +37,11 @@ FREEZE = OrderKind(
             pattern=_PATTERN,
             gives=lambda orders, order: orders.get(Control).without("freeze", subject=order.subject),
             button="Unfreeze",
-            offered=lambda situation: any(_freezes(situation.control)),
-            proposes=lambda situation: next(_freezes(situation.control)).subject,
+            offered=lambda situation: any(_freeze_orders(situation.control)),
+            proposes=lambda situation: next(_freeze_orders(situation.control)).subject,
             group="Bundles",
         ),
     ),
-    says=_texts_in_force,
-    keeps=lambda settings, control: [order.subject for order in _freezes(control)],
+    says=_order_texts,
+    keeps=lambda settings, control: [order.subject for order in _freeze_orders(control)],
 )

@@ -29,7 +29,7 @@ _CAPPED = dict(
 _BY = {Origin.FILE: "the clusters file", Origin.PARAMS: "this run's parameters", Origin.BROKERS: "the brokers"}
 
 
-def _texts_in_force(situation: Situation) -> Iterator[str]:
+def _order_texts(situation: Situation) -> Iterator[str]:
     settings, origins = situation.settings, situation.orders.origins
 
     def settings_from(origin: Origin, *names: str) -> Iterator[tuple[str, str]]:
@@ -63,4 +63,4 @@ MODE = OrderKind(
     words={Reason.OBSERVE: Wording(lasting=True)},
 )
 
-LIMITS = OrderKind(says=_texts_in_force, keeps=lambda settings, control: settings.excluded_namespaces)
+LIMITS = OrderKind(says=_order_texts, keeps=lambda settings, control: settings.excluded_namespaces)

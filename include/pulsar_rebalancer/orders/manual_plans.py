@@ -67,10 +67,10 @@ class HandedOverPlans(StateDocument):
 
     plans: dict[str, HandedOverPlan] = {}
 
-    def with_plan(self, plan_hash: str, new: HandedOverPlan, lifetime: timedelta) -> Self:
+    def with_plan(self, plan_hash: str, handed_over: HandedOverPlan, lifetime: timedelta) -> Self:
         """Return a copy with one more plan, and without those that no run can carry out any more."""
-        young = {known: other for known, other in self.plans.items() if new.at - other.plan.at <= lifetime}
-        return self.model_copy(update={"plans": young | {plan_hash: new}})
+        young = {known: other for known, other in self.plans.items() if handed_over.at - other.plan.at <= lifetime}
+        return self.model_copy(update={"plans": young | {plan_hash: handed_over}})
 
 
 class Drain(BaseModel):
@@ -135,10 +135,10 @@ class Question(StateDocument):
     before: str = ""
     opening: GateOpening | None = None
 
-    def supersedes(self, handed: HandedOverPlan) -> bool:
+    def supersedes(self, handed_over: HandedOverPlan) -> bool:
         """Return whether the gate has since opened for another run, so bundles may have moved."""
         opening = self.opening
-        return opening is not None and opening.at > handed.plan.at and opening.run_id != handed.run_id
+        return opening is not None and opening.at > handed_over.plan.at and opening.run_id != handed_over.run_id
 
     def until(self, minutes: float) -> datetime | None:
         """Return the deadline for an answer (`max_awaiting_minutes`); None if no question is open."""

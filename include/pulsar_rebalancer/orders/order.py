@@ -150,10 +150,10 @@ class Wording(NamedTuple):
     lasting: bool = False
 
 
-def ending(until: datetime, who: str, now: datetime) -> str:
+def ending(until: datetime, person: str, now: datetime) -> str:
     """Return when an order ends and who gave it; the date only if it is not today's."""
     date = "" if until.date() == now.astimezone(until.tzinfo).date() else f"{until:%Y-%m-%d} "
-    return f"until {date}{until:%H:%M %Z} ({who})"
+    return f"until {date}{until:%H:%M %Z} ({person})"
 
 
 def with_order(orders: OrdersInForce, order: GivenOrder) -> Control:

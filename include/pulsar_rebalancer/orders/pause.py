@@ -55,7 +55,7 @@ def _stop_closing(situation: Situation, started: datetime | None) -> Closing | N
     return Closing(Reason.STOPPED, order.because) if order and stops else None
 
 
-def _texts_in_force(situation: Situation) -> Iterator[str]:
+def _order_texts(situation: Situation) -> Iterator[str]:
     if stopped := _stop_closing(situation, situation.orders.started):
         yield f"stopped {stopped.detail}"
 
@@ -72,7 +72,7 @@ STOP = OrderKind(
     ),
     closes=lambda situation: _stop_closing(situation, situation.run.started),
     words={Reason.STOPPED: Wording("stopped")},
-    says=_texts_in_force,
+    says=_order_texts,
 )
 
 PAUSE = OrderKind(

@@ -202,17 +202,17 @@ class Roll(StateDocument):
         return drains.model_copy(update={"brokers": own | drains.brokers})
 
     def start(
-        self, shown: ShownRoll, run_id: str, listed: tuple[str, ...], now: datetime, by: str, sample: str
+        self, shown: ShownRoll, run_id: str, brokers: tuple[str, ...], now: datetime, user: str, sample: str
     ) -> Self:
         return type(self)(
             shown=shown,
             id=shown.id,
             run_id=run_id,
             at=now,
-            by=by,
+            by=user,
             reason=shown.reason,
             order=shown.order,
-            listed=listed,
+            listed=brokers,
             turn_at=now,
             sample=sample,
             since=now,
@@ -273,7 +273,7 @@ def parse_roll_form(values: Mapping[str, object]) -> RollRequest:
     return parse_typed(RollRequest, values, "form")
 
 
-def _texts_in_force(situation: Situation) -> Iterator[str]:
+def _order_texts(situation: Situation) -> Iterator[str]:
     roll = situation.orders.get(Roll).shown_under(situation.orders.get(Control))
     if roll.active or roll.stranded in situation.orders.get(Drains).brokers:
         yield roll.progress
@@ -311,5 +311,5 @@ ROLL = OrderKind(
             offered=lambda situation: situation.orders.get(Roll).active,
         ),
     ),
-    says=_texts_in_force,
+    says=_order_texts,
 )

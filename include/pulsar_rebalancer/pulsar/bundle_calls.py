@@ -41,7 +41,7 @@ class _Segment(BaseModel):
     keys: _HashRange = Field(alias="hashRange")
 
 
-class _Layout(BaseModel):
+class _ScalableLayout(BaseModel):
     segments: dict[str, _Segment]
 
 
@@ -69,19 +69,19 @@ async def _get_if_found(transport: Transport, url_path: str) -> BrokerAnswer | N
 
 def _segments_of(topic: str, answer: BrokerAnswer) -> list[str]:
     try:
-        layout = _Layout.model_validate(answer.mapping())
+        layout = _ScalableLayout.model_validate(answer.mapping())
     except ValidationError:
         raise answer.invalid("the answer holds no segments") from None
     parent = topic.partition("://")[2]
     return [f"segment://{parent}/{s.keys.start:04x}-{s.keys.end:04x}-{s.id}" for s in layout.segments.values()]
 
 
-class Clients(NamedTuple):
+class ClientCounts(NamedTuple):
     producers: int
     consumers: int
 
 
-def topics_in(stats: Mapping[str, JsonValue], bundle: str) -> dict[str, JsonValue]:
+def stats_by_topic(stats: Mapping[str, JsonValue], bundle: str) -> dict[str, JsonValue]:
     branch: JsonValue = dict(stats)
     for key in (namespace_of(bundle), range_of(bundle)):
         branch = branch.get(key) if isinstance(branch, dict) else None
@@ -97,11 +97,11 @@ def has_clients(topic: JsonValue) -> bool | None:
     producers = topic.get("producerCount") if isinstance(topic, dict) else None
     if isinstance(producers, int) and producers > 0:
         return True
-    clients = clients_in(topic)
+    clients = client_counts(topic)
     return None if clients is None else any(clients)
 
 
-def clients_in(topic: JsonValue) -> Clients | None:
+def client_counts(topic: JsonValue) -> ClientCounts | None:
     # The statistics of a segment call them producers.
     producers = topic.get("publishers", topic.get("producers")) if isinstance(topic, dict) else None
     subscriptions = topic.get("subscriptions") if isinstance(topic, dict) else None
@@ -110,7 +110,7 @@ def clients_in(topic: JsonValue) -> Clients | None:
     consumers = [entry.get("consumers") if isinstance(entry, dict) else None for entry in subscriptions.values()]
     if not all(isinstance(connected, list) for connected in consumers):
         return None
-    return Clients(len(producers), sum(len(connected) for connected in consumers if isinstance(connected, list)))
+    return ClientCounts(len(producers), sum(len(connected) for connected in consumers if isinstance(connected, list)))
 
 
 def _stats_path(topic: str) -> str:
@@ -290,7 +290,7 @@ class BundleAdmin:
             raise errors[0]
         return owner
 
-    async def clients(self, topic: str, broker: str) -> Clients:
+    async def clients(self, topic: str, broker: str) -> ClientCounts:
         """Return the number of clients currently connected to a topic, as reported by the topic's owner.
 
         Use this only for topics that recently had clients: the owner loads a persistent topic
@@ -298,7 +298,7 @@ class BundleAdmin:
         `broker` receives the request, and redirects it if it is not the owner.
         """
         answer = await self._transport.get(_stats_path(topic), _ONLY_CLIENTS, broker=broker)
-        clients = clients_in(answer.mapping())
+        clients = client_counts(answer.mapping())
         if clients is None:
             raise answer.invalid("the answer does not say which producers and consumers are connected")
         return clients

@@ -232,35 +232,35 @@ EXTRAS = frozenset(
 def connection_of(seeds: tuple[str, ...], token: str, extra: Mapping[str, object]) -> AdminConnection:
     given: dict[str, Any] = {}
     if "answer_timeout_seconds" in extra:
-        given["read_timeout_s"] = _seconds(extra["answer_timeout_seconds"])
+        given["read_timeout_s"] = _timeout_seconds(extra["answer_timeout_seconds"])
     return AdminConnection(
         seeds=seeds,
         token=SecretStr(token) if token else None,
-        token_file=_path(extra, "token_file"),
+        token_file=_path_of_extra(extra, "token_file"),
         oauth2=_oauth2(extra),
-        ca_file=_path(extra, "ca_file"),
-        client_cert_file=_path(extra, "client_cert"),
-        client_key_file=_path(extra, "client_key"),
-        read_only=flag(extra, "read_only"),
-        address_map=_mapping(extra.get("address_map", {})),
+        ca_file=_path_of_extra(extra, "ca_file"),
+        client_cert_file=_path_of_extra(extra, "client_cert"),
+        client_key_file=_path_of_extra(extra, "client_key"),
+        read_only=extra_flag(extra, "read_only"),
+        address_map=_string_mapping(extra.get("address_map", {})),
         address_template=str(extra.get("address_template", "")),
         service_url=str(extra.get("service_url", "")),
         **given,
     )
 
 
-def checked_extra(extra: object, known_keys: Set[str], where: str) -> dict[str, object]:
+def checked_extra(extra: object, known_keys: Set[str], label: str) -> dict[str, object]:
     if not isinstance(extra, dict):
-        raise SettingsError(Reason.WRONG_SETTING, f"{where}: expected a JSON object")
+        raise SettingsError(Reason.WRONG_SETTING, f"{label}: expected a JSON object")
     values = {name: value for name, value in extra.items() if value not in (None, "")}
     if unknown := sorted(map(str, set(values) - known_keys)):
         raise SettingsError(
-            Reason.WRONG_SETTING, f"{where}: unknown keys {', '.join(unknown)}; known: {', '.join(sorted(known_keys))}"
+            Reason.WRONG_SETTING, f"{label}: unknown keys {', '.join(unknown)}; known: {', '.join(sorted(known_keys))}"
         )
     return values
 
 
-def flag(extra: Mapping[str, object], key: str) -> bool:
+def extra_flag(extra: Mapping[str, object], key: str) -> bool:
     value = extra.get(key, False)
     if str(value).lower() in ("true", "false"):
         return str(value).lower() == "true"
@@ -269,24 +269,24 @@ def flag(extra: Mapping[str, object], key: str) -> bool:
 
 def _oauth2(extra: Mapping[str, object]) -> OAuth2 | None:
     given = {name: str(extra[name]) for name in ("issuer_url", "audience", "scope") if name in extra}
-    file = _path(extra, "credentials_file")
+    file = _path_of_extra(extra, "credentials_file")
     if file is None and given:
         raise SettingsError(Reason.CONTRADICTION, f"{', '.join(given)}: only with credentials_file")
     return None if file is None else OAuth2(credentials_file=file, **given)
 
 
-def _path(extra: Mapping[str, object], key: str) -> Path | None:
+def _path_of_extra(extra: Mapping[str, object], key: str) -> Path | None:
     return Path(str(extra[key])) if key in extra else None
 
 
-def _seconds(value: object) -> float:
+def _timeout_seconds(value: object) -> float:
     try:
         return float(str(value))
     except ValueError:
         raise SettingsError(Reason.WRONG_SETTING, f"answer_timeout_seconds: {value!r} is not a number") from None
 
 
-def _mapping(value: object) -> dict[str, str]:
+def _string_mapping(value: object) -> dict[str, str]:
     try:
         mapping = json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):

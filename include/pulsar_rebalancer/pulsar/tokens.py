@@ -42,12 +42,12 @@ async def fetch_token(settings: OAuth2, ca_file: Path | None, mask: TokenMask) -
     try:
         # The environment's proxies are used: TLS hides everything but the issuer's name from them.
         async with asyncio.timeout(_SECONDS), httpx.AsyncClient(verify=_ssl_context(ca_file), timeout=None) as client:
-            status, metadata = await _ask(client, "GET", url, mask)
+            status, metadata = await _request_json(client, "GET", url, mask)
             endpoint = str(metadata.get("token_endpoint"))
             if status != 200 or not endpoint.startswith("https://") or not address_or_empty(endpoint):
                 raise ValueError(f"the issuer answered {status}, without an https token_endpoint")
             url = endpoint
-            status, answer = await _ask(client, "POST", url, mask, data=form)
+            status, answer = await _request_json(client, "POST", url, mask, data=form)
     except (TimeoutError, ssl.SSLError, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         detail = str(error) or f"{type(error).__name__}, within {_SECONDS:g} s"
         raise _failure(Reason.ISSUER_UNAVAILABLE, url, detail, mask) from None
@@ -89,7 +89,7 @@ def _ssl_context(ca_file: Path | None) -> ssl.SSLContext:
     return context
 
 
-async def _ask(
+async def _request_json(
     client: httpx.AsyncClient, method: str, url: str, mask: TokenMask, **options: Any
 ) -> tuple[int, dict[str, Any]]:
     body = b""
@@ -157,7 +157,7 @@ class Tokens:
             now = time.monotonic()
             useless = self._token.value in ("", rejected)
             if (useless or now >= self._token.renew_at) and now >= self._next_attempt:
-                await self._renew()
+                await self._renew_token()
                 useless = self._token.value in ("", rejected)
             if self._failed is not None and (useless or now >= self._token.expires_at):
                 raise AdminError(self._failed.reason, self._failed.message, broker=broker, sent=False)
@@ -170,7 +170,7 @@ class Tokens:
                 return asyncio.run_coroutine_threadsafe(self.get(), self._loop).result(_THREAD_S)
         return self._token.value
 
-    async def _renew(self) -> None:
+    async def _renew_token(self) -> None:
         try:
             if self._connection.oauth2 is not None:
                 self._token = await fetch_token(self._connection.oauth2, self._connection.ca_file, self.mask)

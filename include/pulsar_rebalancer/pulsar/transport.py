@@ -145,7 +145,7 @@ class Transport:
         for host in self._hosts[: len(self.connection.seeds) + _ASKED_AFTER_SEEDS]:
             target = Target(host, request.query, address_of(host))
             try:
-                answer, location = await self._ask(request, target)
+                answer, location = await self._ask_with_token(request, target)
             except NotSentError as error:
                 refused.append(f"{target.broker} ({error})")
                 reasons.add(error.reason)
@@ -191,24 +191,24 @@ class Transport:
             detail = "the broker did not answer the previous request in time, so this request was not sent"
             raise self._exchange.failure(request, target.broker, Reason.TIMEOUT, detail, sent=False)
         try:
-            return await self._ask(request, target)
+            return await self._ask_with_token(request, target)
         except NotSentError as error:
             detail = f"no connection ({error})"
             raise self._exchange.failure(request, target.broker, error.reason, detail, sent=False) from None
 
-    async def _ask(self, request: Request, target: Target) -> tuple[BrokerAnswer, str]:
+    async def _ask_with_token(self, request: Request, target: Target) -> tuple[BrokerAnswer, str]:
         """Renew a rejected token and ask again: a request with a 401 was not applied (RFC 9110, 15.5.2)."""
         token = await self.tokens.get(target.broker)
-        answer, location = await self._answer(request, target, token)
+        answer, location = await self._single_answer(request, target, token)
         if answer.is_unauthenticated:
             refused, token = token, await self.tokens.get(target.broker, rejected=token)
             if token != refused:
-                answer, location = await self._answer(request, target, token)
+                answer, location = await self._single_answer(request, target, token)
         if answer.is_unauthenticated:
             raise self._exchange.failure(request, target.broker, Reason.UNAUTHORIZED, "answered 401", answer.status)
         return answer, location
 
-    async def _answer(self, request: Request, target: Target, token: str) -> tuple[BrokerAnswer, str]:
+    async def _single_answer(self, request: Request, target: Target, token: str) -> tuple[BrokerAnswer, str]:
         status, location, body, cut = await self._exchange.ask(request, target, token)
         _log.debug("%s at %s: %d", request.request_line, target.broker, status)
         return BrokerAnswer(request.request_line, target.broker, status, body, self.mask, cut), location

@@ -41,26 +41,26 @@ class BundlePlacer:
         return selector(self.sample, self.state.placement)
 
     @cached_property
-    def _filter(self) -> PolicyFilter:
+    def _policy_filter(self) -> PolicyFilter:
         return PolicyFilter(self.policies, self.sample.brokers, self.sample.bundles, self.sample.settings)
 
     @cached_property
-    def _overloaded(self) -> set[str]:
+    def _overloaded_brokers(self) -> set[str]:
         return overloaded_brokers(self.sample)
 
     def broker(self, bundle: str, rate: float, topics: int, registered: Collection[str]) -> str | None:
         """Return the broker for a bundle with this long-term rate (msg/s); None if none may own it."""
         self.used = True
-        chosen = self._choose(bundle, self._filter.candidates(bundle), registered)
-        if chosen in self._overloaded:
-            chosen = self._choose(bundle, self._filter.policy_set(bundle), registered) or chosen
+        chosen = self._choose_broker(bundle, self._policy_filter.candidates(bundle), registered)
+        if chosen in self._overloaded_brokers:
+            chosen = self._choose_broker(bundle, self._policy_filter.policy_set(bundle), registered) or chosen
         if chosen is not None:
             placed = BundleSample("", bundle, topics=topics, long_term_msg_rate=rate)
-            self.chooser.placed(placed, chosen)
-            self._filter.placed(placed, chosen)
+            self.chooser.add_placed(placed, chosen)
+            self._policy_filter.add_placed(placed, chosen)
         return chosen
 
-    def _choose(self, bundle: str, candidates: Iterable[str], registered: Collection[str]) -> str | None:
+    def _choose_broker(self, bundle: str, candidates: Iterable[str], registered: Collection[str]) -> str | None:
         there = [name for name in candidates if name in registered]
         return choose(self.seed, bundle, self.chooser.eligible(bundle, there))
 
@@ -113,7 +113,7 @@ class Balancer:
         self._kind: Callable[[str], str | None] = NO_POLICIES.kind
         self._silent: list[int] | None = None
         self._reasons: dict[int, Reason] = {}
-        self._placing = BundlePlacer(self._empty(), self._state, f"{seed}/start")
+        self._placing = BundlePlacer(self._empty_sample(), self._state, f"{seed}/start")
 
     def decide(self, minute: Minute) -> list[IndexedMove]:
         self._keep_placement()
@@ -121,8 +121,8 @@ class Balancer:
         if self._keeps_means:
             self._means.update(seen, minute.bundles)
         grace = self._settings.grace_period_minutes * MINUTE
-        self._moved = {bundle: at for bundle, at in self._moved.items() if self._minutes_since(minute, at) <= grace}
-        brokers = ColumnBrokers(minute, self._roster, self._settings, self._left_out(minute))
+        self._moved = {bundle: at for bundle, at in self._moved.items() if self._seconds_since(minute, at) <= grace}
+        brokers = ColumnBrokers(minute, self._roster, self._settings, self._left_out_brokers(minute))
         if minute.policies is not self._policies:
             self._policies, self._kind = minute.policies, cache(minute.policies.kind)
         counting, learning = self._counting(minute), LearningResult()
@@ -132,17 +132,17 @@ class Balancer:
                 np.where(seen, minute.owner, NOBODY),
                 minute.bundles,
                 brokers=brokers,
-                moved=self._recent_moves(minute).values(),
+                recent_moves=self._recent_moves(minute).values(),
                 settings=self._settings,
                 minute=minute.number,
                 counts=counting.counts,
             )
-        columns = self._columns(minute, seen, learning.learned.persistence)
+        columns = self._bundle_columns(minute, seen, learning.learned.persistence)
         sample = ClusterSample(brokers, columns, self._settings, counting=counting, learning=learning)
-        decision = self._shed(minute, brokers, sample)
+        decision = self._plan_sample(minute, brokers, sample)
         moves = [move for move in decision.moves if move.taken]
         takes = {pair.pair: pair.destination for pair in decision.decisions}
-        self._placing = BundlePlacer(sample, self._state, self._seed_of(minute), minute.policies)
+        self._placing = BundlePlacer(sample, self._state, self._minute_seed(minute), minute.policies)
         indexed = [
             IndexedMove(
                 self._roster.bundle_at[move.bundle],
@@ -164,7 +164,7 @@ class Balancer:
         chosen = self._placing.broker(name, float(self._means.long_term_msg_rate[bundle]), topics, names)
         return None if chosen is None else self._roster.broker_at[chosen]
 
-    def _shed(self, minute: Minute, brokers: ColumnBrokers, sample: ClusterSample) -> Plan:
+    def _plan_sample(self, minute: Minute, brokers: ColumnBrokers, sample: ClusterSample) -> Plan:
         counting = sample.counting
         given = strategy.StrategyInput(
             self._settings,
@@ -174,15 +174,15 @@ class Balancer:
             self._state,
             policies=minute.policies,
             learning=sample.learning,
-            unloaded_brokers={name: self._minutes_since(minute, at) for name, at in self._unloaded_brokers.items()},
-            seed=self._seed_of(minute),
+            unloaded_brokers={name: self._seconds_since(minute, at) for name, at in self._unloaded_brokers.items()},
+            seed=self._minute_seed(minute),
             # A shedder that learns looks at the other pairs as well.
             brief=self._learned is None,
         )
         sources = Sources(strategy=lambda arriving: strategy.proposal(given, arriving))
         decision = plan(sources, self._settings, minute.policies, brokers)
         self._state = decision.strategy_state or self._state
-        if self._repeats:
+        if self._may_repeat_values:
             used = {**decision.samples, **used_samples(decision.decisions, counting)}
             # The values that gave a hit.
             after = samples_after(self._hits, counting, used, minute.time)
@@ -190,11 +190,11 @@ class Balancer:
         return decision
 
     def _recent_moves(self, minute: Minute) -> dict[str, RecentMove]:
-        ages = {name: self._minutes_since(minute, at) / MINUTE for name, (_, _, at) in self._recent.items()}
+        ages = {name: self._seconds_since(minute, at) / MINUTE for name, (_, _, at) in self._recent.items()}
         self._recent = {name: move for name, move in self._recent.items() if ages[name] <= SETTLED}
         return {name: RecentMove(*move[:2], ages[name]) for name, move in self._recent.items()}
 
-    def _left_out(self, minute: Minute) -> dict[int, Reason]:
+    def _left_out_brokers(self, minute: Minute) -> dict[int, Reason]:
         names, at = self._roster.brokers, self._roster.broker_at
         silent = np.flatnonzero(minute.brokers.registered & ~minute.brokers.reported).tolist()
         if silent != self._silent or minute.policies is not self._policies:
@@ -204,19 +204,19 @@ class Balancer:
         return self._reasons
 
     @staticmethod
-    def _minutes_since(minute: Minute, at: int) -> float:
+    def _seconds_since(minute: Minute, at: int) -> float:
         return (minute.number - at) * MINUTE - _UNLOADED_AFTER
 
-    def _seed_of(self, minute: Minute) -> str:
+    def _minute_seed(self, minute: Minute) -> str:
         return f"{self._seed}/{minute.number}"
 
     @property
-    def _repeats(self) -> bool:
+    def _may_repeat_values(self) -> bool:
         """Return whether brokers measure less often than once a minute, so values can repeat."""
         return self._settings.host_usage_interval_minutes * PUNCTUALITY > 1
 
     def _counting(self, minute: Minute) -> Counting:
-        if not self._repeats:
+        if not self._may_repeat_values:
             return minute.counting
         return replace(minute.counting, samples=young(self._hits, self._settings, minute.time))
 
@@ -229,14 +229,14 @@ class Balancer:
         if self._placing.used:
             self._state = replace(self._state, placement=self._placing.chooser.state())
 
-    def _columns(self, minute: Minute, seen: Flags, persistence: float) -> ColumnBundles:
+    def _bundle_columns(self, minute: Minute, seen: Flags, persistence: float) -> ColumnBundles:
         reasons = dict.fromkeys(self._moved, Reason.RECENTLY_UNLOADED) | self._stays | dict(minute.stays)
         self._topics = minute.bundles[-1]
         owner = np.where(seen, minute.owner, NOBODY)
         loads = self._learned.costs.loads(persistence) if self._learned else None
         return ColumnBundles(self._roster, owner, minute.bundles, self._means, reasons, self._kind, loads)
 
-    def _empty(self) -> ClusterSample:
+    def _empty_sample(self) -> ClusterSample:
         """Return a newly elected leader's sample: the names of the brokers, but no values."""
         nothing = np.zeros((len(LOADS), len(self._roster.bundles)))
         owner = np.full(len(self._roster.bundles), NOBODY)

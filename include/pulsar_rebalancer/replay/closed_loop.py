@@ -50,10 +50,10 @@ AFTER_A_GAP = Counting(counts=True, reason=Reason.GAP, clear=True)
 def replay(
     recording: Recording,
     variants: Sequence[Variant],
-    judged_by: Settings,
+    judging_settings: Settings,
     *,
-    first: int | None = None,
-    last: int | None = None,
+    first_minute: int | None = None,
+    last_minute: int | None = None,
     seed: int = 1,
     report: Callable[[float], None] = lambda share: None,
 ) -> list[VariantOutcome]:
@@ -62,20 +62,20 @@ def replay(
     A variant counts as failed if its strategy raises an exception.
 
     Args:
-        judged_by: settings that determine which brokers are compared and how they are scored.
-        first, last: times in minutes since 1970; None for the recording's first and last sample.
+        judging_settings: settings that determine which brokers are compared and how they are scored.
+        first_minute, last_minute: times in minutes since 1970; None for the recording's first and last sample.
         report: called regularly with the completed fraction, 0 to 1.
     """
     means = MeanColumns(len(recording.roster.bundles))
-    replicas = [_Replica(recording, variant, judged_by, means, seed) for variant in variants]
+    replicas = [_ReplayedVariant(recording, variant, judging_settings, means, seed) for variant in variants]
     recorded = RecordedCluster(len(recording.roster.bundles)) if any(v.current for v in variants) else None
-    minutes = recording.minutes(first, last)
-    costs = _costs(recording, minutes) if len(minutes) >= LEARNS_FROM else None
+    minutes = recording.minutes(first_minute, last_minute)
+    costs = _message_costs(recording, minutes) if len(minutes) >= LEARNS_FROM else None
     for number, sample in enumerate(recording.samples(minutes)):
         means.update(sample.present, sample.carried, np.append(sample.left_out, sample.repeated))
-        compared = _compared_brokers(sample, judged_by, recording.roster)
+        compared = _compared_brokers(sample, judging_settings, recording.roster)
         if recorded is not None:
-            recorded.step(sample, _scores(sample.brokers, compared, judged_by))
+            recorded.step(sample, _scores(sample.brokers, compared, judging_settings))
         flows = sample.flows(costs)
         for replica in replicas:
             replica.step(sample, flows, compared)
@@ -86,17 +86,17 @@ def replay(
     return outcomes if recorded is None else [*outcomes, recorded.outcome]
 
 
-class _Replica:
+class _ReplayedVariant:
     def __init__(
-        self, recording: Recording, variant: Variant, judged_by: Settings, means: MeanColumns, seed: int
+        self, recording: Recording, variant: Variant, settings_of_scores: Settings, means: MeanColumns, seed: int
     ) -> None:
         settings, roster = variant.settings, recording.roster
         self.outcome = VariantOutcome(variant.name)
         self._keeps_moves = variant.current
-        self._balancer = Balancer(roster, settings, seed, means, _stay(roster, settings))
+        self._balancer = Balancer(roster, settings, seed, means, _stay_reasons(roster, settings))
         self._owner = np.full(len(roster.bundles), NOBODY)
         self._averages = _Averages(settings)
-        self._judged_by = judged_by
+        self._judged_by = settings_of_scores
         self._shortest = settings.interval_seconds / 2
         # At most one sample per minute counts.
         self._longest = settings.state_max_gap * max(MINUTE, settings.interval_seconds)
@@ -114,19 +114,19 @@ class _Replica:
 
     def _step(self, sample: RecordedSample, flows: Floats, compared: Flags) -> None:
         self._assign_owners(sample)
-        minute = self._minute(sample, flows)
+        minute = self._minute_of_sample(sample, flows)
         scores = _scores(minute.brokers, compared, self._judged_by)
         if len(scores):
-            self.outcome.scores(scores)
+            self.outcome.add_scores(scores)
         if self._last is not None and (sample.minute - self._last) * MINUTE < self._shortest:
             return
         moves = self._balancer.decide(minute)
         if moves:
             moved = [move.bundle for move in moves]
-            self.outcome.unloads(sample.carried[_THROUGHPUT][:, moved].sum(axis=0))
+            self.outcome.add_unloads(sample.carried[_THROUGHPUT][:, moved].sum(axis=0))
             self._owner[moved] = [move.destination for move in moves]
             if self._keeps_moves:
-                self.outcome.keep(sample.minute, moved)
+                self.outcome.add_moved_bundles(sample.minute, moved)
         self._last = sample.minute
 
     def _assign_owners(self, sample: RecordedSample) -> None:
@@ -152,12 +152,12 @@ class _Replica:
             self._owner[bundle] = sample.owner[bundle] if chosen is None else chosen
         self.outcome.lost += len(lost)
 
-    def _minute(self, sample: RecordedSample, flows: Floats) -> Minute:
+    def _minute_of_sample(self, sample: RecordedSample, flows: Floats) -> Minute:
         owner = np.where(sample.present, self._owner, NOBODY)
         elsewhere = np.flatnonzero(owner != sample.owner)
         brokers = sample.brokers
         if len(elsewhere):
-            change = _change(sample, flows, elsewhere, owner[elsewhere])
+            change = _load_change(sample, flows, elsewhere, owner[elsewhere])
             usage = brokers.usage.copy()
             usage[list(CARRIED)] = np.maximum(usage[list(CARRIED)] + change[: len(CARRIED)], 0)
             traffic = np.maximum(brokers.traffic + change[len(CARRIED) :], 0)
@@ -179,7 +179,7 @@ class _Replica:
         return AFTER_A_GAP if apart else COUNTED
 
 
-def _costs(recording: Recording, minutes: Sequence[int]) -> Floats:
+def _message_costs(recording: Recording, minutes: Sequence[int]) -> Floats:
     """Return the CPU of a message by bundle, in percent of a core per msg/s.
 
     Scores and rates are means over some samples: a block. From block to block, a broker's score changes by the sum
@@ -210,11 +210,11 @@ def _costs(recording: Recording, minutes: Sequence[int]) -> Floats:
         return np.asarray(_SPREAD**2 * (of_bundles + of_bundles.sum()))
 
     unexplained = known * np.nan_to_num(np.diff(scores, axis=0)) - changes(np.ones(bundles))
-    weights = _solved(lambda weights: changes(likely(weights)) + _NOISE**2 * weights, unexplained)
+    weights = _solution(lambda weights: changes(likely(weights)) + _NOISE**2 * weights, unexplained)
     return np.asarray(mean * np.maximum(1 + likely(weights), _LEAST))
 
 
-def _solved(product: Callable[[Floats], Floats], target: Floats) -> Floats:
+def _solution(product: Callable[[Floats], Floats], target: Floats) -> Floats:
     """Return the solution of a positive definite system, by conjugate gradients."""
     found, left, direction = np.zeros_like(target), target, target
     size = first = (target**2).sum()
@@ -236,44 +236,44 @@ class _Averages:
         self._settings = settings
         self._offset: Floats | float = 0.0
 
-    def follow(self, sample: RecordedSample, changed: BrokerLoads) -> BrokerLoads:
+    def follow(self, sample: RecordedSample, brokers: BrokerLoads) -> BrokerLoads:
         recorded = sample.brokers
         if recorded.averages is None:
-            return changed
-        history, change = self._settings.history_percentage, self._present(changed) - self._present(recorded)
+            return brokers
+        history, change = self._settings.history_percentage, self._present(brokers) - self._present(recorded)
         # A broker that comes back starts from zero.
         self._offset = (self._offset * history + (1 - history) * change) * (recorded.registered & ~sample.restarted)
-        return replace(changed, averages=np.maximum(recorded.averages + self._offset, 0))
+        return replace(brokers, averages=np.maximum(recorded.averages + self._offset, 0))
 
     def _present(self, brokers: BrokerLoads) -> Floats:
         usage = weighted_usages(brokers.percents, RESOURCES, self._settings, RESOURCES)
         return np.stack([usage, brokers.traffic[_THROUGHPUT].sum(axis=0)])
 
 
-def _compared_brokers(sample: RecordedSample, judged_by: Settings, roster: Roster) -> Flags:
+def _compared_brokers(sample: RecordedSample, settings: Settings, roster: Roster) -> Flags:
     compared = sample.brokers.registered & sample.brokers.reported
-    left = left_out(judged_by, sample.policies)
+    left = left_out(settings, sample.policies)
     compared[[roster.broker_at[name] for name in left if name in roster.broker_at]] = False
     return np.asarray(compared)
 
 
-def _scores(brokers: BrokerLoads, compared: Flags, judged_by: Settings) -> Floats:
+def _scores(brokers: BrokerLoads, compared: Flags, settings: Settings) -> Floats:
     """Return the scores of the compared brokers, in percent."""
-    return np.asarray(100 * weighted_usages(brokers.percents, RESOURCES, judged_by)[compared])
+    return np.asarray(100 * weighted_usages(brokers.percents, RESOURCES, settings)[compared])
 
 
-def _stay(roster: Roster, settings: Settings) -> dict[int, Reason]:
-    reasons = stays.of_bundles(pa.array(roster.bundles, pa.string()), stays.BundleFacts(settings, {}))
+def _stay_reasons(roster: Roster, settings: Settings) -> dict[int, Reason]:
+    reasons = stays.stay_reasons(pa.array(roster.bundles, pa.string()), stays.BundleFacts(settings, {}))
     at = np.flatnonzero(reasons.is_valid()).tolist()
     return {number: Reason(reasons[number].as_py()) for number in at}
 
 
-def _change(sample: RecordedSample, flows: Floats, bundles: Ints, to: Ints) -> Floats:
+def _load_change(sample: RecordedSample, flows: Floats, bundles: Ints, targets: Ints) -> Floats:
     """Return how moved bundles change the load: a row per flow, a column per broker."""
     count, came_from = len(sample.brokers.registered), sample.owner[bundles]
     return np.array(
         [
-            np.bincount(to, weights=flow, minlength=count) - np.bincount(came_from, weights=flow, minlength=count)
+            np.bincount(targets, weights=flow, minlength=count) - np.bincount(came_from, weights=flow, minlength=count)
             for flow in flows[:, bundles]
         ]
     )

@@ -60,24 +60,24 @@ class MeanColumns:
         self.long_term_msg_rate: Floats = np.full(count, UNKNOWN_RATE)
         self._samples: Ints = np.zeros(count, dtype=np.int64)
 
-    def update(self, present: Flags, sample: Floats, unchanged: Ints | None = None) -> None:
-        """Add a sample; the means of bundles that are not `present` are dropped.
+    def update(self, present_bundles: Flags, sample: Floats, unchanged: Ints | None = None) -> None:
+        """Add a sample; the means of bundles not in `present_bundles` are dropped.
 
         `sample` starts with a row for each of `run.tables.TRAFFIC`. `unchanged` are positions of bundles whose
         values were left out or whose broker has no report.
         """
         sample = sample[: len(TRAFFIC)]
-        counted = present.copy()
+        counted = present_bundles.copy()
         if unchanged is not None:
             counted[unchanged] = False
         samples = np.minimum(self._samples + 1, LONG_TERM_SAMPLES)
         short = np.minimum(samples, MAX_SAMPLES)
-        kept = np.where(present, self.short, 0.0)
+        kept = np.where(present_bundles, self.short, 0.0)
         self.short = np.where(counted, with_sample(self.short, sample, short), kept)
         long_term = with_sample(self.long_term_msg_rate, sample[0] + sample[1], samples)
-        kept = np.where(present, self.long_term_msg_rate, UNKNOWN_RATE)
+        kept = np.where(present_bundles, self.long_term_msg_rate, UNKNOWN_RATE)
         self.long_term_msg_rate = np.where(counted, long_term, kept)
-        self._samples = np.where(counted, samples, np.where(present, self._samples, 0))
+        self._samples = np.where(counted, samples, np.where(present_bundles, self._samples, 0))
 
 
 class ColumnBundles(Bundles):
@@ -87,7 +87,7 @@ class ColumnBundles(Bundles):
         owner: position of the broker that reports each bundle; `NOBODY` if no broker reports it.
         present: the bundles' current load, a row for each of `LOADS`.
         reasons: why a bundle must stay, by position.
-        kind: returns the kind of policy for a namespace; None if there is none.
+        policy_kind: returns the kind of policy for a namespace; None if there is none.
         loads: the bundles' `load`; None if costs are not learned.
     """
 
@@ -98,7 +98,7 @@ class ColumnBundles(Bundles):
         present: Floats,
         means: MeanColumns,
         reasons: Mapping[int, Reason],
-        kind: Callable[[str], str | None],
+        policy_kind: Callable[[str], str | None],
         loads: Floats | None = None,
     ) -> None:
         self._roster = roster
@@ -107,7 +107,7 @@ class ColumnBundles(Bundles):
         self._present = present
         self._means = means
         self._reasons = reasons
-        self._kind = kind
+        self._kind = policy_kind
 
     def of(self, broker: str, largest: int | None = None) -> list[BundleSample]:
         number = self._roster.broker_at.get(broker)
@@ -117,12 +117,12 @@ class ColumnBundles(Bundles):
         if largest is not None and self._loads is not None:
             bundles = bundles[~np.isin(bundles, list(self._reasons))]
             bundles = bundles[np.argsort(-self._loads[bundles], kind="stable")[:largest]]
-        return self._samples(bundles)
+        return self._bundle_samples(bundles)
 
-    def able(self, least: float) -> set[str]:
+    def brokers_with_bundle_above(self, load: float) -> set[str]:
         if self._loads is None:
             return set()
-        may_move = (self._owner != NOBODY) & (self._loads > least)
+        may_move = (self._owner != NOBODY) & (self._loads > load)
         may_move[list(self._reasons)] = False
         return {self._roster.brokers[number] for number in np.unique(self._owner[may_move]).tolist()}
 
@@ -159,7 +159,7 @@ class ColumnBundles(Bundles):
         has = np.bincount(self._owner[owned], minlength=count)
         return {name: float(rates[i]) for i, name in enumerate(self._roster.brokers) if has[i]}
 
-    def _samples(self, numbers: Ints) -> list[BundleSample]:
+    def _bundle_samples(self, numbers: Ints) -> list[BundleSample]:
         roster, present, means = self._roster, self._present[:, numbers], self._means
         bundles = [roster.bundles[number] for number in numbers.tolist()]
         values: dict[str, Iterable[Any]] = {
@@ -190,12 +190,12 @@ class LearnedColumns:
 
     def learning(
         self,
-        before: Learned,
+        learned: Learned,
         owner: Ints,
         load: Floats,
         *,
         brokers: Sequence[BrokerSample],
-        moved: Collection[RecentMove],
+        recent_moves: Collection[RecentMove],
         settings: Settings,
         minute: float,
         counts: bool,
@@ -203,23 +203,23 @@ class LearnedColumns:
         """Learn from a sample, and return the values known after it.
 
         Args:
-            before: values known after the last counted sample.
+            learned: values known after the last counted sample.
             owner: position of each bundle's broker; `NOBODY` for a bundle that is not in the sample.
             load: the bundles' load; the first rows are `run.tables.TRAFFIC`.
             counts: False to return what is learned only if nothing was known.
         """
-        before = continued(before, brokers, settings, counts=counts)
-        known = self.costs if before.samples else BundleCosts.unknown(len(owner))
-        measure = measure_of(before.bottleneck)
+        learned = continued(learned, brokers, settings, counts=counts)
+        known = self.costs if learned.samples else BundleCosts.unknown(len(owner))
+        measure = measure_of(learned.bottleneck)
         inward, outward = (load[TRAFFIC.index(f"{measure}_{way}")] for way in ("in", "out"))
         rate = np.where(owner == NOBODY, np.nan, (inward + outward) / UNIT[measure])
         minutes = max(settings.interval_seconds / 60, minute - self._counted_at)
         self.costs, change = known.averaged(rate, minutes, counts=counts)
         sums = self.sums(owner, self.costs.summands(rate, change))
-        if before.samples and not counts:
-            return LearningResult(before, sums)
+        if learned.samples and not counts:
+            return LearningResult(learned, sums)
         self._counted_at = minute if counts else self._counted_at
-        learning = learn(before, brokers, sums, moved, settings, minutes)
+        learning = learn(learned, brokers, sums, recent_moves, settings, minutes)
         of_broker = [learning.corrections.get(name, Correction()) for name in self._roster.brokers]
         # The last row is that of NOBODY.
         gain, shrink = np.array([*of_broker, Correction()])[owner].T

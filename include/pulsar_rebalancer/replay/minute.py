@@ -103,7 +103,7 @@ class ColumnBrokers(Brokers):
         return self._roster.by_name[compared[self._roster.by_name]]
 
     @cached_property
-    def _names(self) -> list[str]:
+    def _compared_names(self) -> list[str]:
         return [self._roster.brokers[i] for i in self._compared.tolist()]
 
     @cached_property
@@ -119,12 +119,12 @@ class ColumnBrokers(Brokers):
 
     @cached_property
     def _usages(self) -> dict[str, float]:
-        return dict(zip(self._names, self._weighted(SCORED)[self._compared].tolist(), strict=True))
+        return dict(zip(self._compared_names, self._weighted_usages(SCORED)[self._compared].tolist(), strict=True))
 
     def traffic(self, measure: Measure) -> Mapping[str, float]:
         rows = [TRAFFIC.index(f"{measure}_{way}") for way in ("in", "out")]
         inward, outward = self._minute.brokers.traffic[rows][:, self._compared]
-        return dict(zip(self._names, (inward + outward).tolist(), strict=True))
+        return dict(zip(self._compared_names, (inward + outward).tolist(), strict=True))
 
     @cached_property
     def left_out(self) -> Mapping[str, Reason]:
@@ -141,16 +141,16 @@ class ColumnBrokers(Brokers):
         return self._made(np.array([self._roster.broker_at[name]]), [{}])[0]
 
     @cached_property
-    def _all(self) -> list[BrokerSample]:
+    def _samples(self) -> list[BrokerSample]:
         indices = np.flatnonzero(self._minute.brokers.registered)
-        scored, of_all = (self._weighted(of)[indices].tolist() for of in (SCORED, RESOURCES))
+        scored, of_all = (self._weighted_usages(of)[indices].tolist() for of in (SCORED, RESOURCES))
         return self._made(indices, [{SCORED: one, RESOURCES: other} for one, other in zip(scored, of_all, strict=True)])
 
     def _made(self, indices: Ints, weighted: Iterable[Mapping[Sequence[str], float]]) -> list[BrokerSample]:
         minute, brokers, positions = self._minute, self._minute.brokers, indices.tolist()
         *traffic, topics = brokers.traffic[:, indices]
         unknown = [repeat(None)] * len(AVERAGES)
-        averages = unknown if brokers.averages is None else map(_optional, brokers.averages[:, indices])
+        averages = unknown if brokers.averages is None else map(_or_none, brokers.averages[:, indices])
         columns = (
             [self._roster.brokers[i] for i in positions],
             map(self._reasons.get, positions),
@@ -166,7 +166,7 @@ class ColumnBrokers(Brokers):
         return list(map(BrokerSample, *columns))
 
     def _resources(self, indices: Ints) -> Iterator[dict[str, ResourceUsage]]:
-        of_each = (map(_optional, of[:, indices]) for of in (self._minute.brokers.usage, self._minute.brokers.limits))
+        of_each = (map(_or_none, of[:, indices]) for of in (self._minute.brokers.usage, self._minute.brokers.limits))
         rows = [map(ResourceUsage, *of_resource) for of_resource in zip(*of_each, strict=True)]
         return (dict(zip(self._minute.resources, of_broker, strict=True)) for of_broker in zip(*rows, strict=True))
 
@@ -174,9 +174,9 @@ class ColumnBrokers(Brokers):
     def _bundle_counts(self) -> Ints:
         return np.bincount(self._minute.owner[self._minute.owner != NOBODY], minlength=len(self._roster.brokers))
 
-    def _weighted(self, resources: tuple[str, ...]) -> Floats:
+    def _weighted_usages(self, resources: tuple[str, ...]) -> Floats:
         return weighted_usages(self._minute.brokers.percents, self._minute.resources, self._settings, resources)
 
 
-def _optional(values: Floats) -> list[float | None]:
+def _or_none(values: Floats) -> list[float | None]:
     return [value if value == value else None for value in values.tolist()]

@@ -59,7 +59,7 @@ class KeptSample(NamedTuple):
     left_out: Flags
     policies: Ints
 
-    def packed(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """Return the sample as bytes, with 32 bits for bundles' values: there can be millions."""
         small = self._replace(
             brokers=self.brokers.astype(np.int32),
@@ -73,7 +73,7 @@ class KeptSample(NamedTuple):
         return out.getvalue()
 
     @classmethod
-    def unpacked(cls, data: bytes) -> Self:
+    def from_bytes(cls, data: bytes) -> Self:
         source = io.BytesIO(data)
         return cls(*(np.load(source, allow_pickle=False) for _ in cls._fields))
 
@@ -150,16 +150,16 @@ class Index(VersionedDocument):
     coverage: Coverage
 
 
-def minute_of(at: datetime) -> int:
+def minute_of(time: datetime) -> int:
     """Return the minute that contains a time, in minutes since 1970."""
-    return int(at.timestamp() // 60)
+    return int(time.timestamp() // 60)
 
 
 _BYTES = 16 << 20
 """Minimum size of a sample file, in bytes; only the last file may be smaller."""
 
 
-class Names:
+class NumberedNames:
     """Assigns numbers to names, in order of first appearance."""
 
     def __init__(self) -> None:
@@ -188,9 +188,9 @@ class Names:
 @dataclass
 class Writer:
     folder: StoragePath
-    brokers: Names = field(default_factory=Names)
-    bundles: Names = field(default_factory=Names)
-    versions: Names = field(default_factory=Names)
+    brokers: NumberedNames = field(default_factory=NumberedNames)
+    bundles: NumberedNames = field(default_factory=NumberedNames)
+    versions: NumberedNames = field(default_factory=NumberedNames)
     policies: list[Policies] = field(default_factory=list)
     places: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     _file: int = 0
@@ -204,7 +204,7 @@ class Writer:
 
     def add(self, minute: int, snapshot: KeptSample) -> None:
         """Add one sample; many small samples go into one file."""
-        data = snapshot.packed()
+        data = snapshot.to_bytes()
         self.places[minute] = (self._file, len(self._waiting), len(data))
         self._waiting += data
         if len(self._waiting) >= _BYTES:

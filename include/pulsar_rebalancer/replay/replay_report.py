@@ -51,12 +51,12 @@ def html(
     request: ReplayRequest,
     answer: ReplayResult,
     variants: Sequence[Variant],
-    compared: Sequence[Metrics],
+    metrics_rows: Sequence[Metrics],
     outcomes: Mapping[str, VariantOutcome],
-    failed: Sequence[FailedVariant] = (),
+    failed_variants: Sequence[FailedVariant] = (),
 ) -> str:
     """Return the report as a page; `outcomes` are by variant, including the recording's."""
-    ordered = sorted(compared, key=lambda variant: (variant.unloads_per_day, variant.range_mean))
+    ordered = sorted(metrics_rows, key=lambda variant: (variant.unloads_per_day, variant.range_mean))
     coverage = answer.coverage
     recorded = metrics(outcomes[RECORDING], coverage.minutes)
     notes = [*coverage.notes, *coverage.unreadable, *(f"left out: {why}" for why in answer.left_out)]
@@ -71,16 +71,16 @@ def html(
         f"<p>If one point of range is worth {request.worth:g} unloads a day, the best variant is "
         f"<b>{escape(answer.picked)}</b>.</p>",
         "<h2>Recording and replay</h2>",
-        _agreement(answer, recorded, outcomes[CURRENT]),
-        _over_time([outcomes[name] for name in dict.fromkeys((RECORDING, CURRENT, answer.picked))]),
+        _agreement_section(answer, recorded, outcomes[CURRENT]),
+        _time_chart([outcomes[name] for name in dict.fromkeys((RECORDING, CURRENT, answer.picked))]),
         "<h2>Unloads against range</h2>",
         "<p class=quiet>Each point is a variant with its number from the table. Further left, "
         "fewer bundles move; further down, scores are closer together. The line joins the "
         "variants that no other variant beats in both ways.</p>",
-        _scatter(ordered, answer, recorded),
+        _scatter_chart(ordered, answer, recorded),
         "<h2>Variants</h2>",
-        _table(ordered, answer, {variant.name: variant for variant in variants}),
-        _failed(failed),
+        _variants_table(ordered, answer, {variant.name: variant for variant in variants}),
+        _failed_list(failed_variants),
         "<p class=quiet>Range: largest minus smallest score of the brokers, points. Scores use the resource weights of "
         "the current settings. Disturbed: total throughput of the bundles when they moved. Simplifications: see "
         "docs/replay.md.</p>",
@@ -93,7 +93,7 @@ def html(
     return f"{head}<body><main>{''.join(parts)}</main></body></html>\n"
 
 
-def _table(ordered: Sequence[Metrics], answer: ReplayResult, variants: Mapping[str, Variant]) -> str:
+def _variants_table(ordered: Sequence[Metrics], answer: ReplayResult, variants: Mapping[str, Variant]) -> str:
     rows = []
     for number, row in enumerate(ordered, start=1):
         kind = "current" if row.variant == CURRENT else "picked" if row.variant == answer.picked else ""
@@ -103,7 +103,7 @@ def _table(ordered: Sequence[Metrics], answer: ReplayResult, variants: Mapping[s
         rows.append(
             f"<tr class={kind or 'other'}><td>{number}</td>"
             + "".join(f"<td class=name>{escape(name)}</td>" for name in names)
-            + "".join(f"<td>{cell}</td>" for cell in _cells(row))
+            + "".join(f"<td>{cell}</td>" for cell in _metric_cells(row))
             + f"<td class=name>{', '.join(name for name, holds in marks.items() if holds)}</td></tr>"
         )
     return _scrollable_table("Variants", ("number", "variant", "strategy", *_HEADS, "remark"), "".join(rows))
@@ -116,14 +116,14 @@ def _scrollable_table(label: str, heads: Sequence[str], rows: str) -> str:
     return f'<div class=wide tabindex=0 role=group aria-label="{label}">{table}</div>'
 
 
-def _failed(failed: Sequence[FailedVariant]) -> str:
-    if not failed:
+def _failed_list(failed_variants: Sequence[FailedVariant]) -> str:
+    if not failed_variants:
         return ""
-    rows = "".join(f"<li>{escape(failure.sentence)}</li>" for failure in failed)
-    return f"<p>Failed variants: {len(failed)}. They have no metrics, and are never picked.</p><ul>{rows}</ul>"
+    rows = "".join(f"<li>{escape(failure.sentence)}</li>" for failure in failed_variants)
+    return f"<p>Failed variants: {len(failed_variants)}. They have no metrics, and are never picked.</p><ul>{rows}</ul>"
 
 
-def _cells(row: Metrics) -> list[str]:
+def _metric_cells(row: Metrics) -> list[str]:
     return [
         f"{row.moved:,}",
         f"{row.events:,}",
@@ -136,12 +136,12 @@ def _cells(row: Metrics) -> list[str]:
     ]
 
 
-def _agreement(answer: ReplayResult, recorded: Metrics, current: VariantOutcome) -> str:
+def _agreement_section(answer: ReplayResult, recorded: Metrics, current: VariantOutcome) -> str:
     rows = {"as recorded": recorded}
     if answer.agreement is not None:
         rows["current settings, replayed"] = metrics(current, answer.coverage.minutes)
     lines = "".join(
-        f"<tr><td class=name>{name}</td>{''.join(f'<td>{cell}</td>' for cell in _cells(row))}</tr>"
+        f"<tr><td class=name>{name}</td>{''.join(f'<td>{cell}</td>' for cell in _metric_cells(row))}</tr>"
         for name, row in rows.items()
     )
     result = "The current settings failed." if answer.agreement is None else f"{answer.agreement.sentence}."
@@ -153,8 +153,8 @@ def _agreement(answer: ReplayResult, recorded: Metrics, current: VariantOutcome)
     )
 
 
-def _scatter(ordered: Sequence[Metrics], answer: ReplayResult, recorded: Metrics) -> str:
-    figure, field = _field()
+def _scatter_chart(ordered: Sequence[Metrics], answer: ReplayResult, recorded: Metrics) -> str:
+    figure, field = _figure_and_axes()
     field.set_xscale("symlog", linthresh=1)
     # The formatter of this scale writes mathematical markup, which is not parsed.
     field.xaxis.set_major_formatter("{x:,.10g}")
@@ -181,10 +181,10 @@ def _scatter(ordered: Sequence[Metrics], answer: ReplayResult, recorded: Metrics
     return svg(figure, "scatter", "Unloads a day and mean range of each variant; the table of variants lists them.")
 
 
-def _over_time(outcomes: Sequence[VariantOutcome]) -> str:
+def _time_chart(outcomes: Sequence[VariantOutcome]) -> str:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-    figure, (ranges, unloads) = _field(2, height_ratios=(3, 1))
+    figure, (ranges, unloads) = _figure_and_axes(2, height_ratios=(3, 1))
     minutes = np.array(outcomes[0].minutes)
     starts = np.arange(0, len(minutes), max(1, len(minutes) // _POINTS))
     kinds = {RECORDING: ("as recorded", _RECORDED), CURRENT: (f"{CURRENT}, replayed", _CURRENT)}
@@ -195,7 +195,7 @@ def _over_time(outcomes: Sequence[VariantOutcome]) -> str:
         if outcome.variant in kinds:
             at = np.array([minutes[0], *outcome.moved_at, minutes[-1]])
             so_far = np.minimum(np.arange(len(at)), len(at) - 2)
-            unloads.step(_times(at), so_far, color=colour, linewidth=1, where="post", label=label)
+            unloads.step(_as_times(at), so_far, color=colour, linewidth=1, where="post", label=label)
     for field, title in ((ranges, "range, points"), (unloads, "unloads so far")):
         field.set_ylabel(title)
         field.set_ylim(bottom=-0.03 * field.get_ylim()[1])
@@ -210,14 +210,14 @@ def _over_time(outcomes: Sequence[VariantOutcome]) -> str:
 def _with_gaps(minutes: Ints, values: Floats) -> tuple[Times, Floats]:
     apart = np.diff(minutes)
     gaps = np.flatnonzero(apart > _GAP * np.median(apart)) + 1 if len(apart) else apart
-    return _times(np.insert(minutes, gaps, minutes[gaps])), np.insert(values, gaps, np.nan)
+    return _as_times(np.insert(minutes, gaps, minutes[gaps])), np.insert(values, gaps, np.nan)
 
 
-def _times(minutes: Ints) -> Times:
+def _as_times(minutes: Ints) -> Times:
     return minutes.astype("datetime64[m]")
 
 
-def _field(rows: int = 1, **layout: Any) -> tuple[Figure, Any]:
+def _figure_and_axes(rows: int = 1, **layout: Any) -> tuple[Figure, Any]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 3 + 1.5 * rows), layout="constrained")

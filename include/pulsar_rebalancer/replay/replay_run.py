@@ -27,7 +27,7 @@ from pulsar_rebalancer.replay.variant_outcome import (
     VariantOutcome,
     metrics,
     pareto_front,
-    preferred,
+    preferred_variant,
 )
 from pulsar_rebalancer.replay.variants import (
     ANSWER,
@@ -54,13 +54,13 @@ _FOLDER = "progress"
 _SECONDS_BETWEEN_LINES = 5.0
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     print(f"{datetime.now(UTC):%H:%M:%S} {line}", flush=True)
 
 
-def share_of(work: StoragePath, part: int) -> Callable[[float], None]:
+def progress_writer(work: StoragePath, part_number: int) -> Callable[[float], None]:
     """Return a function that stores the completed fraction of a part, 0 to 1."""
-    return partial(_write, work / _FOLDER / str(part))
+    return partial(_write, work / _FOLDER / str(part_number))
 
 
 def _write(file: StoragePath, share: float) -> None:
@@ -93,7 +93,7 @@ class Progress:
             percent = int(100 * sum(shares) / self._parts)
             if percent > before:
                 before = percent
-                say(f"{percent} % replayed")
+                print_line(f"{percent} % replayed")
 
 
 class PreparedReplay(NamedTuple):
@@ -131,7 +131,7 @@ def prepare(root: str, folder: StoragePath) -> PreparedReplay:
     names = recording.roster
     said.append(f"{number_of(len(names.brokers), 'broker')}, {number_of(len(names.bundles), 'bundle')}")
     for sentence in said:
-        say(f"{request.cluster}: {sentence}")
+        print_line(f"{request.cluster}: {sentence}")
     return PreparedReplay(folder, work, request, recording, variants)
 
 
@@ -145,17 +145,17 @@ class Part(NamedTuple):
     stretch: Period
 
 
-def parts_of(prepared: PreparedReplay, wanted: int) -> list[Part]:
-    """Return the parts of a replay, at least `wanted` of them if there are enough variants and periods."""
+def parts_of(prepared: PreparedReplay, least_count: int) -> list[Part]:
+    """Return the parts of a replay, at least `least_count` of them if there are enough variants and periods."""
     request, variants = prepared.request, prepared.variants.variants
     apart = stretches(prepared.recording, days_apart=request.days_apart)
-    groups = min(len(variants), max(1, math.ceil(wanted / len(apart))))
+    groups = min(len(variants), max(1, math.ceil(least_count / len(apart))))
     # Neighbours differ in one value, so dealing them out in turn gives each group some of every strategy.
     work = [(stretch, variants[group::groups]) for stretch in apart for group in range(groups)]
     return [Part(prepared.work.uri, number, dealt, request, stretch) for number, (stretch, dealt) in enumerate(work)]
 
 
-def replayed(part: Part) -> list[VariantOutcome] | str:
+def replay_part(part: Part) -> list[VariantOutcome] | str:
     """Return the outcomes of a part's variants, or the error message: raising would end the other replays."""
     folder, request = StoragePath(part.work), part.request
     try:
@@ -163,10 +163,10 @@ def replayed(part: Part) -> list[VariantOutcome] | str:
             Recording.read(folder / SAMPLES),
             part.variants,
             request.settings,
-            first=part.stretch.first,
-            last=part.stretch.last,
+            first_minute=part.stretch.first,
+            last_minute=part.stretch.last,
             seed=request.seed,
-            report=share_of(folder, part.number),
+            report=progress_writer(folder, part.number),
         )
     except RebalancerError as error:
         return str(error)
@@ -195,9 +195,9 @@ def conclude(prepared: PreparedReplay, outcomes: Mapping[str, VariantOutcome], s
     """Write a replay's answer, table and report. Raises `spark_failed` if every variant failed."""
     folder, _, request, recording, variants = prepared
     coverage = recording.coverage
-    failed = _failed(variants.variants, outcomes)
+    failed = _failed_variants(variants.variants, outcomes)
     for failure in failed[:_SHOWN]:
-        say(f"{request.cluster}: {failure.sentence}")
+        print_line(f"{request.cluster}: {failure.sentence}")
     names = {failure.variant for failure in failed}
     compared = [metrics(outcomes[v.name], coverage.minutes) for v in variants.variants if v.name not in names]
     if not compared:
@@ -205,7 +205,7 @@ def conclude(prepared: PreparedReplay, outcomes: Mapping[str, VariantOutcome], s
     current, recorded = outcomes[CURRENT], outcomes[RECORDING]
     answer = ReplayResult(
         coverage=coverage,
-        picked=preferred(compared, request.worth),
+        picked=preferred_variant(compared, request.worth),
         front=tuple(sorted(pareto_front(compared))),
         variants=len(variants.variants),
         left_out=tuple(variants.left_out[:_SHOWN]),
@@ -215,26 +215,26 @@ def conclude(prepared: PreparedReplay, outcomes: Mapping[str, VariantOutcome], s
         failed_count=len(failed),
         seconds=seconds,
     )
-    (folder / TABLE).write_table(_table(compared, answer, variants.variants, failed))
+    (folder / TABLE).write_table(_results_table(compared, answer, variants.variants, failed))
     page = html(request, answer, variants.variants, compared, outcomes, failed)
     (folder / REPORT).write_bytes(page.encode(errors="replace"))
     answer.write(folder)
     if answer.agreement is not None:
-        say(f"{request.cluster}: {answer.agreement.sentence}")
+        print_line(f"{request.cluster}: {answer.agreement.sentence}")
     picked = next(row for row in compared if row.variant == answer.picked)
-    say(
+    print_line(
         f"{request.cluster}: {answer.picked} is picked: {picked.unloads_per_day:.1f} unloads a day "
         f"({picked.moved:,} in all), mean range {picked.range_mean:.1f}; "
         f"{number_of(len(answer.front), 'variant')} on the Pareto front; the replay took {seconds:.1f} s"
     )
 
 
-def _failed(variants: Sequence[Variant], outcomes: Mapping[str, VariantOutcome]) -> list[FailedVariant]:
+def _failed_variants(variants: Sequence[Variant], outcomes: Mapping[str, VariantOutcome]) -> list[FailedVariant]:
     failures = ((variant.name, outcomes[variant.name].failed) for variant in variants)
     return [FailedVariant(variant=name, at=why.at, error=why.error) for name, why in failures if why is not None]
 
 
-def _table(
+def _results_table(
     compared: Sequence[Metrics], answer: ReplayResult, variants: Sequence[Variant], failed: Sequence[FailedVariant]
 ) -> pa.Table:
     """Return a row per variant, in the variants' order; a failed variant has no values."""

@@ -111,20 +111,20 @@ class Recording:
         return [m for m in minutes if (first is None or m >= first) and (last is None or m <= last)]
 
     def samples(self, minutes: Iterable[int]) -> Iterator[RecordedSample]:
-        assembler = _Assembler(self)
+        assembler = _SampleAssembler(self)
         place_of = dict(zip(self.index.minutes, self.index.places, strict=True))
         read = lru_cache(maxsize=2)(lambda number: (self.folder / str(number)).read_bytes())
         for minute in minutes:
             file, start, length = place_of[minute]
-            yield assembler.add(minute, KeptSample.unpacked(read(file)[start : start + length]))
+            yield assembler.add(minute, KeptSample.from_bytes(read(file)[start : start + length]))
 
 
-class _Assembler:
+class _SampleAssembler:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._roster = roster = recording.roster
-        self._broker_at = _positions(recording.index.brokers, roster.broker_at)
-        self._bundle_at = _positions(recording.index.bundles, roster.bundle_at)
+        self._broker_at = _positions_of(recording.index.brokers, roster.broker_at)
+        self._bundle_at = _positions_of(recording.index.bundles, roster.bundle_at)
         brokers, bundles = len(roster.brokers), len(roster.bundles)
         self._said = {
             "usage": np.full((len(RESOURCES), brokers), np.nan),
@@ -140,8 +140,8 @@ class _Assembler:
         self._ranges: dict[int, tuple[Ints, Ints, Ints]] = {}
 
     def add(self, minute: int, snapshot: KeptSample) -> RecordedSample:
-        restarted, brokers = self._restarted(snapshot), self._brokers(snapshot)
-        owner, carried, repeated = self._bundles_of(snapshot, brokers.registered & ~brokers.reported)
+        restarted, brokers = self._restarted_brokers(snapshot), self._broker_loads(snapshot)
+        owner, carried, repeated = self._bundle_loads(snapshot, brokers.registered & ~brokers.reported)
         born = np.flatnonzero((owner != NOBODY) & ~self._seen)
         parents = self._parents(born) if self._seen.any() else np.full(len(born), NOBODY)
         self._seen[born] = True
@@ -153,7 +153,7 @@ class _Assembler:
             minute, brokers, restarted, owner, carried, born, parents, repeated, left_out, policies, reserved
         )
 
-    def _restarted(self, snapshot: KeptSample) -> Flags:
+    def _restarted_brokers(self, snapshot: KeptSample) -> Flags:
         restarted = np.zeros(len(self._broker_at), dtype=bool)
         known = snapshot.reported & ~np.isnan(snapshot.started)
         at, started = self._broker_at[snapshot.brokers[known]], snapshot.started[known]
@@ -161,7 +161,7 @@ class _Assembler:
         self._started[at] = started
         return restarted
 
-    def _brokers(self, snapshot: KeptSample) -> BrokerLoads:
+    def _broker_loads(self, snapshot: KeptSample) -> BrokerLoads:
         listed = self._broker_at[snapshot.brokers]
         registered = np.zeros(len(self._broker_at), dtype=bool)
         registered[listed] = True
@@ -179,7 +179,7 @@ class _Assembler:
         of_brokers = tuple(names[number] or None for number in versions.tolist())
         return BrokerLoads(registered, reported, age, usage, limits, traffic, known, of_brokers)
 
-    def _bundles_of(self, snapshot: KeptSample, silent: Flags) -> tuple[Ints, Floats, Ints]:
+    def _bundle_loads(self, snapshot: KeptSample, silent_brokers: Flags) -> tuple[Ints, Floats, Ints]:
         """Return each bundle's owner and load, and the bundles whose broker has no report; these keep their load."""
         at = self._bundle_at[snapshot.bundles]
         owner = np.full(len(self._owner), NOBODY)
@@ -187,37 +187,37 @@ class _Assembler:
         owner[at] = self._broker_at[snapshot.owner]
         carried[:, at] = snapshot.carried
         held = np.zeros(0, dtype=np.int64)
-        if silent.any():
+        if silent_brokers.any():
             held = np.flatnonzero((owner == NOBODY) & (self._owner != NOBODY))
-            held = held[silent[self._owner[held]]]
+            held = held[silent_brokers[self._owner[held]]]
             owner[held], carried[:, held] = self._owner[held], self._carried[:, held]
         return owner, carried, held
 
-    def _parents(self, born: Ints) -> Ints:
+    def _parents(self, new_bundles: Ints) -> Ints:
         """Return, for each new bundle, the narrowest known bundle that contains its range; `NOBODY` if none does."""
-        return np.array([self._parent(number) for number in born.tolist()], dtype=np.int64)
+        return np.array([self._parent(number) for number in new_bundles.tolist()], dtype=np.int64)
 
     def _parent(self, number: int) -> int:
         namespace = int(self._roster.namespace[number])
         if namespace not in self._ranges:
-            self._ranges[namespace] = self._ranges_of(namespace)
+            self._ranges[namespace] = self._namespace_ranges(namespace)
         numbers, starts, ends = self._ranges[namespace]
-        low, high = _bounds(self._roster.bundles[number])
+        low, high = _hash_bounds(self._roster.bundles[number])
         holds = self._seen[numbers] & (starts <= low) & (high <= ends) & (ends - starts > high - low)
         wider = np.flatnonzero(holds)
         return int(numbers[wider[np.argmin((ends - starts)[wider])]]) if len(wider) else NOBODY
 
-    def _ranges_of(self, namespace: int) -> tuple[Ints, Ints, Ints]:
+    def _namespace_ranges(self, namespace: int) -> tuple[Ints, Ints, Ints]:
         numbers = np.flatnonzero(self._roster.namespace == namespace)
-        bounds = np.array([_bounds(self._roster.bundles[number]) for number in numbers.tolist()], dtype=np.int64)
+        bounds = np.array([_hash_bounds(self._roster.bundles[number]) for number in numbers.tolist()], dtype=np.int64)
         return numbers, bounds[:, 0], bounds[:, 1]
 
 
-def _positions(names: Sequence[str], at: Mapping[str, int]) -> Ints:
-    return np.array([at[name] for name in names], dtype=np.int64)
+def _positions_of(names: Sequence[str], position_of: Mapping[str, int]) -> Ints:
+    return np.array([position_of[name] for name in names], dtype=np.int64)
 
 
-def _bounds(bundle: str) -> tuple[int, int]:
+def _hash_bounds(bundle: str) -> tuple[int, int]:
     """Return the bounds of a bundle's hash range; without a range in its name, one beyond all hashes."""
     first, _, last = range_of(bundle).partition("_")
     beyond = 1 << 32

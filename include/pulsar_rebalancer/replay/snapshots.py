@@ -38,13 +38,13 @@ def record(storage: ClusterStorage, settings: Settings, start: datetime, end: da
     Raises SnapshotError `file_missing` if the period has no readable sample.
     """
     writer = Writer(folder)
-    reader = _Reader(storage, writer)
+    reader = _RunReader(storage, writer)
     repeated = blocked = 0
     day = start.astimezone(UTC).date()
     while day <= end.astimezone(UTC).date():
         listed = reader.runs_of(day)
         inside = sorted((at, name) for name, at in listed.items() if start <= at <= end and reader.can_read(name))
-        valid = [(at, name) for at, name in inside if not reader.blocked(name)]
+        valid = [(at, name) for at, name in inside if not reader.is_blocked(name)]
         blocked += len(inside) - len(valid)
         last_of = {minute_of(at): name for at, name in valid}
         repeated += len(valid) - len(last_of)
@@ -76,8 +76,8 @@ class RunDocuments:
     @classmethod
     def of(cls, validation: str | None, state: str | None, policies: str | None) -> RunDocuments:
         """Parse the documents except the policies. Raises the same errors as `read_run`."""
-        validated = _parsed(validation, Validation.FILE, Validation.parse)
-        drained = _parsed(state, StateBefore.FILE, StateBefore.parse).drains.brokers
+        validated = _parsed_document(validation, Validation.FILE, Validation.parse)
+        drained = _parsed_document(state, StateBefore.FILE, StateBefore.parse).drains.brokers
         blocked = bool(validated.reasons(Effect.BLOCK))
         return cls(blocked, frozenset({*validated.quarantined, *drained}), policies)
 
@@ -87,12 +87,12 @@ class RunDocuments:
         return cls.of(*(_text(run / file) for file in (Validation.FILE, StateBefore.FILE, Policies.FILE)))
 
 
-def policies_of(text: str | None) -> Policies:
+def parsed_policies(text: str | None) -> Policies:
     """Parse the policies. Raises SnapshotError `file_missing`, `file_damaged`."""
-    return _parsed(text, Policies.FILE, Policies.parse)
+    return _parsed_document(text, Policies.FILE, Policies.parse)
 
 
-def _parsed(text: str | None, file: str, parse: Callable[[Any, str], _Document]) -> _Document:
+def _parsed_document(text: str | None, file: str, parse: Callable[[Any, str], _Document]) -> _Document:
     if text is None:
         raise SnapshotError(Reason.FILE_MISSING, f"{file} is missing")
     return parse(json_document(text, file), file)
@@ -137,7 +137,7 @@ class BundleBatch:
         )
 
 
-def pieces_of(file: StoragePath, writer: Writer) -> Iterator[tuple[str, BundleBatch]]:
+def bundle_batches(file: StoragePath, writer: Writer) -> Iterator[tuple[str, BundleBatch]]:
     """Yield the bundles of a day's runs in file order, a run's in one or more pieces. Raises as `read_run`."""
     for table in coded_batches(file, "bundles", ("run", *_BUNDLE_COLUMNS), coded=["run", "broker", "bundle"]):
         runs: Any = table["run"].combine_chunks()
@@ -149,27 +149,27 @@ def pieces_of(file: StoragePath, writer: Writer) -> Iterator[tuple[str, BundleBa
             yield runs[start].as_py(), BundleBatch(held.bundles[part], held.owner[part], held.carried[:, part])
 
 
-def floats(column: pa.ChunkedArray[Any], missing: float) -> Floats:
-    filled: Any = pc.fill_null(column.cast(pa.float64()), pa.scalar(missing))
+def float_values(column: pa.ChunkedArray[Any], missing_value: float) -> Floats:
+    filled: Any = pc.fill_null(column.cast(pa.float64()), pa.scalar(missing_value))
     return np.asarray(filled.to_numpy())
 
 
 def started(brokers: pa.Table) -> Floats:
     """Return the start times of the brokers' processes, in seconds since 1970; NaN where unknown."""
-    return floats(brokers["started_at"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), np.nan) / 1e6
+    return float_values(brokers["started_at"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), np.nan) / 1e6
 
 
 def carried(table: pa.Table) -> Floats:
     """Return the load, a row for each of `LOADS`; 0 if missing, negative, NaN or implausibly large."""
-    return np.array([_values(table[name]) for name in LOADS])
+    return np.array([_plausible_values(table[name]) for name in LOADS])
 
 
-def _values(column: pa.ChunkedArray[Any]) -> Floats:
-    values = np.nan_to_num(floats(column, 0.0), posinf=0.0, neginf=0.0)
+def _plausible_values(column: pa.ChunkedArray[Any]) -> Floats:
+    values = np.nan_to_num(float_values(column, 0.0), posinf=0.0, neginf=0.0)
     return np.where((values < 0) | (values > LARGEST["msg_throughput_out"]), 0.0, values)
 
 
-class _Reader:
+class _RunReader:
     def __init__(self, storage: ClusterStorage, writer: Writer) -> None:
         self._storage = storage
         self._writer = writer
@@ -186,13 +186,13 @@ class _Reader:
         listed = table_file(self._storage, RUNS, day)
         with self._noting_unreadable(listed.uri):
             if listed.exists():
-                self._list(listed)
+                self._read_list(listed)
         compacted = {name: at for name in self._bundle_rows if (at := time_of(name)) is not None}
         return in_folders | compacted
 
-    def _list(self, listed: StoragePath) -> None:
+    def _read_list(self, runs_table: StoragePath) -> None:
         texts: dict[str, str] = {}
-        for table in listed.read_batches(["run", "validation", "state", "documents", "bundles_rows"]):
+        for table in runs_table.read_batches(["run", "validation", "state", "documents", "bundles_rows"]):
             for row in table.to_pylist():
                 policies = dict(row["documents"] or ()).get(Policies.FILE)
                 # Runs with the same policies share one text: a day may have thousands of runs.
@@ -212,20 +212,20 @@ class _Reader:
                 self._documents[name] = RunDocuments.read(run)
         return name in self._documents
 
-    def blocked(self, name: str) -> bool:
+    def is_blocked(self, name: str) -> bool:
         return self._documents[name].blocked
 
     def write_samples(self, day: date, minutes: Mapping[str, int]) -> None:
         compacted = {name: minute for name, minute in minutes.items() if name in self._bundle_rows}
         if compacted:
             with self._noting_unreadable(f"the tables of {day}"):
-                self._compacted(day, compacted)
+                self._write_compacted(day, compacted)
         for name, minute in minutes.items():
             run = None if name in compacted else self._storage.run(name)
             if run is None:
                 continue
             with self._noting_unreadable(run.uri):
-                self._add(
+                self._add_sample(
                     minute,
                     read_run(run, "brokers", _BROKER_COLUMNS),
                     BundleBatch.of(self._writer, read_run(run, "bundles", _BUNDLE_COLUMNS)),
@@ -233,20 +233,20 @@ class _Reader:
                 )
 
     @contextmanager
-    def _noting_unreadable(self, what: str) -> Iterator[None]:
+    def _noting_unreadable(self, source: str) -> Iterator[None]:
         """Add files that cannot be read to `unreadable`; storage failures are raised."""
         try:
             yield
         except SnapshotError as error:
             if error.reason is Reason.STORAGE_FAILED:
                 raise
-            self.unreadable.append(error.message if what in error.message else f"{what}: {error.message}")
+            self.unreadable.append(error.message if source in error.message else f"{source}: {error.message}")
 
-    def _compacted(self, day: date, minutes: Mapping[str, int]) -> None:
+    def _write_compacted(self, day: date, minutes: Mapping[str, int]) -> None:
         brokers = read_day(table_file(self._storage, "brokers", day), "brokers", _BROKER_COLUMNS, minutes)
         pieces: dict[str, list[BundleBatch]] = {}
         waiting = set(minutes)
-        for run, held in pieces_of(table_file(self._storage, "bundles", day), self._writer):
+        for run, held in bundle_batches(table_file(self._storage, "bundles", day), self._writer):
             if run not in waiting:
                 continue
             pieces.setdefault(run, []).append(held)
@@ -254,12 +254,12 @@ class _Reader:
                 waiting.discard(run)
                 of_run, whole = brokers.filter(pc.field("run") == run), BundleBatch.joined(pieces.pop(run))
                 with self._noting_unreadable(f"run {run}"):
-                    self._add(minutes[run], of_run, whole, self._documents[run])
+                    self._add_sample(minutes[run], of_run, whole, self._documents[run])
         for run in sorted(waiting):
             if self._bundle_rows[run]:
                 self.unreadable.append(f"run {run}: bundles of this run are missing from the tables of {day}")
 
-    def _add(self, minute: int, brokers: pa.Table, held: BundleBatch, documents: RunDocuments) -> None:
+    def _add_sample(self, minute: int, brokers: pa.Table, batch: BundleBatch, documents: RunDocuments) -> None:
         writer, left_out = self._writer, documents.left_out
         policies = self._policies_number(documents.policies)
         names: list[Any] = brokers["broker"].to_pylist()
@@ -268,25 +268,25 @@ class _Reader:
         versions: Any = pc.fill_null(brokers["version"], pa.scalar(""))
         snapshot = KeptSample(
             brokers=writer.brokers.numbers(brokers["broker"]),
-            usage=np.array([floats(brokers[f"{name}_usage"], np.nan) for name in RESOURCES]),
-            limits=np.array([floats(brokers[f"{name}_limit"], np.nan) for name in RESOURCES]),
+            usage=np.array([float_values(brokers[f"{name}_usage"], np.nan) for name in RESOURCES]),
+            limits=np.array([float_values(brokers[f"{name}_limit"], np.nan) for name in RESOURCES]),
             traffic=carried(brokers),
-            averages=np.array([floats(brokers[name], np.nan) for name in AVERAGES]),
+            averages=np.array([float_values(brokers[name], np.nan) for name in AVERAGES]),
             versions=writer.versions.numbers(versions),
-            age=floats(brokers["report_age_seconds"], 0.0),
+            age=float_values(brokers["report_age_seconds"], 0.0),
             started=started(brokers),
             reported=~silent,
-            bundles=held.bundles,
-            owner=held.owner,
-            carried=held.carried,
-            left_out=np.isin(held.bundles, [writer.bundles.number(name) for name in left_out if "/" in name]),
+            bundles=batch.bundles,
+            owner=batch.owner,
+            carried=batch.carried,
+            left_out=np.isin(batch.bundles, [writer.bundles.number(name) for name in left_out if "/" in name]),
             policies=np.array([policies]),
         )
         writer.add(minute, _without_duplicates(snapshot))
 
     def _policies_number(self, text: str | None) -> int:
         if text not in self._policies:
-            self._policies[text] = self._writer.policy_set_number(policies_of(text))
+            self._policies[text] = self._writer.policy_set_number(parsed_policies(text))
         return self._policies[text]
 
 

@@ -57,19 +57,19 @@ class VariantOutcome:
     bundles: array[int] = field(default_factory=lambda: array("q"))
     moved_at: array[int] = field(default_factory=lambda: array("q"))
 
-    def scores(self, scores: Floats) -> None:
+    def add_scores(self, scores: Floats) -> None:
         largest = float(scores.max())
         self.ranges.append(largest - float(scores.min()))
         self.deviation += float(scores.std())
         self.hot += largest > HOT
 
-    def unloads(self, throughput: Floats) -> None:
+    def add_unloads(self, throughput: Floats) -> None:
         """Add the bundles that move after a sample, by their throughput in bytes/s."""
         self.events += 1
         self.moved += len(throughput)
         self.disturbed += float(throughput.sum())
 
-    def keep(self, minute: int, bundles: Sequence[int]) -> None:
+    def add_moved_bundles(self, minute: int, bundles: Sequence[int]) -> None:
         self.bundles.extend(bundles)
         self.moved_at.extend([minute] * len(bundles))
 
@@ -122,7 +122,7 @@ def metrics(outcome: VariantOutcome, minutes: float) -> Metrics:
     )
 
 
-def merged(outcomes: Iterable[VariantOutcome]) -> dict[str, VariantOutcome]:
+def merged_outcomes(outcomes: Iterable[VariantOutcome]) -> dict[str, VariantOutcome]:
     """Join the outcomes of each variant's periods in the given order, by the variant's name."""
     by_name: dict[str, VariantOutcome] = {}
     for outcome in outcomes:
@@ -130,11 +130,11 @@ def merged(outcomes: Iterable[VariantOutcome]) -> dict[str, VariantOutcome]:
     return by_name
 
 
-def pareto_front(compared: Sequence[Metrics]) -> set[str]:
+def pareto_front(rows: Sequence[Metrics]) -> set[str]:
     """Return the variants that no other variant beats in both unloads and range."""
     front: set[str] = set()
     least, edge = float("inf"), (-1.0, -1.0)
-    for row in sorted(compared, key=lambda row: (row.unloads_per_day, row.range_mean)):
+    for row in sorted(rows, key=lambda row: (row.unloads_per_day, row.range_mean)):
         # Variants that are equal in both are all on the front.
         if row.range_mean < least or (row.unloads_per_day, row.range_mean) == edge:
             front.add(row.variant)
@@ -142,13 +142,13 @@ def pareto_front(compared: Sequence[Metrics]) -> set[str]:
     return front
 
 
-def preferred(compared: Sequence[Metrics], worth: float) -> str:
-    """Return the variant with the lowest cost: unloads per day plus `worth` per point of mean range."""
+def preferred_variant(rows: Sequence[Metrics], unloads_per_point: float) -> str:
+    """Return the variant with the lowest cost: unloads per day plus `unloads_per_point` per point of mean range."""
 
     def cost(row: Metrics) -> tuple[float, float, str]:
-        return row.unloads_per_day + worth * row.range_mean, row.range_mean, row.variant
+        return row.unloads_per_day + unloads_per_point * row.range_mean, row.range_mean, row.variant
 
-    return min(compared, key=cost).variant
+    return min(rows, key=cost).variant
 
 
 RECORDING = "recording"
@@ -168,7 +168,7 @@ class RecordedCluster:
     def step(self, sample: RecordedSample, scores: Floats) -> None:
         """Add a sample, with the compared brokers' scores in percent."""
         if len(scores):
-            self.outcome.scores(scores)
+            self.outcome.add_scores(scores)
             self.outcome.minutes.append(sample.minute)
         known, brokers = self._owner != NOBODY, sample.brokers
         away = ~brokers.registered | sample.restarted
@@ -176,8 +176,8 @@ class RecordedCluster:
         lost = changed & (away | ~brokers.reported)[self._owner]
         moved = np.flatnonzero(changed & ~lost)
         if len(moved):
-            self.outcome.unloads(sample.carried[2:4, moved].sum(axis=0))
-            self.outcome.keep(sample.minute, moved.tolist())
+            self.outcome.add_unloads(sample.carried[2:4, moved].sum(axis=0))
+            self.outcome.add_moved_bundles(sample.minute, moved.tolist())
         self.outcome.lost += int(lost.sum())
         before = np.where(known & ~away[self._owner], self._owner, NOBODY)
         self._owner = np.where(sample.present, sample.owner, before)

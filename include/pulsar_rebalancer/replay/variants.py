@@ -84,9 +84,9 @@ def expand(grid: Sequence[Mapping[str, object]], current: Settings) -> Variants:
     Raises SettingsError `wrong_setting` for an unknown setting or strategy, a value of the wrong type, or
     more than `MOST_VARIANTS` combinations.
     """
-    parts = [_by_field(part, f"grid, part {number}") for number, part in enumerate(grid, start=1)]
+    parts = [_values_by_field(part, f"grid, part {number}") for number, part in enumerate(grid, start=1)]
     _refuse_many(parts)
-    by_key = {_key(current): Variant(CURRENT, current, current=True)}
+    by_key = {_settings_key(current): Variant(CURRENT, current, current=True)}
     left_out: list[str] = []
     for number, part in enumerate(parts, start=1):
         for values in product(*part.values()):
@@ -98,21 +98,21 @@ def expand(grid: Sequence[Mapping[str, object]], current: Settings) -> Variants:
                     raise
                 left_out.append(error.message)
                 continue
-            by_key.setdefault(_key(variant.settings), variant)
+            by_key.setdefault(_settings_key(variant.settings), variant)
     return Variants(list(by_key.values()), left_out)
 
 
-def _by_field(part: Mapping[str, object], where: str) -> dict[str, list[Any]]:
+def _values_by_field(part: Mapping[str, object], label: str) -> dict[str, list[Any]]:
     if not isinstance(part, dict):
-        raise SettingsError(Reason.WRONG_SETTING, f"{where} is not a mapping of settings to values")
+        raise SettingsError(Reason.WRONG_SETTING, f"{label} is not a mapping of settings to values")
     by_field: dict[str, list[Any]] = {}
     for key, values in part.items():
         name = FIELD_OF_PULSAR_NAME.get(str(key), str(key))
         if name not in REPLAYED:
-            raise SettingsError(Reason.WRONG_SETTING, f"{where}: a replay cannot change setting {str(key)[:80]!r}")
+            raise SettingsError(Reason.WRONG_SETTING, f"{label}: a replay cannot change setting {str(key)[:80]!r}")
         listed = values if isinstance(values, list) else [values]
         if not listed:
-            raise SettingsError(Reason.WRONG_SETTING, f"{where}: {name} has no value")
+            raise SettingsError(Reason.WRONG_SETTING, f"{label}: {name} has no value")
         by_field[name] = listed
     return by_field
 
@@ -127,17 +127,17 @@ def _refuse_many(parts: Sequence[Mapping[str, list[Any]]]) -> None:
         )
 
 
-def _variant(changed: dict[str, object], current: Settings, where: str) -> Variant:
+def _variant(changes: dict[str, object], current: Settings, label: str) -> Variant:
     values = current.model_dump(mode="json", exclude_unset=True)
-    if changed.get("strategy", current.strategy) != current.strategy:
+    if changes.get("strategy", current.strategy) != current.strategy:
         values = {name: value for name, value in values.items() if name not in OF_STRATEGY}
-    settings = validate(values | changed, where=where)
-    shown = {name: value for name, value in changed.items() if name != "strategy"}
+    settings = validate(values | changes, label=label)
+    shown = {name: value for name, value in changes.items() if name != "strategy"}
     name = ", ".join([settings.strategy, *(f"{key} {value}" for key, value in shown.items())])
-    return Variant(name, settings, changed)
+    return Variant(name, settings, changes)
 
 
-def _key(settings: Settings) -> str:
+def _settings_key(settings: Settings) -> str:
     decisive = settings.model_dump(mode="json", include=set(REPLAYED))
     return str(sorted(decisive.items()))
 
@@ -151,15 +151,15 @@ def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settin
     tables = [name.removesuffix(".parquet") for name in (storage.base / "history" / RUNS).names()]
     days = {day for name in (*storage.runs.names(), *tables) if (day := day_of(name))}
     for day in sorted(days, reverse=True):
-        for name, request in _of_day(storage, day):
+        for name, request in _requests_of_day(storage, day):
             if request.params == RunParams():
                 return request.resolved.settings, f"taken from run {name}"
     return of_file, "taken from the clusters file, because no run with the brokers' own settings was found"
 
 
-def _of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, RunRequest]]:
+def _requests_of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, RunRequest]]:
     folder = storage.runs / f"date={day.isoformat()}"
-    compacted = _compacted(table_file(storage, RUNS, day))
+    compacted = _compacted_settings(table_file(storage, RUNS, day))
     for name in sorted({*folder.names(), *compacted}, reverse=True):
         text = compacted.get(name)
         try:
@@ -171,9 +171,9 @@ def _of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, RunReques
         yield name, request
 
 
-def _compacted(listed: StoragePath) -> dict[str, str | None]:
+def _compacted_settings(runs_table: StoragePath) -> dict[str, str | None]:
     try:
-        tables = list(listed.read_batches(["run", "settings"])) if listed.exists() else []
+        tables = list(runs_table.read_batches(["run", "settings"])) if runs_table.exists() else []
     except SnapshotError:
         return {}
     return {row["run"]: row["settings"] for table in tables for row in table.to_pylist()}

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from pulsar_rebalancer.names import HEARTBEAT_NAMESPACE
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, Measure, Row, one_by_one
+from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, Measure, Row, java_sum
 
 
 class BundleSample(NamedTuple):
@@ -73,7 +73,7 @@ COLUMNS = pa.schema(
 _VALUES = [name for name, default in BundleSample._field_defaults.items() if default is not None]
 
 
-def filled(table: pa.Table) -> pa.Table:
+def without_nulls(table: pa.Table) -> pa.Table:
     bundles = table.select(COLUMNS.names).cast(COLUMNS)
     for name in _VALUES:
         values = pc.coalesce(bundles[name], pa.scalar(0, bundles[name].type))
@@ -123,13 +123,13 @@ class Bundles:
         if largest is not None:
             rows = rows.filter(pc.is_null(rows["reason"]))
             rows = rows.sort_by([("load", "descending"), ("bundle", "ascending")]).slice(0, largest)
-        columns = [_values(rows[name]) for name in BundleSample._fields[:-1]]
-        reasons = [Reason(reason) if reason else None for reason in _values(rows["reason"])]
+        columns = [_column_values(rows[name]) for name in BundleSample._fields[:-1]]
+        reasons = [Reason(reason) if reason else None for reason in _column_values(rows["reason"])]
         return list(map(BundleSample._make, zip(*columns, reasons, strict=True)))
 
-    def able(self, least: float) -> set[str]:
+    def brokers_with_bundle_above(self, load: float) -> set[str]:
         table: Any = self._table
-        may_move = pc.and_(pc.is_null(table["reason"]), pc.greater(table["load"], pa.scalar(least, pa.float64())))
+        may_move = pc.and_(pc.is_null(table["reason"]), pc.greater(table["load"], pa.scalar(load, pa.float64())))
         return set(table["broker"].filter(may_move).unique().to_pylist())
 
     def reasons_of(self, names: Collection[str]) -> dict[tuple[str, str], Reason | None]:
@@ -150,7 +150,7 @@ class Bundles:
 
     @cached_property
     def _table(self) -> pa.Table:
-        return in_order(filled(self._given))
+        return in_order(without_nulls(self._given))
 
     @cached_property
     def _cached_bundles(self) -> dict[str, dict[str, BundleSample]]:
@@ -193,10 +193,10 @@ class Bundles:
         means = pc.coalesce(self._table["long_term_msg_rate"], self._table["msg_rate"])
         # Rates are added in the order of names: the order decides the last digit, which may decide a tie.
         rates = pc.if_else(heartbeat, 0.0, means).to_pylist()
-        return {broker: one_by_one(rates[start:end]) for broker, (start, end) in self._row_ranges.items()}
+        return {broker: java_sum(rates[start:end]) for broker, (start, end) in self._row_ranges.items()}
 
 
-def _values(column: pa.ChunkedArray[Any]) -> list[Any]:
+def _column_values(column: pa.ChunkedArray[Any]) -> list[Any]:
     """Return a list, faster than `to_pylist` for numbers and for columns with only nulls."""
     if column.null_count == len(column):
         return [None] * len(column)
@@ -211,7 +211,7 @@ LONG_TERM_SAMPLES = 1000
 """Samples in the long-term mean: each sample from the thousandth on moves it by a thousandth of the difference."""
 
 
-def update(bundles: Iterable[Row], previous: Iterable[Row]) -> list[Row]:
+def update(bundles: Iterable[Row], previous_means: Iterable[Row]) -> list[Row]:
     """Add a sample to the moving averages, and return the updated averages (TimeAverageMessageData.update).
 
     The means of a new bundle start with its values in this sample. While a bundle moves, two brokers can report it;
@@ -221,7 +221,7 @@ def update(bundles: Iterable[Row], previous: Iterable[Row]) -> list[Row]:
 
     Args:
         bundles: rows of the bundles table.
-        previous: rows of the means table.
+        previous_means: rows of the means table.
 
     Returns:
         Rows of the means table, one per bundle, sorted by bundle.
@@ -231,11 +231,11 @@ def update(bundles: Iterable[Row], previous: Iterable[Row]) -> list[Row]:
         entry = seen.setdefault(row["bundle"], {"cluster": row["cluster"], "bundle": row["bundle"]})
         for name in TRAFFIC:
             entry[name] = max(entry.get(name, 0.0), row[name] or 0.0)
-    known = {row["bundle"]: row for row in previous}
-    return [_mean(seen[name], known.get(name)) for name in sorted(seen)]
+    known = {row["bundle"]: row for row in previous_means}
+    return [_updated_mean(seen[name], known.get(name)) for name in sorted(seen)]
 
 
-def with_parts(previous: Iterable[Row], parts: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
+def with_parts(means: Iterable[Row], parts: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
     """Return the means with additional rows for the parts of split bundles.
 
     Each part starts with its share of the means.
@@ -245,10 +245,10 @@ def with_parts(previous: Iterable[Row], parts: Mapping[str, Mapping[str, float]]
     The means of a part that already has a row do not change.
 
     Args:
-        previous: rows of the means table.
+        means: rows of the means table.
         parts: for each split bundle, the share of each part (0 to 1), by the part's name.
     """
-    rows = [dict(row) for row in previous]
+    rows = [dict(row) for row in means]
     known = {row["bundle"] for row in rows}
     for row in list(rows):
         for part, share in parts.get(row["bundle"], {}).items():
@@ -264,7 +264,7 @@ def with_sample(mean: Any, value: Any, samples: Any) -> Any:
     return ((samples - 1) * mean + value) / samples
 
 
-def _mean(sample: Row, old: Row | None) -> Row:
+def _updated_mean(sample: Row, old: Row | None) -> Row:
     now = {
         "long_term_msg_rate": sample["msg_rate_in"] + sample["msg_rate_out"],
         "long_term_msg_throughput": sample["msg_throughput_in"] + sample["msg_throughput_out"],

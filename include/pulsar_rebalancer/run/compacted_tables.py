@@ -26,7 +26,7 @@ from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.storage.documents import ClusterStorage
-from pulsar_rebalancer.storage.path import StoragePath, damage_of, failures_of, make_private
+from pulsar_rebalancer.storage.path import StoragePath, damage_errors, make_private, storage_errors
 
 TABLES: dict[str, tuple[str, pa.Schema]] = {
     "cluster": ("input/cluster.parquet", tables.CLUSTER),
@@ -85,7 +85,7 @@ class Draft:
         self._target = target
         self._schema = schema
         self.file = target.beside(f".{target.name}.{secrets.token_hex(4)}")
-        with failures_of(self.file.uri, "written"):
+        with storage_errors(self.file.uri, "written"):
             self._sink = _open_private(self.file)
         self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd")
         self._waiting: list[pa.Table] = []
@@ -126,13 +126,13 @@ class Draft:
 
     def _flush(self) -> None:
         if self._waiting:
-            with failures_of(self.file.uri, "written"):
+            with storage_errors(self.file.uri, "written"):
                 self._writer.write_table(pa.concat_tables(self._waiting))
             self._waiting = []
 
     def finish(self) -> None:
         self._flush()
-        with failures_of(self.file.uri, "written"):
+        with storage_errors(self.file.uri, "written"):
             self._writer.close()
             if not isinstance(self._sink, pa.NativeFile):
                 self._sink.flush()
@@ -141,7 +141,7 @@ class Draft:
 
     def publish(self) -> None:
         file_system, path = self.file.open()
-        with failures_of(self._target.uri, "written"):
+        with storage_errors(self._target.uri, "written"):
             file_system.move(path, self._target.open()[1])
         self._published = True
 
@@ -162,8 +162,8 @@ def open_parquet(file: StoragePath, coded: list[str] | None = None) -> Iterator[
     """
     file_system, path = file.open()
     with (
-        failures_of(file.uri, "read"),
-        damage_of(file.uri),
+        storage_errors(file.uri, "read"),
+        damage_errors(file.uri),
         pq.ParquetFile(path, filesystem=file_system, read_dictionary=coded) as source,
     ):
         yield source
@@ -182,14 +182,14 @@ def nulls_in(file: StoragePath, column: str) -> bool:
     return any(statistics is None or statistics.null_count != 0 for statistics in groups)
 
 
-def refuse_other_version(found: pa.Schema, current_schema: pa.Schema, where: str) -> None:
+def refuse_other_version(stored_schema: pa.Schema, current_schema: pa.Schema, label: str) -> None:
     """Raise SnapshotError `file_damaged` for another version, whose columns might mean something else.
 
     Tables from Spark have no version.
     """
-    version, reads = tables.version_of(found), tables.version_of(current_schema)
+    version, reads = tables.version_of(stored_schema), tables.version_of(current_schema)
     if version not in ("", reads):
-        raise SnapshotError(Reason.FILE_DAMAGED, f"{where} has version {version}; this release reads version {reads}")
+        raise SnapshotError(Reason.FILE_DAMAGED, f"{label} has version {version}; this release reads version {reads}")
 
 
 def rows_by_run(file: StoragePath) -> Counter[str]:
@@ -216,12 +216,12 @@ def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
     return {run for run, row in expected.items() if all(held[k][run] == (row[f"{k}_rows"] or 0) for k in TABLES)}
 
 
-def compacted_documents(listed: StoragePath, run: str, columns: Sequence[str]) -> dict[str, str | None]:
+def compacted_documents(runs_table: StoragePath, run: str, columns: Sequence[str]) -> dict[str, str | None]:
     """Return a compacted run's documents from its day's table `runs`; empty if that has no row for it.
 
     Raises SnapshotError `file_missing`, `file_damaged` or `storage_failed`.
     """
-    for table in listed.read_batches(["run", *columns]):
+    for table in runs_table.read_batches(["run", *columns]):
         for row in table.filter(pc.field("run") == run).to_pylist():
             return row
     return {}
@@ -236,14 +236,14 @@ def read_run(run: StoragePath, kind: str, columns: Sequence[str]) -> pa.Table:
     Raises SnapshotError `file_missing`, `file_damaged`; it names file, column and row.
     """
     path, today = TABLES[kind]
-    _check(run / path, columns, today)
+    _check_columns(run / path, columns, today)
     return (run / path).read_table(list(columns))
 
 
 def read_day(file: StoragePath, kind: str, columns: Sequence[str], runs: Collection[str]) -> pa.Table:
     """Check a table of a day, and return `run` and other columns of some runs. Raises as `read_run` does."""
     wanted, names = ["run", *columns], pa.array(sorted(runs), pa.string())
-    _check(file, wanted, TABLES[kind][1])
+    _check_columns(file, wanted, TABLES[kind][1])
     return pa.concat_tables(part.filter(pc.is_in(part["run"], names)) for part in file.read_batches(wanted))
 
 
@@ -252,13 +252,13 @@ def coded_batches(file: StoragePath, kind: str, columns: Sequence[str], coded: l
 
     The columns `coded` are Arrow dictionaries, which need less memory if values repeat.
     """
-    _check(file, columns, TABLES[kind][1])
+    _check_columns(file, columns, TABLES[kind][1])
     with open_parquet(file, coded) as source:
         for batch in source.iter_batches(columns=list(columns)):
             yield pa.Table.from_batches([batch])
 
 
-def _check(file: StoragePath, columns: Iterable[str], current: pa.Schema) -> None:
+def _check_columns(file: StoragePath, columns: Iterable[str], current: pa.Schema) -> None:
     schema = footer_of(file)[0]
     refuse_other_version(schema, current, file.uri)
     for name in columns:

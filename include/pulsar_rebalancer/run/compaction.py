@@ -57,13 +57,13 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dr
     readable = []
     for run in runs:
         try:
-            check(run)
+            check_run(run)
             readable.append(run)
         except UnreadableRunError as error:
             unreadable[error.run] = str(error)
     while readable and not dry_run:
         try:
-            _write(storage, day, readable)
+            _write_tables(storage, day, readable)
             break
         except UnreadableRunError as error:  # the run's footers are valid, but its data is not
             unreadable[error.run] = str(error)
@@ -71,7 +71,7 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dr
     return unreadable
 
 
-def check(run: RunFolder) -> None:
+def check_run(run: RunFolder) -> None:
     if run.foreign:
         raise UnreadableRunError(run.name, f"the run's folder has unknown files: {', '.join(run.foreign[:3])}")
     for path in run.files:
@@ -79,10 +79,10 @@ def check(run: RunFolder) -> None:
         if ".parquet" in path and not path.rpartition("/")[2].startswith(".") and table not in _TABLE_FILES:
             raise UnreadableRunError(run.name, f"this release does not know the run's table {table}")
     for kind, (_, today) in TABLES.items():
-        _columns(with_run(today), kind, [run])
+        _all_columns(with_run(today), kind, [run])
 
 
-def _write(storage: ClusterStorage, day: date, runs: Sequence[RunFolder]) -> None:
+def _write_tables(storage: ClusterStorage, day: date, runs: Sequence[RunFolder]) -> None:
     names = {run.name for run in runs}
     rows: dict[str, dict[str, int | None]] = {run.name: {} for run in runs}
     with ExitStack() as stack:
@@ -90,7 +90,7 @@ def _write(storage: ClusterStorage, day: date, runs: Sequence[RunFolder]) -> Non
         for kind in KINDS:
             target = table_file(storage, kind, day)
             columns = _stored_columns(target, RUNS_SCHEMA if kind == RUNS else TABLES[kind][1])
-            draft = stack.enter_context(Draft(target, columns if kind == RUNS else _columns(columns, kind, runs)))
+            draft = stack.enter_context(Draft(target, columns if kind == RUNS else _all_columns(columns, kind, runs)))
             drafts.append(draft)
             expected = _copy_other_runs(draft, target, names)
             for run in runs:
@@ -98,10 +98,10 @@ def _write(storage: ClusterStorage, day: date, runs: Sequence[RunFolder]) -> Non
                     draft.add(_run_row(run, rows[run.name]))
                     expected[run.name] = 1
                 else:
-                    rows[run.name][kind] = count = _add(draft, kind, run)
+                    rows[run.name][kind] = count = _add_rows(draft, kind, run)
                     expected[run.name] = count or 0
             draft.finish()
-            _compare(draft, expected)
+            _check_row_counts(draft, expected)
         for draft in drafts:
             draft.publish()
 
@@ -119,13 +119,13 @@ def _with_new_columns(columns: pa.Schema, current_schema: pa.Schema, file: Stora
     return pa.unify_schemas([columns, stored], promote_options="permissive")
 
 
-def _columns(columns: pa.Schema, kind: str, runs: Sequence[RunFolder]) -> pa.Schema:
+def _all_columns(columns: pa.Schema, kind: str, runs: Sequence[RunFolder]) -> pa.Schema:
     for run in runs:
-        for part in _parts(run, TABLES[kind][0]):
+        for part in _table_files(run, TABLES[kind][0]):
             try:
                 columns = _with_new_columns(columns, TABLES[kind][1], part)
             except (SnapshotError, pa.ArrowException) as error:
-                raise _as_unreadable(run, error) from None
+                raise _unreadable_error(run, error) from None
     return columns.with_metadata(TABLES[kind][1].metadata)
 
 
@@ -138,23 +138,23 @@ def _copy_other_runs(draft: Draft, target: StoragePath, names: set[str]) -> dict
     return {run: count for run, count in rows_by_run(target).items() if run not in names}
 
 
-def _add(draft: Draft, kind: str, run: RunFolder) -> int | None:
-    parts = _parts(run, TABLES[kind][0])
+def _add_rows(draft: Draft, kind: str, run: RunFolder) -> int | None:
+    parts = _table_files(run, TABLES[kind][0])
     try:
         for part in parts:
             for table in part.read_batches():
                 draft.add(table, run.name)
         return sum(footer_of(part)[1] for part in parts) if parts else None
     except (SnapshotError, pa.ArrowException) as error:
-        raise _as_unreadable(run, error) from None
+        raise _unreadable_error(run, error) from None
 
 
-def _as_unreadable(run: RunFolder, error: Exception) -> Exception:
+def _unreadable_error(run: RunFolder, error: Exception) -> Exception:
     passing = isinstance(error, SnapshotError) and error.reason is Reason.STORAGE_FAILED
     return error if passing else UnreadableRunError(run.name, str(error))
 
 
-def _parts(run: RunFolder, path: str) -> list[StoragePath]:
+def _table_files(run: RunFolder, path: str) -> list[StoragePath]:
     if path in run.files:
         return [run.folder / path]
     parts = [name for name in run.files if name.startswith(f"{path}/") and name.endswith(".parquet")]
@@ -169,14 +169,14 @@ def _run_row(run: RunFolder, rows: Mapping[str, int | None]) -> pa.Table:
             if path in DOCUMENTS.values() or (path.endswith(".json") and ".parquet/" not in path)
         }
     except (SnapshotError, UnicodeDecodeError) as error:
-        raise _as_unreadable(run, error) from None
+        raise _unreadable_error(run, error) from None
     columns = {name: texts.pop(path, None) for name, path in DOCUMENTS.items()}
     counts = {f"{kind}_rows": rows[kind] for kind in TABLES}
     row = {"run": run.name, "collected_at": run.at, **columns, "documents": sorted(texts.items()), **counts}
     return pa.Table.from_pylist([row], schema=RUNS_SCHEMA)
 
 
-def _compare(draft: Draft, expected: Mapping[str, int]) -> None:
+def _check_row_counts(draft: Draft, expected: Mapping[str, int]) -> None:
     written = rows_by_run(draft.file)
     wrong = sorted(run for run in expected.keys() | written.keys() if expected.get(run, 0) != written[run])
     if wrong:
@@ -219,40 +219,40 @@ class RunFolder:
 
 
 @dataclass(frozen=True)
-class Day:
+class DayFolder:
     date: date
     folder: StoragePath
     runs: tuple[RunFolder, ...]
     foreign: tuple[str, ...]
 
 
-def days_before(storage: ClusterStorage, limit: date) -> Iterator[Day]:
+def days_before(storage: ClusterStorage, limit: date) -> Iterator[DayFolder]:
     """Yield the days before `limit` that have a folder, oldest first. Each folder is listed when its day is yielded."""
     for entry in entries(storage.runs):
         day = day_of(entry.path)
         if entry.kind is Kind.FOLDER and day is not None and day < limit:
-            yield _day(storage.runs / entry.path, day)
+            yield _day_folder(storage.runs / entry.path, day)
 
 
 def foreign_names(storage: ClusterStorage) -> list[str]:
     return [e.path for e in entries(storage.runs) if e.kind is not Kind.FOLDER or day_of(e.path) is None]
 
 
-def _day(folder: StoragePath, day: date) -> Day:
+def _day_folder(folder: StoragePath, day: date) -> DayFolder:
     runs, foreign = [], []
     for entry in entries(folder):
         at = time_of(entry.path)
         if entry.kind is Kind.FOLDER and at is not None and at.date() == day:
-            runs.append(_run(folder / entry.path, at))
+            runs.append(_run_folder(folder / entry.path, at))
         else:
             foreign.append(entry.path)
-    return Day(day, folder, tuple(runs), tuple(foreign))
+    return DayFolder(day, folder, tuple(runs), tuple(foreign))
 
 
-def _run(folder: StoragePath, at: datetime) -> RunFolder:
+def _run_folder(folder: StoragePath, time: datetime) -> RunFolder:
     content = walk(folder)
     ours = tuple(entry for entry in content if _is_ours(entry))
-    return RunFolder(folder, at, ours, tuple(entry.path for entry in content if not _is_ours(entry)))
+    return RunFolder(folder, time, ours, tuple(entry.path for entry in content if not _is_ours(entry)))
 
 
 def _is_ours(entry: Entry) -> bool:

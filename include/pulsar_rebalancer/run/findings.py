@@ -74,11 +74,11 @@ def explain(validation: Validation) -> Explanation:
         groups[finding.reason].append(finding)
     gravity = list(Effect)
     ordered = sorted(groups.items(), key=lambda item: (gravity.index(item[0].effect), -len(item[1])))
-    explained = [_explained(reason, findings) for reason, findings in ordered[:LISTED]]
+    explained = [_explained_reason(reason, findings) for reason, findings in ordered[:LISTED]]
     return Explanation(tuple(explained), len(ordered) - len(explained))
 
 
-def _explained(reason: Reason, findings: Sequence[Finding]) -> ExplainedReason:
+def _explained_reason(reason: Reason, findings: Sequence[Finding]) -> ExplainedReason:
     worst = (_finding_text(finding) for finding in findings[:WORST])
     causes = sorted({cause for f in findings if (cause := Reason.get(f.cause))})
     actions = [reason.action, *(f"{cause}: {cause.action}" for cause in causes if cause.action)]
@@ -107,7 +107,7 @@ def one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
     return kept
 
 
-def unexpectedly_left_out(findings: Iterable[Finding], moved: Collection[str]) -> frozenset[str]:
+def unexpectedly_left_out(findings: Iterable[Finding], moved_bundles: Collection[str]) -> frozenset[str]:
     """Return the brokers and bundles that validation leaves out for a reason other than a recent move.
 
     For one interval, two brokers might report a moved bundle, which is then left out.
@@ -115,7 +115,7 @@ def unexpectedly_left_out(findings: Iterable[Finding], moved: Collection[str]) -
     return frozenset(
         f.subject
         for f in findings
-        if f.effect is Effect.QUARANTINE and not (f.reason is Reason.TWO_OWNERS and f.subject in moved)
+        if f.effect is Effect.QUARANTINE and not (f.reason is Reason.TWO_OWNERS and f.subject in moved_bundles)
     )
 
 
@@ -124,7 +124,7 @@ def unexpectedly_left_out(findings: Iterable[Finding], moved: Collection[str]) -
 MOST_IN_DOUBT = 0.25
 
 
-def traffic_in_doubt(shares: Mapping[str, float]) -> list[Finding]:
+def doubtful_traffic(shares: Mapping[str, float]) -> list[Finding]:
     """Return a finding for each broker with too much traffic in left-out bundles, the largest share first.
 
     `shares` is the share of a broker's traffic in those bundles, 0 to 1.
@@ -150,7 +150,7 @@ def unmatched_exclusions(
             yield Finding(reason=Reason.UNMATCHED_EXCLUSION, detail=f"{pattern!r} excludes none")
 
 
-def badly_spread(bundles: pa.Table, brokers: int, left_out: Collection[str]) -> Iterator[Finding]:
+def spread_findings(bundles: pa.Table, brokers: int, left_out: Collection[str]) -> Iterator[Finding]:
     """Yield namespaces with too few bundles for the brokers, the busiest first, and crowded system bundles."""
     ways: list[Any] = [pc.coalesce(bundles[f"msg_throughput_{way}"], pa.scalar(0.0)) for way in ("in", "out")]
     sound = pc.invert(pc.is_in(bundles["bundle"], pa.array(list(left_out), pa.string())))
@@ -178,14 +178,14 @@ def badly_spread(bundles: pa.Table, brokers: int, left_out: Collection[str]) -> 
         yield Finding(reason=Reason.FEW_BUNDLES, subject=row["namespace"], detail=detail)
     system = table.filter(pc.field("namespace") == SYSTEM_NAMESPACE).to_pylist()
     broker, held = next(iter(Counter(row["broker"] for row in system).most_common(1)), ("", 0))
-    if is_crowded(held, len(system), brokers):
+    if exceeds_fair_share(held, len(system), brokers):
         bundle = min(row["bundle"] for row in system if row["broker"] == broker)
         detail = f"{held} of {len(system)} bundles of {SYSTEM_NAMESPACE} are on {broker}, such as {bundle}"
         yield Finding(reason=Reason.NOT_RECOMMENDED, subject=broker, detail=detail)
 
 
-def is_crowded(held: int, whole: int, brokers: int) -> bool:
-    return held > 2 * math.ceil(whole / max(brokers, 1))  # more than twice a fair share
+def exceeds_fair_share(bundles: int, all_bundles: int, brokers: int) -> bool:
+    return bundles > 2 * math.ceil(all_bundles / max(brokers, 1))  # more than twice a fair share
 
 
 def too_few_brokers(findings: Iterable[Finding], samples: Mapping[str, float], settings: Settings) -> list[Finding]:
@@ -205,7 +205,7 @@ def too_few_brokers(findings: Iterable[Finding], samples: Mapping[str, float], s
     why = _why_too_few(left_out, started, settings)
 
     blocking = []
-    counted = sum(len(brokers) for reason, brokers in left_out.items() if _counts(reason))
+    counted = sum(len(brokers) for reason, brokers in left_out.items() if _counts_as_quarantined(reason))
     if counted > settings.max_quarantined_brokers:
         detail = f"{counted} left out, {settings.max_quarantined_brokers} allowed{why}"
         blocking.append(Finding(reason=Reason.TOO_MANY_QUARANTINED, detail=detail))
@@ -214,7 +214,7 @@ def too_few_brokers(findings: Iterable[Finding], samples: Mapping[str, float], s
     return blocking
 
 
-def _counts(reason: Reason) -> bool:
+def _counts_as_quarantined(reason: Reason) -> bool:
     return reason.effect is Effect.QUARANTINE and not reason.has(Trait.EXPECTED)
 
 

@@ -268,7 +268,7 @@ def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping
     opened = gate is Reason.OPEN or (earlier is not None and earlier.verdict is Reason.OPEN)
     verdict = Reason.OPEN if opened else gate or (Reason.BLOCKED if _is_blocked(run) else Reason.UNFINISHED)
     moved, split = (earlier.moves, earlier.splits) if earlier else ((), ())
-    moves = _latest(read_moves(run), not_moved, moved, read_waves(run)) if opened else ()
+    moves = _latest_outcomes(read_moves(run), not_moved, moved, read_waves(run)) if opened else ()
     return Outcome(
         plan_id=run.name,
         cluster=request.cluster,
@@ -277,7 +277,7 @@ def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping
         verdict=verdict,
         moves=moves,
         destinations_kept=dict(kept or {}),
-        splits=_latest(read_splits(run), not_split, split, read_outcomes(run)) if opened else (),
+        splits=_latest_outcomes(read_splits(run), not_split, split, read_outcomes(run)) if opened else (),
         client_gap=client_gap_of(moves),
     )
 
@@ -291,15 +291,15 @@ def _is_blocked(run: StoragePath) -> bool:
     return validation is not None and bool(validation.reasons(Effect.BLOCK))
 
 
-def _latest(
+def _latest_outcomes(
     planned: Iterable[_Planned],
-    unknown: Callable[[_Planned, Reason], _Outcome],
+    unattempted: Callable[[_Planned, Reason], _Outcome],
     earlier: Iterable[_Outcome],
-    found: Mapping[str, _Outcome],
+    recorded: Mapping[str, _Outcome],
 ) -> tuple[_Outcome, ...]:
-    last = {item.bundle: unknown(item, Reason.NOT_ATTEMPTED) for item in planned}
+    last = {item.bundle: unattempted(item, Reason.NOT_ATTEMPTED) for item in planned}
     last |= {outcome.bundle: outcome for outcome in earlier if not outcome.reason.has(Trait.NOT_BEGUN)}
-    return tuple((last | dict(found)).values())
+    return tuple((last | dict(recorded)).values())
 
 
 RETRIED = Trait.PASSING | Trait.RETRIED
@@ -311,12 +311,12 @@ TRIES = 3
 _Record = TypeVar("_Record", Unload, BundleSplit)
 
 
-def remaining(planned: Iterable[_Planned], outcomes: Mapping[str, MoveOutcome | SplitOutcome]) -> list[_Planned]:
+def remaining(planned_items: Iterable[_Planned], outcomes: Mapping[str, MoveOutcome | SplitOutcome]) -> list[_Planned]:
     done = {bundle for bundle, outcome in outcomes.items() if not outcome.reason.has(RETRIED)}
-    return [item for item in planned if item.bundle not in done]
+    return [item for item in planned_items if item.bundle not in done]
 
 
-def records_of(records: Mapping[str, _Record], plan_id: str) -> dict[str, _Record]:
+def records_of_plan(records: Mapping[str, _Record], plan_id: str) -> dict[str, _Record]:
     return {bundle: record for bundle, record in records.items() if record.plan_id == plan_id}
 
 

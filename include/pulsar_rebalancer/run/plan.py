@@ -298,23 +298,23 @@ class Summary(VersionedDocument):
         return " and ".join(f"{verb} {number_of(count, 'bundle')}{how}" for count, verb, how in amounts if count)
 
     @property
-    def opens_until(self) -> datetime:
+    def gate_deadline(self) -> datetime:
         return self.collected_at + timedelta(seconds=self.resolved.settings.max_plan_age_seconds)
 
     @property
-    def shown_until(self) -> datetime:
+    def manual_plan_deadline(self) -> datetime:
         """Return the time after which a manual plan that was shown may no longer be carried out."""
         return self.collected_at + timedelta(minutes=self.resolved.settings.max_awaiting_minutes)
 
     @property
-    def waves_begin_until(self) -> datetime:
+    def wave_start_deadline(self) -> datetime:
         """Return the latest start of a wave. Loads change, so a plan must not wait long."""
-        return self.opens_until + WAVE_DELAY
+        return self.gate_deadline + WAVE_DELAY
 
     @property
-    def waves_resume_until(self) -> datetime:
+    def wave_resume_deadline(self) -> datetime:
         """Return when an interrupted wave may last resume: later, because it must find owners for its bundles."""
-        return max(self.collected_at + LONGEST_RUN, self.waves_begin_until)
+        return max(self.collected_at + LONGEST_RUN, self.wave_start_deadline)
 
     @property
     def score_range(self) -> float:
@@ -350,7 +350,7 @@ def read_decisions(run: StoragePath) -> list[Row]:
 
 def read_moves(run: StoragePath) -> list[Move]:
     try:
-        return _moves(taken_candidates(run))
+        return _moves_of_rows(taken_candidates(run))
     except (KeyError, TypeError, ValueError) as error:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{run.uri}: no moves in {_MOVES} ({error!r:.200})") from None
 
@@ -373,8 +373,8 @@ def candidate_rows(run: StoragePath) -> list[Row]:
     return (run / _MOVES).read_table(["bundle", "pair", "source", "reason", "taken"]).to_pylist()
 
 
-def _moves(taken: list[Row]) -> list[Move]:
-    ordered = sorted(taken, key=lambda row: (row["wave"], row["pair"], row["rank"]))
+def _moves_of_rows(rows: list[Row]) -> list[Move]:
+    ordered = sorted(rows, key=lambda row: (row["wave"], row["pair"], row["rank"]))
     return [Move.model_validate({name: row[name] for name in Move.model_fields}) for row in ordered]
 
 
@@ -393,12 +393,12 @@ def plan_hash(
 
     `moves` and `splits` have only bundles that move or are split; empty `splits` do not change the hash.
     """
-    parts = [_ordered(decisions), _ordered(moves), state, *filter(None, [_ordered(splits)])]
+    parts = [_sorted_json(decisions), _sorted_json(moves), state, *filter(None, [_sorted_json(splits)])]
     canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _ordered(rows: Iterable[Mapping[str, Cell]]) -> list[str]:
+def _sorted_json(rows: Iterable[Mapping[str, Cell]]) -> list[str]:
     return sorted(json.dumps(row, sort_keys=True, separators=(",", ":")) for row in rows)
 
 
@@ -409,7 +409,7 @@ class Actions(NamedTuple):
     splits: Sequence[Split]
 
     @property
-    def unloaded(self) -> list[str]:
+    def unloaded_bundles(self) -> list[str]:
         return [move.bundle for move in self.moves] + [split.bundle for split in self.splits if split.unload]
 
     @property
@@ -432,4 +432,4 @@ def verify(run: StoragePath, summary: Summary) -> Actions:
         same = False
     if not same:
         raise PlanError(Reason.PLAN_CHANGED, f"the files of plan {summary.plan_id} have changed since it was made")
-    return Actions(_moves(taken), splits_of(splits))
+    return Actions(_moves_of_rows(taken), splits_of(splits))

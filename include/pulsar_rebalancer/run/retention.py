@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.run.compacted_tables import KINDS, complete_runs
-from pulsar_rebalancer.run.compaction import Day, RunFolder, compact, days_before, foreign_names
+from pulsar_rebalancer.run.compaction import DayFolder, RunFolder, compact, days_before, foreign_names
 from pulsar_rebalancer.run.plan import read_state
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.documents import (
@@ -28,7 +28,7 @@ from pulsar_rebalancer.storage.documents import (
     last_committed,
     time_of,
 )
-from pulsar_rebalancer.storage.path import Entry, Kind, StoragePath, below, entries, remove, walk
+from pulsar_rebalancer.storage.path import Entry, Kind, StoragePath, entries, entries_below, remove, walk
 
 _REFERRED_TO = re.compile(r"(?:means|costs)-\d{1,18}-[0-9a-f]{8}\.parquet")
 _EXPORT = re.compile(r"export-(\d{8}T\d{6}Z)\.json")
@@ -86,7 +86,7 @@ def unneeded_files(
     old: dict[str, list[Entry]] = defaultdict(list)
     foreign = []
     for entry in entries(folder):
-        kind = _kind(entry)
+        kind = _kind_of_entry(entry)
         if kind is None:
             foreign.append(entry.path)
         elif kind == "exports":
@@ -95,14 +95,14 @@ def unneeded_files(
         elif kind == "means" and entry.path in needed:
             continue
         elif kind not in ("changes", "kept"):
-            content = _content(folder, entry)
+            content = _entries_to_delete(folder, entry)
             times = [part.changed_at for part in content if part.changed_at]
             if times and max(times) < now - _GRACE:
                 old[kind] += content
     return dict(old), foreign
 
 
-def _kind(entry: Entry) -> str | None:
+def _kind_of_entry(entry: Entry) -> str | None:
     if entry.kind is Kind.OTHER:
         return None
     if _REFERRED_TO.fullmatch(entry.path):
@@ -117,8 +117,8 @@ def _kind(entry: Entry) -> str | None:
     return next((kind for kind, pattern in named.items() if pattern.fullmatch(entry.path)), None)
 
 
-def _content(folder: StoragePath, entry: Entry) -> list[Entry]:
-    return [entry] if entry.kind is Kind.FILE else [entry, *below(entry.path, walk(folder / entry.path))[1:]]
+def _entries_to_delete(folder: StoragePath, entry: Entry) -> list[Entry]:
+    return [entry] if entry.kind is Kind.FILE else [entry, *entries_below(entry.path, walk(folder / entry.path))[1:]]
 
 
 def _written_at(entry: Entry) -> datetime:
@@ -133,7 +133,7 @@ LISTED = 20
 """Maximum number of kept entries listed in the log."""
 
 
-class Step(NamedTuple):
+class UpkeepStep(NamedTuple):
     """One upkeep step; a dry run only reports it.
 
     Attributes:
@@ -153,7 +153,7 @@ class Step(NamedTuple):
 @dataclass
 class Report:
     dry_run: bool
-    steps: list[Step] = field(default_factory=list)
+    steps: list[UpkeepStep] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -192,7 +192,7 @@ def maintain(storage: ClusterStorage, settings: Settings, needed: Needs, now: da
     return upkeep.report
 
 
-def expired(day: date, now: datetime, days: int) -> bool:
+def is_expired(day: date, now: datetime, days: int) -> bool:
     """Return whether a day is more than `days` days before today (UTC). If `days` is 0, nothing expires."""
     return days > 0 and (now.date() - day).days > days
 
@@ -209,28 +209,28 @@ class _Upkeep:
 
     def runs(self) -> None:
         for name in foreign_names(self.storage):
-            self._keep(self.storage.runs / name, _NOT_OURS)
+            self._note_kept(self.storage.runs / name, _NOT_OURS)
         for day in days_before(self.storage, self.now.date()):
             for name in day.foreign:
-                self._keep(day.folder / name, _NOT_OURS)
+                self._note_kept(day.folder / name, _NOT_OURS)
             runs = [run for run in day.runs if self._may_delete(run)]
-            unwanted = expired(day.date, self.now, self.settings.history_days)
+            unwanted = is_expired(day.date, self.now, self.settings.history_days)
             left = runs if unwanted else self._compact(day, runs)
-            if expired(day.date, self.now, self.settings.retention_days):
+            if is_expired(day.date, self.now, self.settings.retention_days):
                 self._remove_runs("remove runs", day, left)
             if not self.report.dry_run:
-                remove(self.storage.base, day.folder, [], whole=False)  # only deletes an empty folder
+                remove(self.storage.base, day.folder, [], is_whole=False)  # only deletes an empty folder
 
     def _may_delete(self, run: RunFolder) -> bool:
         if run.name in self.needed.plans:
-            self._keep(run.folder, "the state still refers to the run's plan")
+            self._note_kept(run.folder, "the state still refers to the run's plan")
             return False
         if not run.ended and run.at > self.now - _DAY:
-            self._keep(run.folder, "the run has no outcome yet")
+            self._note_kept(run.folder, "the run has no outcome yet")
             return False
         return True
 
-    def _compact(self, day: Day, runs: Sequence[RunFolder]) -> list[RunFolder]:
+    def _compact(self, day: DayFolder, runs: Sequence[RunFolder]) -> list[RunFolder]:
         try:
             done = complete_runs(self.storage, day.date)
             waiting = [run for run in runs if run.name not in done]
@@ -243,26 +243,26 @@ class _Upkeep:
             self.report.problems.append(f"{day.date}: {error}")
             return []
         for name, why in unreadable.items():
-            self._keep(day.folder / name, why)
+            self._note_kept(day.folder / name, why)
         self._remove_runs("compact", day, [run for run in runs if run.name in done])
         return [run for run in runs if run.name not in done]
 
-    def _remove_runs(self, action: str, day: Day, runs: Sequence[RunFolder]) -> None:
+    def _remove_runs(self, action: str, day: DayFolder, runs: Sequence[RunFolder]) -> None:
         if not runs:
             return
         self._add_step(action, day.date.isoformat(), len(runs), [entry for run in runs for entry in run.ours])
         for run in runs:
             for name in run.foreign:
-                self._keep(run.folder / name, _NOT_OURS)
+                self._note_kept(run.folder / name, _NOT_OURS)
         if self.report.dry_run:
             return
         whole_day = len(runs) == len(day.runs) and not day.foreign and not any(run.foreign for run in runs)
         if whole_day:
-            content = [entry for run in runs for entry in below(run.name, run.ours)]
-            remove(self.storage.base, day.folder, content, whole=True)
+            content = [entry for run in runs for entry in entries_below(run.name, run.ours)]
+            remove(self.storage.base, day.folder, content, is_whole=True)
         else:
             for run in runs:
-                remove(self.storage.base, run.folder, run.ours, whole=not run.foreign)
+                remove(self.storage.base, run.folder, run.ours, is_whole=not run.foreign)
 
     # history
 
@@ -277,17 +277,17 @@ class _Upkeep:
             for entry in entries(folder):
                 day = day_of(entry.path.removesuffix(".parquet"))
                 if entry.kind is Kind.FILE and day is not None:
-                    if expired(day, self.now, self.settings.history_days):
+                    if is_expired(day, self.now, self.settings.history_days):
                         gone[day.isoformat()].append((folder, entry))
                 elif is_draft(entry):
                     if entry.changed_at is not None and entry.changed_at < self.now - _DAY:
                         gone["drafts"].append((folder, entry))
                 else:
-                    self._keep(folder / entry.path, _NOT_OURS)
+                    self._note_kept(folder / entry.path, _NOT_OURS)
         for what, files in sorted(gone.items()):
             self._add_step("remove history", what, 0, (entry for _, entry in files))
             for folder, entry in files if not self.report.dry_run else ():
-                remove(self.storage.base, folder, [entry], whole=False)
+                remove(self.storage.base, folder, [entry], is_whole=False)
 
     # state
 
@@ -295,9 +295,9 @@ class _Upkeep:
         folder = self.storage.state
         old, foreign = unneeded_files(folder, self.needed.files, self.now, self.settings.retention_days)
         for name in foreign:
-            self._keep(folder / name, _NOT_OURS)
+            self._note_kept(folder / name, _NOT_OURS)
         for what, content in old.items():
-            self._remove("remove state files", what, folder, content, whole=False)
+            self._remove("remove state files", what, folder, content, is_whole=False)
 
     # replays
 
@@ -305,21 +305,21 @@ class _Upkeep:
         for entry in entries(self.storage.replays):
             at = time_of(entry.path)
             if entry.kind is not Kind.FOLDER or at is None:
-                self._keep(self.storage.replays / entry.path, _NOT_OURS)
-            elif expired(at.date(), self.now, self.settings.retention_days):
+                self._note_kept(self.storage.replays / entry.path, _NOT_OURS)
+            elif is_expired(at.date(), self.now, self.settings.retention_days):
                 folder = self.storage.replays / entry.path
-                self._remove("remove replays", entry.path, folder, walk(folder), whole=True)
+                self._remove("remove replays", entry.path, folder, walk(folder), is_whole=True)
 
     # report
 
-    def _remove(self, action: str, what: str, folder: StoragePath, content: Sequence[Entry], *, whole: bool) -> None:
-        self._add_step(action, what, 0, content)
+    def _remove(self, action: str, item: str, folder: StoragePath, content: Sequence[Entry], *, is_whole: bool) -> None:
+        self._add_step(action, item, 0, content)
         if not self.report.dry_run:
-            remove(self.storage.base, folder, content, whole=whole)
+            remove(self.storage.base, folder, content, is_whole=is_whole)
 
-    def _add_step(self, action: str, what: str, runs: int, content: Iterable[Entry]) -> None:
+    def _add_step(self, action: str, item: str, runs: int, content: Iterable[Entry]) -> None:
         sizes = [entry.size for entry in content if entry.kind is Kind.FILE]
-        self.report.steps.append(Step(action, what, runs, len(sizes), sum(sizes)))
+        self.report.steps.append(UpkeepStep(action, item, runs, len(sizes), sum(sizes)))
 
-    def _keep(self, folder: StoragePath, why: str) -> None:
+    def _note_kept(self, folder: StoragePath, why: str) -> None:
         self.report.left[folder.uri.removeprefix(f"{self.storage.base.uri}/")] = why

@@ -76,17 +76,17 @@ class StateBefore(BaseModel):
         return cls.parse(file.read_json(), file.uri)
 
     @classmethod
-    def parse(cls, document: Any, where: str) -> Self:
+    def parse(cls, document: Any, label: str) -> Self:
         if not isinstance(document, Mapping) or not {"decision", "moves", "control", "drains"} <= document.keys():
-            raise SnapshotError(Reason.FILE_DAMAGED, f"{where} does not contain the state of a cluster")
+            raise SnapshotError(Reason.FILE_DAMAGED, f"{label} does not contain the state of a cluster")
         handed, roll = document.get("handed_over"), document.get("roll")
         return cls(
-            decision=DecisionState.parse(document["decision"], where),
-            moves=MovesState.parse(document["moves"], where),
-            control=Control.parse(document["control"], where),
-            drains=Drains.parse(document["drains"], where),
-            handed_over=None if handed is None else load(HandedOverPlan, handed, where),
-            roll=None if roll is None else Roll.parse(roll, where),
+            decision=DecisionState.parse(document["decision"], label),
+            moves=MovesState.parse(document["moves"], label),
+            control=Control.parse(document["control"], label),
+            drains=Drains.parse(document["drains"], label),
+            handed_over=None if handed is None else load(HandedOverPlan, handed, label),
+            roll=None if roll is None else Roll.parse(roll, label),
         )
 
 

@@ -285,10 +285,10 @@ Row: TypeAlias = "dict[str, Any]"
 
 
 def broker_samples(rows: Iterable[Row], left_out: Mapping[str, Reason]) -> list[BrokerSample]:
-    return sorted((_broker(row, left_out.get(row["broker"])) for row in rows), key=lambda broker: broker.broker)
+    return sorted((_broker_sample(row, left_out.get(row["broker"])) for row in rows), key=lambda broker: broker.broker)
 
 
-def _broker(row: Row, left_out: Reason | None) -> BrokerSample:
+def _broker_sample(row: Row, left_out: Reason | None) -> BrokerSample:
     known = {name: row[name] for name in _SAMPLE_COLUMNS if row.get(name) is not None}
     resources = {name: ResourceUsage(row.get(f"{name}_usage"), row.get(f"{name}_limit")) for name in RESOURCES}
     no_report = Reason.BROKER_QUARANTINED if row.get("error") else None
@@ -342,7 +342,7 @@ def version_of(schema: pa.Schema) -> str:
     return (schema.metadata or {}).get(b"version", b"").decode(errors="replace")
 
 
-def one_by_one(values: Iterable[float]) -> float:
+def java_sum(values: Iterable[float]) -> float:
     """Return the sum of the values, added one after the other, as in Java.
 
     Since Python 3.12, `sum` compensates for rounding errors. The last digit of a sum can decide between

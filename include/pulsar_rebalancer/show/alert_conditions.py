@@ -147,7 +147,7 @@ class EndedRun:
         )
 
     @property
-    def mode_lowered(self) -> bool:
+    def has_lowered_mode(self) -> bool:
         """Return whether the run's parameters set a mode that moves nothing; it says nothing about other runs."""
         return not self.acts and self.request is not None and self.request.resolved.origins.get("mode") is Origin.PARAMS
 
@@ -162,18 +162,18 @@ def judge_run(
     """Return what this run shows about each condition; `last_seen` says when an open one was last present."""
     if settings.mode is Mode.OFF:
         return dict.fromkeys(last_seen, Observation(False, unwatched=Reason.MODE_OFF))
-    judged = {Condition.UNSAFE: _unsafe(run), Condition.UNLOAD: _unload(run), Condition.UNFINISHED: _unfinished(run)}
+    judged = {Condition.UNSAFE: _safety(run), Condition.UNLOAD: _unloading(run), Condition.UNFINISHED: _progress(run)}
     if run.validation is not None:
-        judged[Condition.BLOCKED] = _observed(run.validation.reasons(Effect.BLOCK))
+        judged[Condition.BLOCKED] = _observation(run.validation.reasons(Effect.BLOCK))
     if run.seconds is not None:
         slow = {Reason.RUN_TOO_LONG: 1} if run.seconds > settings.interval_seconds else {}
         detail = f"{run.seconds:.0f} s, interval {settings.interval_seconds:g} s"
-        judged[Condition.SLOW] = _observed(slow, detail)
-    judged[Condition.ROLL_LEFT] = _abandoned_roll(run.roll, settings, now)
-    untold = end_of_roll(run.roll) if run.roll.untold else None
+        judged[Condition.SLOW] = _observation(slow, detail)
+    judged[Condition.ROLL_LEFT] = _roll_observation(run.roll, settings, now)
+    untold = roll_end_condition(run.roll) if run.roll.untold else None
     for condition in (Condition.ROLL_STOPPED, Condition.ROLL_ELSEWHERE):
         reasons = {run.roll.ended: 1} if condition is untold and run.roll.ended else {}
-        judged[condition] = _observed(reasons, run.roll.progress)
+        judged[condition] = _observation(reasons, run.roll.progress)
     if judged[Condition.UNLOAD] is None and Condition.UNLOAD in last_seen:
         longest = max(UNTRIED, UNTRIED_INTERVALS * timedelta(seconds=settings.interval_seconds))
         if not timedelta(0) <= now - last_seen[Condition.UNLOAD] <= longest:
@@ -181,11 +181,11 @@ def judge_run(
     return {condition: observation for condition, observation in judged.items() if observation is not None}
 
 
-def _observed(reasons: Mapping[Reason, int], detail: str = "") -> Observation:
+def _observation(reasons: Mapping[Reason, int], detail: str = "") -> Observation:
     return Observation(True, reasons, detail) if reasons else Observation(False)
 
 
-def _abandoned_roll(roll: Roll, settings: Settings, now: datetime) -> Observation:
+def _roll_observation(roll: Roll, settings: Settings, now: datetime) -> Observation:
     stepped = roll.looked_at or roll.at
     longest = max(LEFT, LEFT_INTERVALS * timedelta(seconds=settings.interval_seconds))
     if not roll.active or stepped is None or now - stepped <= longest:
@@ -193,32 +193,32 @@ def _abandoned_roll(roll: Roll, settings: Settings, now: datetime) -> Observatio
     return Observation(True, {Reason.ROLLING: 1}, f"last step at {stepped:%Y-%m-%d %H:%M %Z}, plan {roll.id}")
 
 
-def end_of_roll(roll: Roll) -> Condition | None:
+def roll_end_condition(roll: Roll) -> Condition | None:
     """Return the condition that reports the end of a rolling restart; None if there is nothing to report."""
     if roll.ended not in (None, Reason.ROLLED):
         return Condition.ROLL_STOPPED
     return Condition.ROLL_ELSEWHERE if roll.ended and roll.elsewhere else None
 
 
-def _unsafe(run: EndedRun) -> Observation | None:
-    if run.validation is None or run.request is None or run.mode_lowered:
+def _safety(run: EndedRun) -> Observation | None:
+    if run.validation is None or run.request is None or run.has_lowered_mode:
         return None
     if not run.acts:
         return Observation(False, unwatched=Reason.OBSERVE)
     reasons = run.validation.reasons(Effect.HOLD)
     if run.outcome is not None and run.outcome.verdict is Reason.PLAN_CHANGED:
         reasons = reasons | {Reason.PLAN_CHANGED: 1}
-    return _observed(reasons | dict.fromkeys(run.closed, 1), "; ".join(run.closed.values()))
+    return _observation(reasons | dict.fromkeys(run.closed, 1), "; ".join(run.closed.values()))
 
 
-def _unload(run: EndedRun) -> Observation | None:
-    if run.outcome is None or run.request is None or run.mode_lowered:
+def _unloading(run: EndedRun) -> Observation | None:
+    if run.outcome is None or run.request is None or run.has_lowered_mode:
         return None
     if not run.acts:
         return Observation(False, unwatched=Reason.OBSERVE)
     kept = {Reason.DESTINATION_KEPT: len(run.outcome.destinations_kept)} if run.outcome.destinations_kept else {}
     if run.outcome.verdict != Reason.OPEN:
-        return _observed(kept) if kept else None
+        return _observation(kept) if kept else None
     ended = Counter(run.outcome.counts) + Counter(run.outcome.split_counts)
     reasons = {code: count for code, count in ended.items() if not code.has(Trait.SETTLED | Trait.ORDERED)} | kept
     # A mapped task is listed once per wave, with the wave's number after its name.
@@ -231,10 +231,10 @@ def _unload(run: EndedRun) -> Observation | None:
     if not reasons and not ended.keys() & {Reason.MOVED, Reason.SPLIT}:
         return None
     verified = sum(move.ok for move in run.outcome.moves)
-    return _observed(reasons, f"{verified} of {number_of(len(run.outcome.moves), 'move')} verified")
+    return _observation(reasons, f"{verified} of {number_of(len(run.outcome.moves), 'move')} verified")
 
 
-def _unfinished(run: EndedRun) -> Observation | None:
+def _progress(run: EndedRun) -> Observation | None:
     blocked = run.validation is not None and bool(run.validation.reasons(Effect.BLOCK))
     failed = [
         task for task in BEFORE_UNLOAD if run.states.get(task) == "failed" and not (task == "validate" and blocked)

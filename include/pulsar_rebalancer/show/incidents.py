@@ -17,7 +17,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.alert_conditions import Condition, EndedRun, Observation
-from pulsar_rebalancer.show.measurements import hits_of
+from pulsar_rebalancer.show.measurements import hits_text
 from pulsar_rebalancer.state import StateDocument
 from pulsar_rebalancer.storage.documents import time_of
 from pulsar_rebalancer.texts import number_of
@@ -144,7 +144,7 @@ class AlertMessage:
     kind: Literal["failure", "success"]
 
 
-def compose(cluster: str, pending: PendingMessage, values: Sequence[str], link: str) -> AlertMessage:
+def compose(cluster: str, pending: PendingMessage, value_lines: Sequence[str], link: str) -> AlertMessage:
     """Return the message for a condition that has started or ended; `link` leads to the run in Airflow's UI."""
     condition, incident = pending.condition, pending.incident
     detail = f" ({incident.detail})" if incident.detail else ""
@@ -157,8 +157,8 @@ def compose(cluster: str, pending: PendingMessage, values: Sequence[str], link: 
             lines.append(f"No longer checked: {incident.unwatched}: {incident.unwatched.meaning}")
     else:
         lines.append(f"What: {condition.meaning}{detail}")
-    lines += ["Reasons:", *_reasons(incident.reasons, actions=not pending.over)]
-    lines += ["Values:", *(f"  {line}" for line in values or ["none: the run ended too early"])]
+    lines += ["Reasons:", *_reason_lines(incident.reasons, actions=not pending.over)]
+    lines += ["Values:", *(f"  {line}" for line in value_lines or ["none: the run ended too early"])]
     lines.append(f"What to do: {'nothing, because the condition has ended.' if pending.over else condition.action}")
     lines.append(f"Run: {link}")
     title = f"{'[Resolved] ' if pending.over else ''}Pulsar {cluster}: {condition.label}"
@@ -169,7 +169,7 @@ def _line(name: str, at: datetime) -> str:
     return f"{name}: {at:%Y-%m-%d %H:%M:%S %Z}"
 
 
-def _reasons(reasons: Mapping[Reason, int], *, actions: bool = False) -> list[str]:
+def _reason_lines(reasons: Mapping[Reason, int], *, actions: bool = False) -> list[str]:
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     lines = [
         f"  {code} x{count}: {code.meaning} {code.action if actions else ''}".rstrip()
@@ -178,13 +178,13 @@ def _reasons(reasons: Mapping[Reason, int], *, actions: bool = False) -> list[st
     return lines + ([f"  and {len(ordered) - LISTED} more"] if len(ordered) > LISTED else [])
 
 
-def values_of(run: EndedRun) -> list[str]:
+def value_lines(run: EndedRun) -> list[str]:
     lines, summary = [], run.summary
     if summary is not None:
         if summary.score_min is not None and summary.score_max is not None:
             span = f"({summary.score_min:.1f} to {summary.score_max:.1f} %) over {number_of(summary.brokers, 'broker')}"
             lines.append(f"score range: {summary.score_range:.1f} points {span}")
-        if hits := hits_of(summary):
+        if hits := hits_text(summary):
             lines.append(f"hits: {hits}")
     if run.outcome is not None and run.outcome.moves:
         moves = run.outcome.moves

@@ -94,11 +94,11 @@ def measure(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> l
     verdict = outcome.verdict if outcome is not None else Reason.UNFINISHED
     measurements = [Measurement.of("runs", 1, counter=True, cluster=cluster, verdict=verdict)]
     if run is not None:
-        measurements += _sample(cluster, Snapshot(run))
+        measurements += _sample_measurements(cluster, Snapshot(run))
     if run is not None and (run / Summary.FILE).exists():
-        measurements += _plan(cluster, Summary.read(run))
+        measurements += _plan_measurements(cluster, Summary.read(run))
     if outcome is not None:
-        measurements += _outcome(cluster, outcome)
+        measurements += _outcome_measurements(cluster, outcome)
     return measurements
 
 
@@ -121,7 +121,7 @@ def measure_orders(cluster: str, settings: Settings, orders: OrdersInForce, now:
     yield Measurement.of("roll_brokers_left", len(roll.order) - len(roll.done) if phase else 0, cluster=cluster)
 
 
-def _sample(cluster: str, run: Snapshot) -> Iterable[Measurement]:
+def _sample_measurements(cluster: str, run: Snapshot) -> Iterable[Measurement]:
     settings = run.settings
     yield Measurement.of("collected_timestamp_seconds", run.request.collected_at.timestamp(), cluster=cluster)
     yield Measurement.of("interval_seconds", settings.interval_seconds, cluster=cluster)
@@ -144,7 +144,7 @@ def _sample(cluster: str, run: Snapshot) -> Iterable[Measurement]:
     yield Measurement.of("brokers", len(scores.compared), cluster=cluster)
 
 
-def _plan(cluster: str, summary: Summary) -> Iterable[Measurement]:
+def _plan_measurements(cluster: str, summary: Summary) -> Iterable[Measurement]:
     for kind, hits in zip(("low", "high"), summary.hits, strict=True):
         yield Measurement.of("hits", hits, cluster=cluster, kind=kind)
     yield Measurement.of("pairs_over", summary.pairs_over, cluster=cluster)
@@ -157,9 +157,9 @@ def _plan(cluster: str, summary: Summary) -> Iterable[Measurement]:
         yield Measurement.of("predicted_range", summary.predicted_range, cluster=cluster)
 
 
-def _outcome(cluster: str, outcome: Outcome) -> Iterable[Measurement]:
+def _outcome_measurements(cluster: str, outcome: Outcome) -> Iterable[Measurement]:
     for name, outcomes in (("moves", outcome.moves), ("splits", outcome.splits)):
-        for (reason, result), count in Counter((ended.reason, _result(ended)) for ended in outcomes).items():
+        for (reason, result), count in Counter((ended.reason, _result_label(ended)) for ended in outcomes).items():
             labels = {"cluster": cluster, "reason": str(reason), "result": result}
             yield Measurement.of(name, count, counter=True, **labels)
     gaps = outcome.client_gap
@@ -172,10 +172,10 @@ def _outcome(cluster: str, outcome: Outcome) -> Iterable[Measurement]:
         yield Measurement.of("clients_away_longest_seconds", gaps.longest_seconds, cluster=cluster)
 
 
-def _result(ended: MoveOutcome | SplitOutcome) -> str:
-    if ended.ok:
+def _result_label(outcome: MoveOutcome | SplitOutcome) -> str:
+    if outcome.ok:
         return "done"
-    return "left" if ended.reason.has(Trait.SETTLED | Trait.NOT_BEGUN) else "failed"
+    return "left" if outcome.reason.has(Trait.SETTLED | Trait.NOT_BEGUN) else "failed"
 
 
 LISTED = 20
@@ -188,7 +188,7 @@ def describe(outcome: Outcome, run: StoragePath) -> str:
     in_force = outcome.in_force or (summary.in_force if summary else "")
     lines += [f"  state:   {in_force}"] if in_force else []
     if summary is not None:
-        lines += _decided(summary)
+        lines += _decision_lines(summary)
     lines.append(f"  verdict: {outcome.verdict}. {outcome.verdict.meaning}")
     if outcome.splits:
         done = sum(split.ok for split in outcome.splits)
@@ -212,7 +212,7 @@ def describe(outcome: Outcome, run: StoragePath) -> str:
     return "\n".join(lines)
 
 
-def _decided(summary: Summary) -> list[str]:
+def _decision_lines(summary: Summary) -> list[str]:
     scores = "no broker was judged"
     if summary.score_min is not None and summary.score_max is not None:
         span = f"{summary.score_min:.1f} to {summary.score_max:.1f} % (range {summary.score_range:.1f})"
@@ -228,7 +228,7 @@ def _decided(summary: Summary) -> list[str]:
     pairs = []
     if low := _thresholds(summary).get("low"):
         pairs.append(f"  pairs:   {summary.pairs}, {summary.pairs_over} of them at least {low.gap:g} points apart")
-        pairs.append(f"  hits:    {hits_of(summary)}. {summary.counting.meaning}")
+        pairs.append(f"  hits:    {hits_text(summary)}. {summary.counting.meaning}")
     return [
         f"  plan:    {summary.sentence}",
         f"  scores:  {scores}",
@@ -239,7 +239,7 @@ def _decided(summary: Summary) -> list[str]:
     ]
 
 
-def hits_of(summary: Summary) -> str:
+def hits_text(summary: Summary) -> str:
     """Return the most hits of any pair and the hits that it needs; empty for a strategy without pairs."""
     each = zip(summary.hits, _thresholds(summary).items(), strict=False)
     return ", ".join(f"most {kind} {have} of {threshold.hits}" for have, (kind, threshold) in each)

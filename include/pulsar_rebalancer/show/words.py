@@ -29,8 +29,8 @@ STOPPED_IN = {
 """What happens to the current broker if the rolling restart is stopped, by phase; {} is the broker."""
 
 
-def no_effect(why: str) -> str:
-    return f"The plan would have no effect: {why}"
+def no_effect_text(reason: str) -> str:
+    return f"The plan would have no effect: {reason}"
 
 
 def changes_text(outcome: Outcome, summary: Summary | None) -> str:
@@ -67,11 +67,11 @@ def not_moved_text(mode: str) -> str:
     return f"Nothing is moved, because the mode is {mode}."
 
 
-def refusal_text(where: str, reason: Reason, message: str) -> str:
+def refusal_text(place: str, reason: Reason, message: str) -> str:
     """Return what stopped a task or a run, and what to do. Messages of requests to brokers may say that themselves."""
     detail = f"{message.removesuffix('.')}." if message else ""
     action = reason.action if reason.action not in message else ""
-    return " ".join(filter(None, [f"{where} ({reason}): {reason.meaning}", detail, action]))
+    return " ".join(filter(None, [f"{place} ({reason}): {reason.meaning}", detail, action]))
 
 
 def order_result(result: Mapping[str, object]) -> str:

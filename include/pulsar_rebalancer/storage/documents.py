@@ -29,7 +29,7 @@ class Versioned(BaseModel):
     version: int = VERSION
 
     @classmethod
-    def parse(cls, document: Any, where: str) -> Self:
+    def parse(cls, document: Any, label: str) -> Self:
         """Create the document from parsed JSON.
 
         Raises SnapshotError `file_damaged`, also if another release wrote it.
@@ -37,9 +37,9 @@ class Versioned(BaseModel):
         version = document.get("version") if isinstance(document, Mapping) else None
         if version != VERSION:
             raise SnapshotError(
-                Reason.FILE_DAMAGED, f"{where} has version {version!r:.80}; this release reads {VERSION}"
+                Reason.FILE_DAMAGED, f"{label} has version {version!r:.80}; this release reads {VERSION}"
             )
-        return load(cls, document, where)
+        return load(cls, document, label)
 
 
 class VersionedDocument(Versioned):
@@ -67,7 +67,7 @@ class VersionedDocument(Versioned):
         return cls.read(folder) if (folder / cls.FILE).exists() else None
 
 
-def load(model: type[_Model], document: Any, where: str) -> _Model:
+def load(model: type[_Model], document: Any, label: str) -> _Model:
     """Validate a document, or part of one, without checking the version.
 
     Raises SnapshotError `file_damaged`; the message names a field that this release does not have.
@@ -78,8 +78,8 @@ def load(model: type[_Model], document: Any, where: str) -> _Model:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
-            raise SnapshotError(Reason.FILE_DAMAGED, f"{where}: this release does not know field {field}") from None
-        raise SnapshotError(Reason.FILE_DAMAGED, f"{where} cannot be read: {field}: {first['msg']}") from None
+            raise SnapshotError(Reason.FILE_DAMAGED, f"{label}: this release does not know field {field}") from None
+        raise SnapshotError(Reason.FILE_DAMAGED, f"{label} cannot be read: {field}: {first['msg']}") from None
 
 
 _Value = TypeVar("_Value")

@@ -61,18 +61,18 @@ class StoragePath:
 
     def exists(self) -> bool:
         file_system, path = self.open()
-        with failures_of(self.uri, "accessed"):
+        with storage_errors(self.uri, "accessed"):
             return file_system.get_file_info(path).type != pafs.FileType.NotFound
 
     def names(self) -> list[str]:
         file_system, path = self.open()
-        with failures_of(self.uri, "listed"):
+        with storage_errors(self.uri, "listed"):
             infos = file_system.get_file_info(pafs.FileSelector(path, allow_not_found=True))
         return sorted(info.base_name for info in infos)
 
     def delete(self) -> None:
         file_system, path = self.open()
-        with failures_of(self.uri, "deleted"):
+        with storage_errors(self.uri, "deleted"):
             kind = file_system.get_file_info(path).type
             if kind == pafs.FileType.Directory:
                 file_system.delete_dir(path)
@@ -85,7 +85,7 @@ class StoragePath:
         On a local disk, only the file's owner may read it.
         """
         file_system, path = self.open()
-        with failures_of(self.uri, "written"):
+        with storage_errors(self.uri, "written"):
             if isinstance(file_system, pafs.LocalFileSystem):
                 _write_local(Path(path), data)
                 return
@@ -94,7 +94,7 @@ class StoragePath:
 
     def read_bytes(self) -> bytes:
         file_system, path = self.open()
-        with failures_of(self.uri, "read"), file_system.open_input_stream(path) as source:
+        with storage_errors(self.uri, "read"), file_system.open_input_stream(path) as source:
             return bytes(source.read())
 
     def write_json(self, document: Any) -> None:
@@ -117,14 +117,14 @@ class StoragePath:
 
         Raises SnapshotError `file_missing`, `file_damaged` or `storage_failed`.
         """
-        with failures_of(self.uri, "read"), damage_of(self.uri):
+        with storage_errors(self.uri, "read"), damage_errors(self.uri):
             # Spark may mark a column as never null in one part and not in another.
             table = pa.concat_tables((part.read(columns) for part in self._parts()), promote_options="default")
             table.validate(full=True)
         return table
 
     def read_batches(self, columns: list[str] | None = None) -> Iterator[pa.Table]:
-        with failures_of(self.uri, "read"), damage_of(self.uri):
+        with storage_errors(self.uri, "read"), damage_errors(self.uri):
             for part in self._parts():
                 for batch in part.iter_batches(columns=columns):
                     yield pa.Table.from_batches([batch])
@@ -139,20 +139,20 @@ class StoragePath:
                 yield source
 
 
-def json_document(data: bytes | str, where: str) -> Any:
+def json_document(data: bytes | str, label: str) -> Any:
     try:
         document = json.loads(data)
         require_storable(document)
     except (ValueError, RecursionError):
-        raise SnapshotError(Reason.FILE_DAMAGED, f"{where} is not a JSON document") from None
+        raise SnapshotError(Reason.FILE_DAMAGED, f"{label} is not a JSON document") from None
     return document
 
 
 @contextmanager
-def failures_of(uri: str, done: str) -> Iterator[None]:
+def storage_errors(uri: str, action: str) -> Iterator[None]:
     """Convert file system errors to SnapshotError `file_missing` or `storage_failed`.
 
-    `done` is a participle for the message "cannot be …", such as "listed".
+    `action` is a participle for the message "cannot be …", such as "listed".
     """
     try:
         yield
@@ -161,11 +161,11 @@ def failures_of(uri: str, done: str) -> Iterator[None]:
             raise SnapshotError(Reason.FILE_MISSING, f"{uri} does not exist as a file") from None
         # The error's own text may quote secrets from an address.
         why = os.strerror(error.errno) if error.errno else type(error).__name__
-        raise SnapshotError(Reason.STORAGE_FAILED, f"{uri} cannot be {done}: {why}") from None
+        raise SnapshotError(Reason.STORAGE_FAILED, f"{uri} cannot be {action}: {why}") from None
 
 
 @contextmanager
-def damage_of(uri: str) -> Iterator[None]:
+def damage_errors(uri: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, ValueError, OSError) as error:
@@ -220,20 +220,20 @@ class Entry:
 
 def entries(folder: StoragePath) -> list[Entry]:
     """Return a folder's direct entries, sorted by name; empty if the folder does not exist or is a link."""
-    return _listed(folder, deep=False)
+    return _list_entries(folder, recursive=False)
 
 
 def walk(folder: StoragePath) -> list[Entry]:
     """Return all entries below a folder, folders before their contents; links are listed but not followed."""
-    return _listed(folder, deep=True)
+    return _list_entries(folder, recursive=True)
 
 
-def _listed(folder: StoragePath, *, deep: bool) -> list[Entry]:
+def _list_entries(folder: StoragePath, *, recursive: bool) -> list[Entry]:
     file_system, path = folder.open()
-    with failures_of(folder.uri, "listed"):
+    with storage_errors(folder.uri, "listed"):
         if isinstance(file_system, pafs.LocalFileSystem):
-            return list(_local(Path(path), "", deep=deep))
-        infos = file_system.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=deep))
+            return list(_local_entries(Path(path), "", recursive=recursive))
+        infos = file_system.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=recursive))
     kinds = {pafs.FileType.File: Kind.FILE, pafs.FileType.Directory: Kind.FOLDER}
     listed = [
         Entry(info.path[len(path) :].strip("/"), kinds.get(info.type, Kind.OTHER), info.size or 0, info.mtime)
@@ -242,12 +242,12 @@ def _listed(folder: StoragePath, *, deep: bool) -> list[Entry]:
     return sorted(listed, key=lambda entry: entry.path)
 
 
-def _local(top: Path, prefix: str, *, deep: bool) -> Iterator[Entry]:
+def _local_entries(folder: Path, prefix: str, *, recursive: bool) -> Iterator[Entry]:
     # Others may delete entries during the listing; this is not an error.
     try:
-        if not stat.S_ISDIR(top.lstat().st_mode):
+        if not stat.S_ISDIR(folder.lstat().st_mode):
             return
-        with os.scandir(top) as scanned:
+        with os.scandir(folder) as scanned:
             children = sorted(scanned, key=lambda child: child.name)
     except FileNotFoundError:
         return
@@ -260,20 +260,20 @@ def _local(top: Path, prefix: str, *, deep: bool) -> Iterator[Entry]:
         changed_at = datetime.fromtimestamp(status.st_mtime, UTC)
         if stat.S_ISDIR(status.st_mode):
             yield Entry(path, Kind.FOLDER, 0, changed_at)
-            if deep:
-                yield from _local(Path(child.path), f"{path}/", deep=True)
+            if recursive:
+                yield from _local_entries(Path(child.path), f"{path}/", recursive=True)
         elif stat.S_ISREG(status.st_mode):
             yield Entry(path, Kind.FILE, status.st_size, changed_at)
         else:
             yield Entry(path, Kind.OTHER)
 
 
-def below(name: str, content: Iterable[Entry]) -> list[Entry]:
+def entries_below(name: str, content: Iterable[Entry]) -> list[Entry]:
     """Return the entries for a folder and all below it, with paths relative to the folder's parent."""
     return [Entry(name, Kind.FOLDER), *(replace(entry, path=f"{name}/{entry.path}") for entry in content)]
 
 
-def remove(base: StoragePath, folder: StoragePath, content: Sequence[Entry], *, whole: bool) -> None:
+def remove(base: StoragePath, folder: StoragePath, content: Sequence[Entry], *, is_whole: bool) -> None:
     """Delete entries from a folder, then the folder itself if it is empty.
 
     Missing entries are ignored, so a second attempt can complete an interrupted first one. Raises
@@ -282,13 +282,13 @@ def remove(base: StoragePath, folder: StoragePath, content: Sequence[Entry], *, 
     Args:
         base: the cluster's folder; nothing outside this folder is deleted.
         content: entries to delete; those that are neither files nor folders are kept.
-        whole: True if `content` is everything in the folder; an object store then needs few requests.
+        is_whole: True if `content` is everything in the folder; an object store then needs few requests.
     """
     file_system, path = folder.open()
-    with failures_of(folder.uri, "emptied"):
+    with storage_errors(folder.uri, "emptied"):
         if isinstance(file_system, pafs.LocalFileSystem):
             _remove_local(Path(base.open()[1]), Path(path), content)
-        elif whole:
+        elif is_whole:
             with suppress(FileNotFoundError):
                 file_system.delete_dir(path)
         else:

@@ -35,7 +35,7 @@ class Selector(Protocol):
         bundle is `tenant/namespace/0x…_0x…`; candidates are brokerIds, sorted by name.
         """
 
-    def placed(self, bundle: BundleSample, broker: str) -> None:
+    def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Record that a bundle was placed on a broker."""
 
     def state(self) -> PlacementState:
@@ -45,7 +45,7 @@ class Selector(Protocol):
 class StatelessPlacement:
     """A placement that has no state and ignores where earlier bundles were placed."""
 
-    def placed(self, bundle: BundleSample, broker: str) -> None:
+    def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Do nothing, because this placement does not depend on earlier placements."""
 
     def state(self) -> PlacementState:
@@ -76,14 +76,14 @@ class PerCandidates(Generic[T]):
         return (made for _, made in self._state)
 
 
-def choose(seed: str, bundle: str, eligible: Sequence[str]) -> str | None:
+def choose(seed: str, bundle: str, eligible_brokers: Sequence[str]) -> str | None:
     """Return one of the eligible brokers, which must be sorted by name; None if there are none.
 
     Pulsar draws at random. Here, a hash of the bundle and the seed, one per run, makes a repeated decision
     give the same plan.
     """
     digest = blake2b(f"{seed}/{bundle}".encode(), digest_size=8).digest()
-    return eligible[int.from_bytes(digest) % len(eligible)] if eligible else None
+    return eligible_brokers[int.from_bytes(digest) % len(eligible_brokers)] if eligible_brokers else None
 
 
 def overloaded_brokers(sample: ClusterSample) -> set[str]:
@@ -198,13 +198,13 @@ def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains
     As in LoadManagerShared.filterAntiAffinityGroupOwnedBrokers. `spread` counts the namespaces on each broker.
     """
     if domains:
-        of_domain = by_domain({broker: spread.get(broker, 0) for broker in candidates}, domains)
+        of_domain = counts_by_domain({broker: spread.get(broker, 0) for broker in candidates}, domains)
         least = min(of_domain.values(), default=0)
         candidates = [broker for broker in candidates if of_domain[domains.get(broker, "")] == least]
     return lowest_counts(candidates, spread)
 
 
-def by_domain(spread: Mapping[str, int], domains: Mapping[str, str]) -> Counter[str]:
+def counts_by_domain(spread: Mapping[str, int], domains: Mapping[str, str]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for broker, count in spread.items():
         counts[domains.get(broker, "")] += count
@@ -274,14 +274,14 @@ class PolicyFilter:
         """Return the brokers that policies permit for a bundle, sorted by name, without those left out."""
         namespace = namespace_of(bundle)
         # All namespaces under the same policy, or under no policy, share one list.
-        ruling = self._ruling(namespace)
+        ruling = self._ruling_policy(namespace)
         if ruling not in self._sets:
             allowed = policy_set(self._policies, namespace, self._active)
             self._sets[ruling] = [broker for broker in allowed if broker in self._taking_part]
             self._members[ruling] = frozenset(self._sets[ruling])
         return self._sets[ruling]
 
-    def _ruling(self, namespace: str) -> str | None:
+    def _ruling_policy(self, namespace: str) -> str | None:
         if namespace not in self._rulings:
             policy = policy_of(self._policies.isolation, namespace)
             unknown = namespace in self._policies.unknown
@@ -296,14 +296,14 @@ class PolicyFilter:
             remaining = below_ceiling(allowed, self._topics, self._settings.max_broker_topics)
         if namespace in self._policies.groups:
             spread, domains = self._spread_of(namespace), self._policies.domains
-            remaining = least_of_group(remaining, spread, domains) if domains else self._fewest(remaining, spread)
+            remaining = least_of_group(remaining, spread, domains) if domains else self._with_fewest(remaining, spread)
         if self._settings.even_distribution or namespace == SYSTEM_NAMESPACE:
-            remaining = self._fewest(remaining, self._serving.get(namespace, {}))
+            remaining = self._with_fewest(remaining, self._serving.get(namespace, {}))
         if self._settings.prefer_later_versions:
-            remaining = self._of_latest_version(remaining)
+            remaining = self._with_latest_version(remaining)
         return remaining or allowed
 
-    def _fewest(self, candidates: Sequence[str], counts: Mapping[str, int]) -> Sequence[str]:
+    def _with_fewest(self, candidates: Sequence[str], counts: Mapping[str, int]) -> Sequence[str]:
         """Return the result of `fewest`; usually, only the few brokers with a count are examined, for speed."""
         brokers, without = split(candidates)
         position = self._positions.of(brokers)
@@ -312,7 +312,7 @@ class PolicyFilter:
             return lowest_counts(candidates, counts)
         return AllBut(brokers, position, serving) if serving else candidates
 
-    def _of_latest_version(self, candidates: Sequence[str]) -> Sequence[str]:
+    def _with_latest_version(self, candidates: Sequence[str]) -> Sequence[str]:
         brokers, without = split(candidates)
         chosen = self._latest.of(brokers)
         if not without:
@@ -349,7 +349,7 @@ class PolicyFilter:
         if destination not in self._taking_part:
             return Reason.NO_DESTINATION
         allowed, namespace = self.policy_set(bundle), namespace_of(bundle)
-        if destination not in self._members[self._ruling(namespace)]:
+        if destination not in self._members[self._ruling_policy(namespace)]:
             return Reason.POLICY_FORBIDS
         ceiling = self._settings.max_broker_topics
         if self._topics[destination] > ceiling and destination not in below_ceiling(allowed, self._topics, ceiling):
@@ -364,22 +364,22 @@ class PolicyFilter:
             return True
         leaves = serving[source] == 1
         ends = domains.get(source, ""), domains.get(destination, "")
-        if ends[0] != ends[1] and not spreads_no_worse(by_domain(spread, domains), *ends, leaves=leaves):
+        if ends[0] != ends[1] and not spreads_no_worse(counts_by_domain(spread, domains), *ends, leaves=leaves):
             return False
         return spreads_no_worse(spread, source, destination, leaves=leaves)
 
-    def placed(self, bundle: BundleSample, destination: str) -> None:
+    def add_placed(self, bundle: BundleSample, destination: str) -> None:
         namespace = namespace_of(bundle.bundle)
         # The source keeps its reported number of topics: Pulsar does not lower it before the next report.
         self._topics[destination] += bundle.topics
         self._most_topics = max(self._most_topics, self._topics[destination])
-        self._count(namespace, bundle.broker, -1)
-        self._count(namespace, destination, 1)
+        self._count_namespace(namespace, bundle.broker, -1)
+        self._count_namespace(namespace, destination, 1)
 
     def _spread_of(self, namespace: str) -> Counter[str]:
         return self._spread[self._policies.groups[namespace]]
 
-    def _count(self, namespace: str, broker: str, step: int) -> None:
+    def _count_namespace(self, namespace: str, broker: str, step: int) -> None:
         if namespace not in self._changed:
             self._serving[namespace] = Counter(self._serving.get(namespace))
             self._changed.add(namespace)

@@ -12,7 +12,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import namespace_of, range_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import MAX_WAVES, OF_A_WAVE
-from pulsar_rebalancer.run.tables import BrokerSample, one_by_one
+from pulsar_rebalancer.run.tables import BrokerSample, java_sum
 from pulsar_rebalancer.strategies.sample import CandidateMove
 
 _TAKEN = Reason.TAKEN  # looked up once instead of for each of a million moves
@@ -27,12 +27,12 @@ _FIRST_OF_40, _FIRST = (4, 0, 10), (4, 2, 1)
 class CapacityCheck(Protocol):
     """An additional check that can reject a unit (see `units`), given the units accepted so far."""
 
-    def fitted(self, unit: list[CandidateMove]) -> list[CandidateMove]:
+    def fitted_moves(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         """Return the unit with its old or new destinations, or with the reason why it must not be moved."""
         ...
 
     def take(self, unit: list[CandidateMove]) -> None:
-        """Count an accepted unit, which must be a result of `fitted`."""
+        """Count an accepted unit, which must be a result of `fitted_moves`."""
         ...
 
 
@@ -41,7 +41,7 @@ def apply(
     settings: Settings,
     groups: Mapping[str, str],
     brokers: Iterable[BrokerSample],
-    room: CapacityCheck | None = None,
+    capacity: CapacityCheck | None = None,
 ) -> list[CandidateMove]:
     """Apply the caps; return the moves sorted by pair and rank, with a wave for each accepted move.
 
@@ -49,15 +49,15 @@ def apply(
     throughput; bundles per run, outer pairs first; waves. Only one bundle of a group may move, because its destination
     depends on the owners of the others, whose moves might fail. Waves have a fixed size, because the gate decides again
     before each wave. Under `needs_waves`, the n-th move of a hash range is in wave n instead. Caps do not affect hit
-    counters. If both a cap and `room` (an additional check) reject a unit, the cap is the reason.
+    counters. If both a cap and `capacity` (an additional check) reject a unit, the cap is the reason.
     """
     taken, result = units(moves)
     caps = _Caps(settings, groups, by_range=bool(taken) and needs_waves(brokers))
     for unit in taken:
-        fitted = room.fitted(unit) if room else unit
-        capped = caps.capped(fitted if fitted[0].taken else unit, counted=fitted[0].taken)
-        if room and capped[0].taken and fitted[0].taken:
-            room.take(capped)
+        fitted = capacity.fitted_moves(unit) if capacity else unit
+        capped = caps.capped(fitted if fitted[0].taken else unit, is_counted=fitted[0].taken)
+        if capacity and capped[0].taken and fitted[0].taken:
+            capacity.take(capped)
         result += capped if fitted[0].taken or not capped[0].taken else fitted
     return by_pair_and_rank(result)
 
@@ -100,16 +100,16 @@ class _Caps:
         self._of_run = 0
         self._in_waves = 0
 
-    def capped(self, unit: list[CandidateMove], *, counted: bool = True) -> list[CandidateMove]:
-        """Return a unit with its waves, or with the reason why it is rejected; count it if `counted`."""
+    def capped(self, unit: list[CandidateMove], *, is_counted: bool = True) -> list[CandidateMove]:
+        """Return a unit with its waves, or with the reason why it is rejected; count it if `is_counted`."""
         names = [namespace_of(move.bundle) for move in unit]
         groups = [self._groups[name] for name in names if name in self._groups]
         reason = self._why_rejected(unit, names, groups)
-        if counted:
+        if is_counted:
             self._count(unit, names, groups, reason)
         if reason is not None:
             return [move._replace(reason=reason, wave=None) for move in unit]
-        if not counted:
+        if not is_counted:
             return unit
         if not self._by_range:
             self._in_waves += len(unit)
@@ -122,7 +122,7 @@ class _Caps:
     def _why_rejected(self, unit: list[CandidateMove], names: list[str], groups: list[str]) -> Reason | None:
         if len(set(groups)) < len(groups) or self._moving.intersection(groups):
             return Reason.ANTI_AFFINITY
-        over_run = _exceeds(self._of_run + len(unit), self._settings.max_bundles_per_run)
+        over_run = _is_above(self._of_run + len(unit), self._settings.max_bundles_per_run)
         return self._exceeded_cap(unit, names) or (Reason.CAP_RUN if over_run else None)
 
     def _count(self, unit: list[CandidateMove], names: list[str], groups: list[str], reason: Reason | None) -> None:
@@ -133,7 +133,7 @@ class _Caps:
                 self._of_broker[move.source] += 1
                 self._of_broker[move.destination] += 1
                 self._of_namespace[name] += 1
-            self._bytes += one_by_one(move.msg_throughput for move in unit)
+            self._bytes += java_sum(move.msg_throughput for move in unit)
             self._of_run += len(unit)
 
     def _exceeded_cap(self, unit: list[CandidateMove], names: list[str]) -> Reason | None:
@@ -141,13 +141,13 @@ class _Caps:
         caps = self._settings
         # Only the brokers of this unit are added up: a plan may have a million moves.
         ends = [broker for move in unit for broker in (move.source, move.destination)]
-        if _exceeds(max(self._of_broker[end] + ends.count(end) for end in ends), caps.max_bundles_per_broker):
+        if _is_above(max(self._of_broker[end] + ends.count(end) for end in ends), caps.max_bundles_per_broker):
             return Reason.CAP_BROKER
         if caps.max_bundles_per_namespace is not None:
             namespaces = (self._of_namespace[name] + count for name, count in Counter(names).items())
-            if _exceeds(max(namespaces), caps.max_bundles_per_namespace):
+            if _is_above(max(namespaces), caps.max_bundles_per_namespace):
                 return Reason.CAP_NAMESPACE
-        if _exceeds(self._bytes + one_by_one(move.msg_throughput for move in unit), caps.max_bytes_per_run):
+        if _is_above(self._bytes + java_sum(move.msg_throughput for move in unit), caps.max_bytes_per_run):
             return Reason.CAP_BYTES
         return None
 
@@ -157,7 +157,7 @@ class _Caps:
         return self._of_range[hash_range] - 1
 
 
-def _exceeds(count: float, cap: float | None) -> bool:
+def _is_above(count: float, cap: float | None) -> bool:
     return cap is not None and not count <= cap  # NaN is over every cap
 
 

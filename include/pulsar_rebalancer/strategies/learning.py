@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.run.tables import BrokerSample, one_by_one
+from pulsar_rebalancer.run.tables import BrokerSample, java_sum
 from pulsar_rebalancer.state import NOTHING, SETTLED, Learned, LearnedBroker
 from pulsar_rebalancer.strategies.scoring import relative_limits, score
 
@@ -96,42 +96,42 @@ def sample_weights(samples: npt.NDArray[np.float64], minutes: float) -> tuple[np
 
 
 def learn(
-    before: Learned,
+    learned: Learned,
     brokers: Sequence[BrokerSample],
     sums: Mapping[str, Sums],
-    moved: Iterable[RecentMove],
+    recent_moves: Iterable[RecentMove],
     settings: Settings,
     minutes: float,
 ) -> LearningResult:
     """Learn from a sample, and return the resulting values; those of unlisted brokers are forgotten.
 
     Args:
-        before: values known after the last counted sample (`continued`).
-        moved: moves that were carried out in the last `SETTLED` minutes.
+        learned: values known after the last counted sample (`continued`).
+        recent_moves: moves that were carried out in the last `SETTLED` minutes.
         minutes: time since the last counted sample, at least the interval.
     """
-    samples, longest = before.samples + 1, settings.state_max_gap * max(settings.interval_seconds / 60, 1.0)
-    limits, oldest = relative_limits(brokers, before.bottleneck), _FRESH * settings.host_usage_interval_minutes * 60
+    samples, longest = learned.samples + 1, settings.state_max_gap * max(settings.interval_seconds / 60, 1.0)
+    limits, oldest = relative_limits(brokers, learned.bottleneck), _FRESH * settings.host_usage_interval_minutes * 60
     present = [broker for broker in brokers if broker.left_out is None]
     scores = {broker.broker: score(broker, settings) for broker in present}
     # Only brokers that report averages say when they measured; others say when they last wrote a report.
     old = {b.broker for b in present if b.load_average is not None and (b.report_age_seconds or 0) > oldest}
-    risen = before.idle + step(_IDLE, minutes, math.inf) * (NOTHING.idle - before.idle)
+    risen = learned.idle + step(_IDLE, minutes, math.inf) * (NOTHING.idle - learned.idle)
     idle = min([risen, *scores.values()])
     usable = [name for name, now in scores.items() if name not in old and now < _FULL]
-    rate, points = one_by_one(sums.get(name, Sums()).rate for name in usable), before.points
+    rate, points = java_sum(sums.get(name, Sums()).rate for name in usable), learned.points
     if rate > 0:
-        of_one = one_by_one(max((scores[name] - idle) * limits[name], 0.1) for name in usable) / rate
+        of_one = java_sum(max((scores[name] - idle) * limits[name], 0.1) for name in usable) / rate
         points += step(_POINTS, minutes, samples) * (of_one - points)
-    known = {of.broker: before.brokers.get(of.broker, LearnedBroker()).of_process(of.started_at) for of in brokers}
+    known = {of.broker: learned.brokers.get(of.broker, LearnedBroker()).of_process(of.started_at) for of in brokers}
     # A broker that restarted came and went, even if it was never missing. In a gap, anything may have.
-    ages, before_ages = ({name: broker.samples for name, broker in of.items()} for of in (known, before.brokers))
-    disturbed = before.samples and (ages != before_ages or minutes > longest)
-    undisturbed = 0.0 if disturbed else min(before.quiet + minutes, SETTLED)
+    ages, before_ages = ({name: broker.samples for name, broker in of.items()} for of in (known, learned.brokers))
+    disturbed = learned.samples and (ages != before_ages or minutes > longest)
+    undisturbed = 0.0 if disturbed else min(learned.quiet + minutes, SETTLED)
     after = _with_persistence(
-        replace(before, samples=samples, points=points, idle=idle, quiet=undisturbed), sums, minutes
+        replace(learned, samples=samples, points=points, idle=idle, quiet=undisturbed), sums, minutes
     )
-    quiet = {end: move.minutes for move in sorted(moved, key=lambda move: -move.minutes) for end in move[:2]}
+    quiet = {end: move.minutes for move in sorted(recent_moves, key=lambda move: -move.minutes) for end in move[:2]}
     corrections = {}
     for name, now in scores.items():
         seen = _Seen(now, points / limits[name], sums.get(name, Sums()), quiet.get(name, SETTLED), name not in old)
@@ -139,15 +139,15 @@ def learn(
     return LearningResult(replace(after, brokers=known), sums, corrections)
 
 
-def _with_persistence(known: Learned, sums: Mapping[str, Sums], minutes: float) -> Learned:
-    weight = step(_PERSISTENCE, minutes, known.samples)
+def _with_persistence(learned: Learned, sums: Mapping[str, Sums], minutes: float) -> Learned:
+    weight = step(_PERSISTENCE, minutes, learned.samples)
     lasted, deviation = (
-        before + weight * (one_by_one(getattr(of, name) for of in sums.values()) - before)
-        for name, before in (("lasted", known.lasted), ("deviation", known.deviation))
+        before + weight * (java_sum(getattr(of, name) for of in sums.values()) - before)
+        for name, before in (("lasted", learned.lasted), ("deviation", learned.deviation))
     )
     start = _PRIOR * weight * deviation or 1.0
     persistence = min(max((lasted + start / 2) / (deviation + start), 0.0), 1.0)
-    return replace(known, lasted=lasted, deviation=deviation, persistence=persistence)
+    return replace(learned, lasted=lasted, deviation=deviation, persistence=persistence)
 
 
 class _Seen(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 from pulsar_rebalancer.config.field_types import Placement
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
-from pulsar_rebalancer.run.tables import BrokerSample, one_by_one
+from pulsar_rebalancer.run.tables import BrokerSample, java_sum
 from pulsar_rebalancer.state import PlacementState
 from pulsar_rebalancer.strategies.candidates import (
     AllBut,
@@ -62,7 +62,7 @@ class RoundRobin:
             self._brokers = candidates
         return [self._brokers[index]]
 
-    def placed(self, bundle: BundleSample, broker: str) -> None:
+    def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Do nothing, because `eligible` has advanced the counter."""
 
     def state(self) -> PlacementState:
@@ -78,7 +78,7 @@ class LeastLongTermMessageRate:
     def __init__(self, sample: ClusterSample) -> None:
         self._sample = sample
         self._preallocated: dict[str, dict[str, float]] = defaultdict(dict)
-        self._queues = PerCandidates(lambda candidates: _Queue(candidates, self._rates, overloaded_brokers(sample)))
+        self._queues = PerCandidates(lambda candidates: _RateQueue(candidates, self._rates, overloaded_brokers(sample)))
 
     @cached_property
     def _reported(self) -> Mapping[str, float]:
@@ -92,12 +92,12 @@ class LeastLongTermMessageRate:
         brokers, without = split(candidates)
         return self._queues.of(brokers).least(without) or candidates
 
-    def placed(self, bundle: BundleSample, broker: str) -> None:
+    def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Add the bundle's rate to its broker's rate (BrokerData.preallocatedBundleData)."""
         given = self._preallocated[broker]
         rate = bundle.long_term_msg_rate
         given[bundle.bundle] = bundle.msg_rate if rate is None else rate
-        self._rates[broker] = self._reported.get(broker, 0.0) + one_by_one(given.values())
+        self._rates[broker] = self._reported.get(broker, 0.0) + java_sum(given.values())
         for queue in self._queues:
             queue.rate_changed(broker)
 
@@ -106,7 +106,7 @@ class LeastLongTermMessageRate:
         return PlacementState()
 
 
-class _Queue:
+class _RateQueue:
     """Candidates ordered by rate, to find the lowest quickly; the caller reports each change to `rate_changed`."""
 
     def __init__(self, candidates: Sequence[str], rates: Mapping[str, float], overloaded: Collection[str]) -> None:
@@ -116,26 +116,26 @@ class _Queue:
         heapify(self._heap)
         self._least: list[tuple[float, str]] = []
 
-    def least(self, without: Collection[str]) -> list[str]:
+    def least(self, excluded: Collection[str]) -> list[str]:
         """Return the brokers with the lowest rate, sorted by name; empty if all are overloaded or left out."""
         # Placing a bundle only raises rates: brokers that had the smallest rate come first while any still has it.
-        self._least = self._next([entry for entry in self._least if self._is_present(entry)])
-        brokers = [broker for _, broker in self._least if broker not in without]
+        self._least = self._next_of_equal_rate([entry for entry in self._least if self._is_present(entry)])
+        brokers = [broker for _, broker in self._least if broker not in excluded]
         passed_over: list[tuple[float, str]] = []
         while not brokers and self._heap:
-            following = self._next([])
-            brokers = [broker for _, broker in following if broker not in without]
+            following = self._next_of_equal_rate([])
+            brokers = [broker for _, broker in following if broker not in excluded]
             passed_over += following
         for entry in passed_over:
             heappush(self._heap, entry)
         return sorted(brokers)
 
-    def _next(self, found: list[tuple[float, str]]) -> list[tuple[float, str]]:
-        while self._heap and (not found or self._heap[0][0] <= found[0][0]):
+    def _next_of_equal_rate(self, entries: list[tuple[float, str]]) -> list[tuple[float, str]]:
+        while self._heap and (not entries or self._heap[0][0] <= entries[0][0]):
             entry = heappop(self._heap)
-            if self._is_present(entry) and entry not in found[-1:]:
-                found.append(entry)
-        return found
+            if self._is_present(entry) and entry not in entries[-1:]:
+                entries.append(entry)
+        return entries
 
     def _is_present(self, entry: tuple[float, str]) -> bool:
         """Return whether an entry is current; outdated ones stay in the heap when a rate changes."""
@@ -163,10 +163,10 @@ class LeastResourceUsageWithWeight:
             b: average for b, average in state.averages.items() if b in sample.columns.names and b not in usage
         }
         self._rows = PerCandidates(lambda brokers: np.array([self._row_of[broker] for broker in brokers], int))
-        self._eligible = PerCandidates(self._of)
+        self._eligible = PerCandidates(self._eligible_brokers)
 
     @cached_property
-    def _in_full(self) -> npt.NDArray[np.bool_]:
+    def _is_counted_in_full(self) -> npt.NDArray[np.bool_]:
         # An idle broker's past is meaningless: each of its samples counts in full.
         return np.array([_is_idle(broker) for broker in self._sample.taking_part], bool)
 
@@ -174,7 +174,7 @@ class LeastResourceUsageWithWeight:
         """Update the candidates' averages, and return those that are eligible (see `below_average`)."""
         return self._step(candidates)[0] if isinstance(candidates, AllBut) else next(self._eligible.of(candidates))
 
-    def _of(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:
+    def _eligible_brokers(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:
         while True:
             eligible, has_settled = self._step(candidates)
             yield eligible
@@ -184,15 +184,15 @@ class LeastResourceUsageWithWeight:
 
     def _step(self, candidates: Sequence[str]) -> tuple[Sequence[str], bool]:
         """Return the eligible candidates for one call, and True if no average changed."""
-        rows = of_each(candidates, self._rows)
+        rows = values_of_each(candidates, self._rows)
         usage, before = self._usage[rows], self._averages[rows]
         # As `scoring.smooth` does for one broker, with the same steps.
         moved = before * self._history + (1 - self._history) * usage
-        after = np.where(self._in_full[rows] | np.isnan(before), usage, moved)
+        after = np.where(self._is_counted_in_full[rows] | np.isnan(before), usage, moved)
         self._averages[rows] = after
         return below_average(candidates, after, self._difference), np.array_equal(before, after)
 
-    def placed(self, bundle: BundleSample, broker: str) -> None:
+    def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Do nothing, because only load reports change the usage."""
 
     def state(self) -> PlacementState:
@@ -211,23 +211,23 @@ class ExtensibleLeastResourceUsageWithWeight(StatelessPlacement):
         averages = {broker.broker: broker.load_average for broker in sample.taking_part}
         self._averages = {broker: np.nan if average is None else average for broker, average in averages.items()}
         self._difference = sample.settings.usage_difference / 100
-        self._of_each = PerCandidates(self._averages_of)
-        self._eligible = PerCandidates(self._of)
+        self._of_each = PerCandidates(self._reported_averages)
+        self._eligible = PerCandidates(self._eligible_brokers)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        return self._of(candidates) if isinstance(candidates, AllBut) else self._eligible.of(candidates)
+        return self._eligible_brokers(candidates) if isinstance(candidates, AllBut) else self._eligible.of(candidates)
 
-    def _averages_of(self, brokers: Sequence[str]) -> Floats:
+    def _reported_averages(self, brokers: Sequence[str]) -> Floats:
         return np.array([self._averages.get(broker, np.nan) for broker in brokers], float)
 
-    def _of(self, candidates: Sequence[str]) -> Sequence[str]:
-        return below_average(candidates, of_each(candidates, self._of_each), self._difference)
+    def _eligible_brokers(self, candidates: Sequence[str]) -> Sequence[str]:
+        return below_average(candidates, values_of_each(candidates, self._of_each), self._difference)
 
 
-def of_each(candidates: Sequence[str], known: PerCandidates[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+def values_of_each(candidates: Sequence[str], cache: PerCandidates[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     if isinstance(candidates, AllBut):
-        return np.delete(known.of(candidates.brokers), candidates.positions)
-    return known.of(candidates)
+        return np.delete(cache.of(candidates.brokers), candidates.positions)
+    return cache.of(candidates)
 
 
 def below_average(candidates: Sequence[str], usage: Floats, difference: float) -> Sequence[str]:
@@ -298,13 +298,13 @@ def place(
         for move, destination in zip(unit, destinations, strict=True):
             placed.append(move._replace(destination=destination))
             bundle = sample.bundles.find(move.source, move.bundle)
-            chooser.placed(bundle, destination)
-            policies.placed(bundle, destination)
+            chooser.add_placed(bundle, destination)
+            policies.add_placed(bundle, destination)
     return by_pair_and_rank(placed), chooser.state()
 
 
 def _destination(
-    move: CandidateMove, policies: PolicyFilter, chooser: Selector, hot: Collection[str], seed: str
+    move: CandidateMove, policies: PolicyFilter, selector: Selector, overloaded: Collection[str], seed: str
 ) -> str | Reason:
     if move.destination == move.source:
         return Reason.SAME_BROKER
@@ -313,7 +313,7 @@ def _destination(
     held = policies.holds(move.bundle, move.source)
     if held is not None:
         return held
-    chosen = _choose(move.bundle, policies, chooser, hot, seed)
+    chosen = _choose(move.bundle, policies, selector, overloaded, seed)
     if chosen is None:
         return Reason.NO_DESTINATION
     return Reason.SAME_BROKER if chosen == move.source else chosen

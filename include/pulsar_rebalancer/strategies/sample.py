@@ -348,7 +348,7 @@ def bands_around(mean: float | None, thresholds: Mapping[str, Threshold]) -> tup
     )
 
 
-def within(summary: Summary) -> str:
+def score_range_text(summary: Summary) -> str:
     return f"the scores of {summary.brokers} brokers are within {summary.score_range:.1f} points"
 
 
@@ -393,5 +393,5 @@ class Profile:
     check: Callable[[Settings], None] = lambda settings: None
     run_params: tuple[str, ...] = ()
     lines: Callable[[Settings, float | None], tuple[Line, ...]] = lambda settings, mean: ()
-    sentence: Callable[[Summary], str] = lambda summary: summary.sentence or within(summary)
+    sentence: Callable[[Summary], str] = lambda summary: summary.sentence or score_range_text(summary)
     grid: dict[str, object] = field(default_factory=dict)

@@ -76,16 +76,15 @@ def weighted_usage(broker: BrokerSample, settings: Settings, resources: Sequence
 
 
 def weighted_usages(
-    measured: npt.NDArray[np.float64], names: Sequence[str], settings: Settings, resources: Sequence[str] = SCORED
+    usages: npt.NDArray[np.float64], names: Sequence[str], settings: Settings, resources: Sequence[str] = SCORED
 ) -> npt.NDArray[np.float64]:
     """Return the result of `weighted_usage` for many brokers at once, identical to the last digit.
 
-    `measured` is a result of `percents`, with a row for each of `names` and a column per broker.
+    `usages` is a result of `percents`, with a row for each of `names` and a column per broker.
     """
-    idle = np.zeros(measured.shape[1])
+    idle = np.zeros(usages.shape[1])
     rows = [
-        measured[names.index(name)] * getattr(settings, f"{name}_weight") if name in names else idle
-        for name in resources
+        usages[names.index(name)] * getattr(settings, f"{name}_weight") if name in names else idle for name in resources
     ]
     return np.asarray(np.max(rows, axis=0) / 100)
 
@@ -106,17 +105,17 @@ class Brokers(Sequence[BrokerSample]):
         return brokers if isinstance(brokers, Brokers) else cls(brokers)
 
     @cached_property
-    def _all(self) -> list[BrokerSample]:
+    def _samples(self) -> list[BrokerSample]:
         return self._given
 
     def __getitem__(self, index: Any) -> Any:
-        return self._all[index]
+        return self._samples[index]
 
     def __len__(self) -> int:
-        return len(self._all)
+        return len(self._samples)
 
     def __iter__(self) -> Iterator[BrokerSample]:
-        return iter(self._all)
+        return iter(self._samples)
 
     def named(self, name: str) -> BrokerSample:
         """Return a broker; raises KeyError if the cluster does not list it."""
@@ -124,7 +123,7 @@ class Brokers(Sequence[BrokerSample]):
 
     @cached_property
     def left_out(self) -> Mapping[str, Reason]:
-        return {broker.broker: broker.left_out for broker in self._all if broker.left_out is not None}
+        return {broker.broker: broker.left_out for broker in self._samples if broker.left_out is not None}
 
     @cached_property
     def names(self) -> Collection[str]:
@@ -132,12 +131,12 @@ class Brokers(Sequence[BrokerSample]):
 
     @cached_property
     def reserved(self) -> Mapping[str, str]:
-        return {each.broker: each.reserved_by for each in self._all if each.reserved_by}
+        return {each.broker: each.reserved_by for each in self._samples if each.reserved_by}
 
     @cached_property
     def compared(self) -> list[BrokerSample]:
         """Return those that are not left out, sorted by name, so that ties are broken by name."""
-        return sorted((broker for broker in self._all if broker.left_out is None), key=lambda broker: broker.broker)
+        return sorted((broker for broker in self._samples if broker.left_out is None), key=lambda broker: broker.broker)
 
     def usages(self, settings: Settings) -> Mapping[str, float]:
         """Return the result of `weighted_usage` by name, identical to the last digit, in the order of `compared`."""
@@ -156,11 +155,11 @@ class Brokers(Sequence[BrokerSample]):
     @cached_property
     def report_ages(self) -> Mapping[str, float]:
         """Return the age, in seconds, of what brokers report that measure their averages themselves."""
-        return {each.broker: each.report_age_seconds or 0 for each in self._all if each.load_average is not None}
+        return {each.broker: each.report_age_seconds or 0 for each in self._samples if each.load_average is not None}
 
     @cached_property
     def _by_name(self) -> dict[str, BrokerSample]:
-        return {broker.broker: broker for broker in self._all}
+        return {broker.broker: broker for broker in self._samples}
 
 
 def relative_limits(brokers: Iterable[BrokerSample], resource: str) -> dict[str, float]:
@@ -169,10 +168,10 @@ def relative_limits(brokers: Iterable[BrokerSample], resource: str) -> dict[str,
     return {name: limit / usual if limit > 0 else 1.0 for name, limit in limits.items()}
 
 
-def smooth(before: float | None, sample: float, settings: Settings) -> float:
+def smooth(average: float | None, sample: float, settings: Settings) -> float:
     """Return a moving average after a sample, as ThresholdShedder and BrokerLoadData; the first is the average."""
     history = settings.history_percentage
-    return sample if before is None else before * history + (1 - history) * sample
+    return sample if average is None else average * history + (1 - history) * sample
 
 
 def scores_after(
@@ -226,13 +225,13 @@ def bottleneck_of(brokers: Iterable[BrokerSample], settings: Settings) -> str:
     return max(sums, key=sums.__getitem__)
 
 
-def continued(before: Learned, brokers: Iterable[BrokerSample], settings: Settings, *, counts: bool) -> Learned:
+def continued(learned: Learned, brokers: Iterable[BrokerSample], settings: Settings, *, counts: bool) -> Learned:
     """Return the values learned before a sample; empty if the sample changes the bottleneck.
 
     A sample that does not count changes it only if nothing has been learned yet.
     """
-    if before.samples and not counts:
-        return before
+    if learned.samples and not counts:
+        return learned
     now = bottleneck_of(brokers, settings)
-    others = before.others + 1 if now != before.bottleneck else 0
-    return replace(before, others=others) if before.samples and others < LASTING else Learned(bottleneck=now)
+    others = learned.others + 1 if now != learned.bottleneck else 0
+    return replace(learned, others=others) if learned.samples and others < LASTING else Learned(bottleneck=now)

@@ -161,8 +161,8 @@ def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor
     )
 
 
-def _share(room: Floats, wanted: Floats) -> Floats:
-    return np.minimum(1.0, room / np.maximum(wanted, _NOTHING))
+def _share(capacity: Floats, demand: Floats) -> Floats:
+    return np.minimum(1.0, capacity / np.maximum(demand, _NOTHING))
 
 
 MINUTE = 60.0
@@ -211,7 +211,7 @@ class Reports:
             registered: brokers that the cluster lists.
             alive: brokers that can answer.
         """
-        noise, draw = self._draw(minute)
+        noise, draw = self._random_factors(minute)
         rules = self._spec.rules
         cpu = np.minimum(truth.cpu * noise, self._spec.brokers.cpu_limit)
         said = Demand(truth.traffic, cpu, truth.bandwidth_in, truth.bandwidth_out, truth.served)
@@ -232,7 +232,7 @@ class Reports:
             rates=rates,
         )
 
-    def _draw(self, minute: int) -> tuple[Floats, Floats]:
+    def _random_factors(self, minute: int) -> tuple[Floats, Floats]:
         """Return, for each broker, a noise factor for its CPU sample and a random number from 0 to 1 for its report.
 
         If this number is low, the report is missing or late (`Rules.missing`, `Rules.late`).
@@ -256,13 +256,13 @@ def _with_late_reports(
     of_late = (owner != NOBODY) & late[owner]
     mixed = replace(
         brokers,
-        traffic=_mixed(old_brokers.traffic, brokers.traffic, late),
+        traffic=_mixed_rates(old_brokers.traffic, brokers.traffic, late),
         cpu=np.where(late, old_brokers.cpu, brokers.cpu),
         bandwidth_in=np.where(late, old_brokers.bandwidth_in, brokers.bandwidth_in),
         bandwidth_out=np.where(late, old_brokers.bandwidth_out, brokers.bandwidth_out),
     )
-    return mixed, _mixed(old_rates, rates, of_late)
+    return mixed, _mixed_rates(old_rates, rates, of_late)
 
 
-def _mixed(old: Rates, new: Rates, late: Flags) -> Rates:
+def _mixed_rates(old: Rates, new: Rates, late: Flags) -> Rates:
     return Rates(*(np.where(late, *columns) for columns in zip(old.columns, new.columns, strict=True)))

@@ -67,11 +67,11 @@ class Simulation:
             ready = start + rules.unload_seconds
             self._given_up[self.owner[bundle]] += self.alive[self.owner[bundle]]
             if destination is None and rules.direct:
-                destination = self._place(bundle, self._candidates())
+                destination = self._place(bundle, self._registered_brokers())
             if destination is None:
                 self._remove_owner(bundle, ready)
             elif self.alive[destination]:
-                self._land(bundle, destination, ready)
+                self._set_owner(bundle, destination, ready)
             else:
                 self.owner[bundle] = destination
 
@@ -79,10 +79,10 @@ class Simulation:
         """Simulate one minute, and return the brokers' reports at the end of this minute."""
         start = self.minute * MINUTE
         for event in self._events.get(self.minute, ()):
-            self._happen(event, start)
+            self._apply_event(event, start)
         self._end_sessions(start + MINUTE)
         self._look_up(start + MINUTE)
-        self.truth, rates = self._carry()
+        self.truth, rates = self._carried_traffic()
         report = self._reports.of(self.minute, self.truth, rates, self.owner, self.registered, self.alive)
         self.minute += 1
         self._down[:] = 0.0
@@ -92,7 +92,7 @@ class Simulation:
 
     # ownership
 
-    def _happen(self, event: Event, now: float) -> None:
+    def _apply_event(self, event: Event, now: float) -> None:
         broker = event.broker
         if event.happening is EventKind.STOP and self.alive[broker]:
             self.alive[broker] = False
@@ -134,17 +134,17 @@ class Simulation:
         """Place the bundles whose lookups are due before `until`, in the order of the lookups."""
         for bundle in sorted(self._due, key=lambda bundle: (self._due[bundle], bundle)):
             due = self._due[bundle]
-            chosen = self._place(bundle, self._candidates()) if due < until else None
+            chosen = self._place(bundle, self._registered_brokers()) if due < until else None
             if chosen is not None and self.alive[chosen]:
                 del self._due[bundle]
-                self._land(bundle, chosen, due)
+                self._set_owner(bundle, chosen, due)
 
-    def _land(self, bundle: int, broker: int, at: float) -> None:
+    def _set_owner(self, bundle: int, broker: int, at: float) -> None:
         self.owner[bundle] = broker
         self._down[bundle] = min(max(at - self.minute * MINUTE, 0.0), MINUTE)
         self._landed.append(bundle)
 
-    def _candidates(self) -> list[int]:
+    def _registered_brokers(self) -> list[int]:
         return [int(broker) for broker in np.flatnonzero(self.registered)]
 
     def _fewest_messages(self, bundle: int, candidates: list[int]) -> int | None:
@@ -154,7 +154,7 @@ class Simulation:
 
     # what is carried
 
-    def _carry(self) -> tuple[Demand, Rates]:
+    def _carried_traffic(self) -> tuple[Demand, Rates]:
         """Return the traffic of brokers and bundles in the current minute."""
         spec, rules = self.spec, self.spec.rules
         offered = spec.workload.at(self.minute)

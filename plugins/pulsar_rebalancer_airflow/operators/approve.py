@@ -9,7 +9,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator, Param
 from airflow.sdk.exceptions import AirflowSkipException, TaskAwaitingInput
 
-from pulsar_rebalancer.carry_out.gate import ApprovalRequest, approval_request, lacks_second_person
+from pulsar_rebalancer.carry_out.gate import ApprovalRequest, approval_request, second_person_refusal
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
@@ -75,7 +75,7 @@ class ApproveOperator(ApprovalOperator):
                 raise TaskAwaitingInput(method_name="execute_complete", timeout=self.response_timeout)
             if question.plan_id in store.get(Answers).plans:
                 raise AirflowSkipException("The question was answered before its task was cleared")
-            self.subject, self.body = self._texts(question, until)
+            self.subject, self.body = self._request_texts(question, until)
         try:
             super().execute(context)
         except TaskAwaitingInput:
@@ -90,8 +90,8 @@ class ApproveOperator(ApprovalOperator):
             TaskAwaitingInput: the approval is refused (`dag_paused`, `paused`, …, `same_person`, `no_user`).
         """
         if "error" not in event:
-            event = event | {"params_input": {"reason": _reason(event)}}
-            if _person(event):
+            event = event | {"params_input": {"reason": _answer_reason(event)}}
+            if _answering_user(event):
                 with final_unless_passing(context):
                     refusal = self._record_answer(context, event)
                 if refusal is not None:
@@ -108,10 +108,10 @@ class ApproveOperator(ApprovalOperator):
         self.response_timeout = max(until - now, timedelta(seconds=1))
         return until
 
-    def _texts(self, question: Question, until: datetime) -> ApprovalRequest:
+    def _request_texts(self, question: Question, deadline: datetime) -> ApprovalRequest:
         run, summary = self._plan(question)
         requesters = summary.requested_by if self.entry.settings.two_people else ()
-        return approval_request(summary, verify(run, summary), run, until, requesters)
+        return approval_request(summary, verify(run, summary), run, deadline, requesters)
 
     def _plan(self, question: Question) -> tuple[StoragePath, Summary]:
         run = self.storage.run(question.plan_id)
@@ -129,7 +129,7 @@ class ApproveOperator(ApprovalOperator):
         if event["chosen_options"] == [self.APPROVE]:
             # A retry keeps what an earlier attempt has recorded.
             carried_out_by = before.carried_out_by if before else ""
-            refusal = None if carried_out_by else self._refusal(context, store, event)
+            refusal = None if carried_out_by else self._answer_refusal(context, store, event)
             if refusal is not None:
                 self._wait_for(question)
                 return refusal
@@ -137,19 +137,19 @@ class ApproveOperator(ApprovalOperator):
         answer = Answer(
             question=question,
             at=datetime.now(UTC),
-            by=_person(event),
-            reason=_reason(event),
+            by=_answering_user(event),
+            reason=_answer_reason(event),
             carried_out_by=carried_out_by,
         )
         store.put(answers.record(answer, timedelta(minutes=self.entry.settings.max_awaiting_minutes) + LONGEST_RUN))
         self.log.warning("%s %s", "Approved" if carried_out_by else "Rejected", answer.because)
         return None
 
-    def _refusal(self, context: Context, store: StateStore, event: dict[str, Any]) -> PlanError | None:
+    def _answer_refusal(self, context: Context, store: StateStore, event: dict[str, Any]) -> PlanError | None:
         question = store.get(Question)
         refusal = refusal_now(context, self.entry, store, datetime.now(UTC)) or roll_refusal(store, question.plan_id)
         if refusal is None and self.entry.settings.two_people:
-            refusal = lacks_second_person(self._plan(question)[1].requested_by, _user_names(event))
+            refusal = second_person_refusal(self._plan(question)[1].requested_by, _user_names(event))
         return refusal
 
 
@@ -177,7 +177,7 @@ class CarryOutApprovedOperator(HandOverOperator):
         super().execute(context)
 
 
-def _person(answer: dict[str, Any]) -> str:
+def _answering_user(answer: dict[str, Any]) -> str:
     return next(filter(None, _user_names(answer)), "")
 
 
@@ -186,7 +186,7 @@ def _user_names(answer: dict[str, Any]) -> list[str]:
     return [one_line(str(user.get(name) or "")) for name in ("name", "id")] if isinstance(user, dict) else []
 
 
-def _reason(answer: dict[str, Any]) -> str:
+def _answer_reason(answer: dict[str, Any]) -> str:
     given = answer.get("params_input")
     said = given.get("reason") if isinstance(given, dict) else None
     return one_line(said.strip(), LONGEST_REASON) if isinstance(said, str) else ""

@@ -18,7 +18,7 @@ from pulsar_rebalancer.config.field_types import Action
 from pulsar_rebalancer.decide.plan_files import plan_document, plan_text
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.run_plan import plan_request
-from pulsar_rebalancer.decide.sources.requested import target_of_split
+from pulsar_rebalancer.decide.sources.requested import bundle_to_split
 from pulsar_rebalancer.errors import PlanError, wrong_field
 from pulsar_rebalancer.orders.manual_plans import (
     Answers,
@@ -99,7 +99,7 @@ class CollectForPlanOperator(CollectOperator):
 
     only_shows = True
 
-    def _params(self, context: Context) -> RunParams:
+    def _run_params(self, context: Context) -> RunParams:
         return RunParams()
 
 
@@ -146,7 +146,7 @@ class PlanByHandOperator(BaseOperator):
 
     async def _read_topics(self, run: StoragePath, request: HandRequest) -> Candidates:
         sample = PlanningSample.read(Snapshot(run), request.overruled)
-        bundle, settings = target_of_split(sample, request.bundles[0]), sample.snapshot.settings
+        bundle, settings = bundle_to_split(sample, request.bundles[0]), sample.snapshot.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings()
         async with PulsarAdmin(connection) as admin:
             return Candidates(bundles=(await read_candidate(admin, bundle.bundle, bundle.broker),))
@@ -182,12 +182,12 @@ class CarryOutOperator(HandOverOperator):
             drains = request.action is Action.DRAIN
             if refusal := refusal_now(context, self.entry, store, now, may_wait=drains):
                 raise refusal
-            require_second_person(self.entry.settings, entry.by, by, asks=not drains)
+            require_second_person(self.entry.settings, entry.by, by, asks_second_person=not drains)
             handed = HandedOverPlan(plan=entry, run_id=context["dag_run"].run_id, at=now, by=by)
             others = store.get(HandedOverPlans)
             before = others.plans.get(form.plan)
             if drains:
-                handed = self._drain(store, handed, before, request.broker)
+                handed = self._drain_record(store, handed, before, request.broker)
             else:
                 handed = self._next_run(context, store, handed, before)
             kept = timedelta(minutes=self.entry.settings.max_awaiting_minutes)
@@ -211,13 +211,13 @@ class CarryOutOperator(HandOverOperator):
             self.log.info("Plan %s is carried out by run %s of %s", entry.plan_id, handed.run_id, self.trigger_dag_id)
         super().execute(context)
 
-    def _release(self, store: StateStore, form: HandRequest, by: str) -> None:
+    def _release(self, store: StateStore, form: HandRequest, user: str) -> None:
         refuse_not_drained(store, form.broker)
         drains = store.get(Drains)
         for broker in form.broker:
             drains = drains.without(broker, datetime.now(UTC))
         store.put(drains)
-        self.log.warning("%s released %s: %s", by or "unknown", ", ".join(form.broker), form.reason)
+        self.log.warning("%s released %s: %s", user or "unknown", ", ".join(form.broker), form.reason)
 
     def _shown_plan(self, store: StateStore, form: HandRequest, now: datetime) -> tuple[ShownPlan, HandRequest]:
         """Return the plan with the form's hash, and its request; raise an error if the plan may not be carried out."""
@@ -234,34 +234,34 @@ class CarryOutOperator(HandOverOperator):
             raise PlanError(Reason.PLAN_EXPIRED, f"plan {form.plan[:16]} is {age:.0f} s old")
         return entry, planned.request
 
-    def _drain(
-        self, store: StateStore, handed: HandedOverPlan, before: HandedOverPlan | None, brokers: Iterable[str]
+    def _drain_record(
+        self, store: StateStore, handed_over: HandedOverPlan, earlier: HandedOverPlan | None, brokers: Iterable[str]
     ) -> HandedOverPlan:
         """Return the record of a drain's plan; keep the existing one if the same run was cleared.
 
         An error is raised if a broker was released after that record was made, or another run used the plan.
         """
         drained = store.orders().get(Drains).brokers
-        if before is None:
-            run = self.storage.run(handed.plan.plan_id)
+        if earlier is None:
+            run = self.storage.run(handed_over.plan.plan_id)
             if run is None or drained.keys() != StateBefore.read(run).drains.brokers.keys():
                 named = ", ".join(drained)
                 raise PlanError(
                     Reason.OTHER_PLAN, f"the list of drained brokers has changed since the plan was shown: {named}"
                 )
-            return handed
+            return handed_over
         known = store.get(Drains).released
         released = [known[broker] for broker in brokers if broker in known]
-        if before.run_id != handed.run_id or any(at >= before.at for at in released):
-            raise PlanError(Reason.PLAN_USED, f"see run {before.run_id}")
-        return before
+        if earlier.run_id != handed_over.run_id or any(at >= earlier.at for at in released):
+            raise PlanError(Reason.PLAN_USED, f"see run {earlier.run_id}")
+        return earlier
 
     def _next_run(
         self,
         context: Context,
         store: StateStore,
-        handed: HandedOverPlan,
-        before: HandedOverPlan | None,
+        handed_over: HandedOverPlan,
+        earlier: HandedOverPlan | None,
     ) -> HandedOverPlan:
         """Return a copy of a plan's record with the id of the run that carries out the plan.
 
@@ -270,22 +270,24 @@ class CarryOutOperator(HandOverOperator):
         """
         answers = store.get(Answers)
         refuse_while_plan_waits(context, self.trigger_dag_id, store)
-        if before is not None and not self._count(context, {before.run_id}):
-            return handed.model_copy(update={"run_id": before.run_id})  # recorded by an attempt that ended early
-        if before is not None and not self._was_held_back(context, before, answers):
-            raise PlanError(Reason.PLAN_USED, f"run {before.run_id} of {self.trigger_dag_id} has already used the plan")
-        return handed.model_copy(update={"run_id": new_run_id("by_hand", handed.plan.plan_id)})
+        if earlier is not None and not self._run_count(context, {earlier.run_id}):
+            return handed_over.model_copy(update={"run_id": earlier.run_id})  # recorded by an attempt that ended early
+        if earlier is not None and not self._was_held_back(context, earlier, answers):
+            raise PlanError(
+                Reason.PLAN_USED, f"run {earlier.run_id} of {self.trigger_dag_id} has already used the plan"
+            )
+        return handed_over.model_copy(update={"run_id": new_run_id("by_hand", handed_over.plan.plan_id)})
 
-    def _was_held_back(self, context: Context, handed: HandedOverPlan, answers: Answers) -> bool:
+    def _was_held_back(self, context: Context, handed_over: HandedOverPlan, answers: Answers) -> bool:
         """Return whether a plan's run was cancelled, or orders or settings prevented part of the plan.
 
         Later orders do not count. In mode `approve`, another run carries out the approved plan.
         """
-        run_ids = {handed.run_id}
-        if self._is_void(context, handed.run_id):
+        run_ids = {handed_over.run_id}
+        if self._was_cancelled(context, handed_over.run_id):
             return True
         latest = self.storage.latest_runs(datetime.now(UTC))
-        young = takewhile(lambda run: (time_of(run.name) or handed.at) >= handed.plan.at, latest)
+        young = takewhile(lambda run: (time_of(run.name) or handed_over.at) >= handed_over.plan.at, latest)
         for run in reversed([*young]):
             request = RunRequest.known(run)
             if request is None or request.airflow_run_id not in run_ids:
@@ -293,20 +295,20 @@ class CarryOutOperator(HandOverOperator):
             answer = answers.plans.get(run.name)
             if answer is not None and answer.carried_out_by:
                 run_ids.add(answer.carried_out_by)
-                if self._is_void(context, answer.carried_out_by):
+                if self._was_cancelled(context, answer.carried_out_by):
                     return True
-            if _moved_only_part(run):
+            if _left_bundles_behind(run):
                 return True
         return False
 
-    def _is_void(self, context: Context, run_id: str) -> bool:
-        return not self._count(context, {run_id}) or bool(cancelled(context, self.trigger_dag_id, {run_id}))
+    def _was_cancelled(self, context: Context, run_id: str) -> bool:
+        return not self._run_count(context, {run_id}) or bool(cancelled(context, self.trigger_dag_id, {run_id}))
 
-    def _count(self, context: Context, run_ids: set[str]) -> int:
+    def _run_count(self, context: Context, run_ids: set[str]) -> int:
         return int(context["ti"].get_dr_count(self.trigger_dag_id, run_ids=sorted(run_ids)))
 
 
-def _moved_only_part(run: StoragePath) -> bool:
+def _left_bundles_behind(run: StoragePath) -> bool:
     reasons = {ended.reason for outcomes in (read_waves(run), read_outcomes(run)) for ended in outcomes.values()}
     outcome = Outcome.find(run)
     if outcome is not None and outcome.verdict is not Reason.AWAITING_APPROVAL:

@@ -17,7 +17,7 @@ from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, Sample,
 from pulsar_rebalancer.config.clusters_file import RunParams, parse_params
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.orders.in_force import closings, sentence
+from pulsar_rebalancer.orders.in_force import closings, orders_sentence
 from pulsar_rebalancer.orders.manual_plans import Drains, HandedOverPlan, Question
 from pulsar_rebalancer.orders.order import Control, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
@@ -33,7 +33,7 @@ from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, requester
 from pulsar_rebalancer_airflow.options import final_unless_passing, run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore
-from pulsar_rebalancer_airflow.suites import ValidationLink, page_address, page_of
+from pulsar_rebalancer_airflow.suites import ValidationLink, page_address, page_file
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -63,7 +63,7 @@ class CollectOperator(ClusterOperator):
             AdminError: no broker answered. This is retried.
         """
         with final_unless_passing(context):
-            params = self._params(context)
+            params = self._run_params(context)
             # `collect` resolves again with the live brokers' settings; refuse here any mistake that shows without them.
             asked = resolve(self.entry.given, _ANY_THRESHOLDS, params)
             if asked.settings.mode is Mode.OFF:
@@ -94,7 +94,7 @@ class CollectOperator(ClusterOperator):
         self.log.info("Collected %s", run.uri)
         return run.uri
 
-    def _params(self, context: Context) -> RunParams:
+    def _run_params(self, context: Context) -> RunParams:
         return parse_params(context["params"])
 
     def _handed_over(self, store: StateStore, identity: str, airflow_run_id: str) -> HandedOverPlan:
@@ -111,22 +111,22 @@ class CollectOperator(ClusterOperator):
         if handed is None:
             raise PlanError(Reason.OTHER_PLAN, f"plan {identity[:16]} was not handed over to this run")
         if not handed.approved:
-            require_second_person(self.entry.settings, handed.plan.by, handed.by, asks=True)
+            require_second_person(self.entry.settings, handed.plan.by, handed.by, asks_second_person=True)
         elif store.get(Question).supersedes(handed):
             raise PlanError(Reason.PLAN_EXPIRED, f"another plan has passed the gate since {handed.plan.at:%H:%M:%S %Z}")
         return handed
 
-    async def _collect(self, trigger: RunTrigger, earlier: EarlierData) -> Sample:
+    async def _collect(self, trigger: RunTrigger, history: EarlierData) -> Sample:
         settings = self.entry.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings()
         async with PulsarAdmin(connection) as admin:
-            return await collect(admin, self.entry, trigger, earlier)
+            return await collect(admin, self.entry, trigger, history)
 
 
-def _with_orders(request: RunRequest, orders: OrdersInForce, previous: str) -> RunRequest:
+def _with_orders(request: RunRequest, orders: OrdersInForce, previous_plan_id: str) -> RunRequest:
     settings, now = request.resolved.settings, request.collected_at
-    closed = closings(settings, orders, now, JudgedRun(now, previous))
-    in_force = sentence(settings, closed, replace(orders, origins=request.resolved.origins), now)
+    closed = closings(settings, orders, now, JudgedRun(now, previous_plan_id))
+    in_force = orders_sentence(settings, closed, replace(orders, origins=request.resolved.origins), now)
     return request.model_copy(update={"closed": closed[0].reason if closed else None, "in_force": in_force})
 
 
@@ -167,7 +167,7 @@ class ValidateOperator(BaseOperator):
         with final_unless_passing(context):
             run = run_folder(context, self.cluster, self.run)
             validation = validate(run)
-        counts = {str(effect): _plain(reasons) for effect in Effect if (reasons := validation.reasons(effect))}
+        counts = {str(effect): _as_json(reasons) for effect in Effect if (reasons := validation.reasons(effect))}
         page = page_address(context["dag_run"].dag_id, context["dag_run"].run_id, run.name)
         if validation.findings:
             self._warn_of_findings(context, run, validation, page)
@@ -178,7 +178,7 @@ class ValidateOperator(BaseOperator):
         report, result = explain(validation), (run / "validation.json").uri
         gravest = report.reasons[0].effect
         document = {"cluster": self.cluster, "effect": gravest.value, **report.document()}
-        context["ti"].xcom_push(key=FINDINGS, value=document | {"result": result, "page": page_of(run).uri})
+        context["ti"].xcom_push(key=FINDINGS, value=document | {"result": result, "page": page_file(run).uri})
         text = (
             f"Cluster {self.cluster}: {_MEANS[gravest]}\n{report.text()}\nThe full result: {result}, as a page: {page}"
         )
@@ -187,5 +187,5 @@ class ValidateOperator(BaseOperator):
         self.log.warning("%s", text)
 
 
-def _plain(counts: Mapping[Reason, int]) -> dict[str, int]:
+def _as_json(counts: Mapping[Reason, int]) -> dict[str, int]:
     return {str(reason): count for reason, count in counts.items()}

@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 _NUMBERED = re.compile(r"change-.+-re(?:set|store)\.json")
 
 
-def summary(store: StateStore) -> dict[str, JsonValue]:
+def state_summary(store: StateStore) -> dict[str, JsonValue]:
     """Return a summary of the documents `decision` and `moves`; of initial documents if they are lost.
 
     It has at most twenty brokers, most hits first, and twenty stored destinations.
@@ -63,7 +63,7 @@ def summary(store: StateStore) -> dict[str, JsonValue]:
     }
 
 
-def export(store: StateStore, now: datetime) -> str:
+def export_state(store: StateStore, now: datetime) -> str:
     """Write the documents `decision` and `moves` to one file in the cluster's state folder, and return the file's name.
 
     Raises StateError `state_lost`.
@@ -74,7 +74,7 @@ def export(store: StateStore, now: datetime) -> str:
     return file.name
 
 
-def change(store: StateStore, action: str, order: Order, name: str) -> dict[str, str]:
+def change_state(store: StateStore, action: str, order: Order, name: str) -> dict[str, str]:
     """Reset the state or restore it from a file, and replace all lost documents by initial ones.
 
     The state gets a new sequence number, so a plan in progress becomes stale and is not recorded.
@@ -90,26 +90,26 @@ def change(store: StateStore, action: str, order: Order, name: str) -> dict[str,
     Raises:
         SnapshotError: there is nothing to restore, or it cannot be read.
     """
-    lost, before = store.lost(), max(_numbers(store))
+    lost, before = store.lost(), max(_sequence_numbers(store))
     source, decision, moves = "", DecisionState(), MovesState()
     if action == "restore":
-        source, decision, moves = _restorable(store.storage, name)
+        source, decision, moves = _documents_to_restore(store.storage, name)
     # No plan id: a plan recorded earlier must not be carried out after a restore.
     means = decision.means if known_file(store.storage.state, decision.means, MEANS) else ""
     state = decision.model_copy(update={"seq": before + 1, "plan_id": "", "means": means})
     details = lost_documents(store, lost) | {"file": source, "seq_before": before, "seq_after": state.seq}
     # Noted first as begun, in case the task is killed before it notes the end.
-    note(store.storage, action, order, details | {"done": False})
+    write_change(store.storage, action, order, details | {"done": False})
     store.put(state)
-    store.put(_history(store.readable(MovesState), moves, reset=action == "reset"))
+    store.put(_merged_history(store.readable(MovesState), moves, reset=action == "reset"))
     if HandedOverPlans.KEY in lost:  # a plan that was shown may have been carried out
         store.put(ShownPlans())
     store.renew()
-    note(store.storage, action, order, details | {"done": True})
+    write_change(store.storage, action, order, details | {"done": True})
     return lost
 
 
-def _numbers(store: StateStore) -> Iterator[int]:
+def _sequence_numbers(store: StateStore) -> Iterator[int]:
     """Yield the sequence numbers of the stored state, the last committed plan, later runs and earlier changes."""
     document = store.raw(DecisionState.KEY)
     stored = document.get("seq") if isinstance(document, Mapping) else None
@@ -126,7 +126,7 @@ def _numbers(store: StateStore) -> Iterator[int]:
             yield int((state / name).read_json()["seq_after"])
 
 
-def _restorable(storage: ClusterStorage, name: str) -> tuple[str, DecisionState, MovesState]:
+def _documents_to_restore(storage: ClusterStorage, name: str) -> tuple[str, DecisionState, MovesState]:
     """Return the name of the export, or of the run whose plan was committed last, and its documents."""
     if name:
         file = storage.state / name
@@ -144,26 +144,26 @@ def _restorable(storage: ClusterStorage, name: str) -> tuple[str, DecisionState,
     return run.name, read_state(run).carried_out(), MovesState()
 
 
-def _history(present: MovesState, restored: MovesState, *, reset: bool) -> MovesState:
+def _merged_history(stored: MovesState, restored: MovesState, *, reset: bool) -> MovesState:
     """Merge the restored and the stored history, so that the grace period of recently moved bundles continues.
 
     A reset drops the stored destinations, because operators reset the state after the leader has restarted and lost its
     destinations.
     """
     return MovesState(
-        unloads=restored.unloads | present.unloads,
-        kept_destinations={} if reset else restored.kept_destinations | present.kept_destinations,
-        splits=restored.splits | present.splits,
+        unloads=restored.unloads | stored.unloads,
+        kept_destinations={} if reset else restored.kept_destinations | stored.kept_destinations,
+        splits=restored.splits | stored.splits,
     )
 
 
 def lost_documents(store: StateStore, lost: Mapping[str, str]) -> dict[str, JsonValue]:
-    """Return the errors (`lost`) and JSON texts (`was`) of lost documents, by key, for `note`; empty if none."""
+    """Return errors (`lost`) and JSON texts (`was`) of lost documents, by key, for `write_change`; empty if none."""
     texts: dict[str, JsonValue] = {key: json.dumps(store.raw(key), default=str) for key in lost}
     return {"lost": dict(lost), "was": texts} if lost else {}
 
 
-def note(storage: ClusterStorage, action: str, order: Order, details: Mapping[str, JsonValue]) -> StoragePath:
+def write_change(storage: ClusterStorage, action: str, order: Order, details: Mapping[str, JsonValue]) -> StoragePath:
     """Write `state/change-<time>-<action>.json`, and return its path.
 
     An earlier file for the same order is replaced.
@@ -220,7 +220,7 @@ def wait(store: StateStore, in_progress: RunInProgress, longest_seconds: float) 
 
     Args:
         store: the cluster's store, in which the stop is already stored.
-        found: the plan in progress when the stop was stored.
+        in_progress: the plan in progress when the stop was stored.
         longest_seconds: maximum time to wait. Bundles that have no outcome by then are `unfinished`.
     """
     until, begun = time.monotonic() + longest_seconds, set(in_progress["bundles"])
@@ -294,7 +294,7 @@ class OrderOperator(ClusterOperator):
             if parse_control_form(context["params"]).form_action.stops:
                 # Only runs that began before the order are sure to obey it.
                 with suppress(AirflowRuntimeError):
-                    ordered["undecided"] = self._undecided(context, store)
+                    ordered["undecided"] = self._has_undecided_run(context, store)
             request, order = form_and_order(context)
             if request.action in (RESET, RESTORE):
                 _forget_used_skip(store)
@@ -306,7 +306,7 @@ class OrderOperator(ClusterOperator):
         send_order_metrics(context, self.entry.name, self.entry.settings)
         return ordered
 
-    def _undecided(self, context: Context, store: StateStore) -> bool:
+    def _has_undecided_run(self, context: Context, store: StateStore) -> bool:
         ti, dag_id = context["ti"], f"{REBALANCE_DAG}{self.entry.name}"
         running = ti.get_dr_count(dag_id, states=["running"])
         last = self.storage.run(store.last_plan()) if running else None
@@ -338,7 +338,7 @@ def _store(store: StateStore, request: ControlRequest, order: GivenOrder) -> dic
     if chosen.gives:
         store.put(chosen.gives(store.orders(), order))
     details = {name: str(value) for name in ("subject", "until") if (value := getattr(order, name))}
-    note(store.storage, request.action, order, was | details)
+    write_change(store.storage, request.action, order, was | details)
     return lost
 
 
@@ -379,11 +379,11 @@ class ControlOperator(ClusterOperator):
             of bundles in progress) and `undecided` (True if a run has no plan yet).
 
         Raises:
-            AirflowFailException: a field is invalid or missing, or the state cannot be restored (`change`).
+            AirflowFailException: a field is invalid or missing, or the state cannot be restored (`change_state`).
         """
         with final_unless_passing(context):
             (request, order), store = form_and_order(context), self._store(context)
-            answer = self._act(store, request, order)
+            answer = self._carry_out(store, request, order)
             if self.ordered.get("undecided"):
                 answer |= {"undecided": "the run in progress may still make a plan, but will not carry it out"}
             answer = {"in_force": self._in_force(store)} | answer
@@ -392,21 +392,21 @@ class ControlOperator(ClusterOperator):
             self.log.warning("%s of cluster %s was ordered %s", request.action, self.entry.name, order.because)
         return answer
 
-    def _act(self, store: StateStore, request: ControlRequest, order: GivenOrder) -> dict[str, object]:
+    def _carry_out(self, store: StateStore, request: ControlRequest, order: GivenOrder) -> dict[str, object]:
         action, lost = request.action, self.ordered.get("lost", {})
         told: dict[str, object] = {}
         if request.form_action.stops:
-            told["stopped"] = self._stopped(store)
+            told["stopped"] = self._stop_outcome(store)
         elif action == EXPORT:
-            told["file"] = export(store, order.at)
+            told["file"] = export_state(store, order.at)
         elif action in (RESET, RESTORE):
-            lost = change(store, action, order, request.subject)
-            told["state"] = summary(store)
+            lost = change_state(store, action, order, request.subject)
+            told["state"] = state_summary(store)
         elif action == SHOW:
-            told["state"], lost = summary(store), store.lost()
+            told["state"], lost = state_summary(store), store.lost()
         return told | ({"lost": lost} if lost else {})
 
-    def _stopped(self, store: StateStore) -> dict[str, object] | str:
+    def _stop_outcome(self, store: StateStore) -> dict[str, object] | str:
         """Return the outcome of the stopped run, or the error message if one of the run's files cannot be read."""
         try:
             stopped = wait(store, self.ordered.get("found") or under_way(store), self.timeout_seconds)

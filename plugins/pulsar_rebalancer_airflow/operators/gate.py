@@ -101,12 +101,12 @@ class GateOperator(RunOperator):
         with final_unless_passing(context):
             run = run_folder(context, self.cluster, self.run)
             summary = Summary.read(run)
-            verdict = present_verdict(context, self.cluster, run, self.settings, summary.opens_until)
+            verdict = present_verdict(context, self.cluster, run, self.settings, summary.gate_deadline)
             connection, moving = self.settings.connection, (Reason.OPEN, Reason.AWAITING_APPROVAL)
             if verdict.reason in moving and PulsarAdminHook(connection).get_connection_settings().read_only:
                 verdict = Verdict(Reason.READ_ONLY, connection)
             if verdict.reason is Reason.AWAITING_APPROVAL:
-                self._ask(context, run, summary)
+                self._ask_for_approval(context, run, summary)
             elif verdict.reason is Reason.OPEN:
                 self._withdraw_question(context)
                 self._restart_hits(context)
@@ -117,7 +117,7 @@ class GateOperator(RunOperator):
         self.log.info("Gate %s: %s%s. %s", state, verdict.reason, detail, meaning)
         return sorted({move.wave for move in verdict.moves})
 
-    def _ask(self, context: Context, run: StoragePath, summary: Summary) -> None:
+    def _ask_for_approval(self, context: Context, run: StoragePath, summary: Summary) -> None:
         store = self._store(context)
         present, now = store.get(Question), datetime.now(UTC)
         if present.plan_id == summary.plan_id:
@@ -156,7 +156,7 @@ class GateOperator(RunOperator):
             store.put(Question(before=present.run_id or present.before, opening=opening))
 
 
-def present_verdict(context: Context, cluster: str, run: StoragePath, present: Settings, until: datetime) -> Verdict:
+def present_verdict(context: Context, cluster: str, run: StoragePath, settings: Settings, until: datetime) -> Verdict:
     """Return the gate's current verdict on a run's plan, which is too old after `until`.
 
     Raises SnapshotError if one of the run's files cannot be read.
@@ -167,7 +167,7 @@ def present_verdict(context: Context, cluster: str, run: StoragePath, present: S
         return Verdict(Reason.STATE_LOST, orders.lost)
     approved = store.is_approved(Summary.read(run), context["dag_run"].run_id)
     answered = Approval(approved=approved, answers=orders.get(Answers))
-    return judge_plan(run, store.get(DecisionState), present, orders, datetime.now(UTC), until, answered)
+    return judge_plan(run, store.get(DecisionState), settings, orders, datetime.now(UTC), until, answered)
 
 
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -179,11 +179,11 @@ class Holds:
     Once noticed, a hold applies until the task ends.
 
     Args:
-        planned: the plan's settings.
-        given: the cluster's settings when the task started.
+        planned_settings: the plan's settings.
+        settings: the cluster's settings when the task started.
         before: the drains and the rolling restart that the plan serves, and the orders when it was made.
-        each_time: True to check on every call; otherwise check at most once a second.
-        failed: returns the number of failed moves that the circuit breaker has not counted yet.
+        check_always: True to check on every call; otherwise check at most once a second.
+        failures: returns the number of failed moves that the circuit breaker has not counted yet.
     """
 
     def __init__(
@@ -191,22 +191,22 @@ class Holds:
         context: Context,
         cluster: str,
         store: StateStore,
-        planned: Settings,
-        given: Settings,
+        planned_settings: Settings,
+        settings: Settings,
         before: StateBefore,
         *,
-        each_time: bool = False,
-        failed: Callable[[datetime | None], int] = lambda _: 0,
+        check_always: bool = False,
+        failures: Callable[[datetime | None], int] = lambda _: 0,
     ) -> None:
         self._run = JudgedRun(started=context["dag_run"].start_date)
         self._store = store
-        self._file = _CurrentSettings(cluster, given)
-        self._mode = given.mode
-        self._planned = planned
-        self._present = given
-        self._between_looks = 0 if each_time else _SECONDS_BETWEEN_LOOKS
+        self._file = _CurrentSettings(cluster, settings)
+        self._mode = settings.mode
+        self._planned = planned_settings
+        self._present = settings
+        self._between_looks = 0 if check_always else _SECONDS_BETWEEN_LOOKS
         self._looked_at = -math.inf
-        self._failed = failed
+        self._failed = failures
         self._closed_at: datetime | None = None
         self._reason: Reason | None = None
         self._before = before
@@ -217,55 +217,55 @@ class Holds:
     def reason(self) -> Reason | None:
         """Return why no further move or split may start; None if nothing prevents it."""
         self._refresh()
-        if self._reason is None and self._limit_reached():
+        if self._reason is None and self._has_reached_limit():
             self._reason = Reason.BREAKER_OPEN
             _log.warning("No more moves are started: %d moves have failed in this run", self._failed(self._closed_at))
         return self._reason
 
-    def _limit_reached(self) -> bool:
+    def _has_reached_limit(self) -> bool:
         """Return whether failed moves have reached the breaker's limit; the *report* task opens it later."""
         rules = self._present.breaker
         return (
             rules is not None and rules.failed_moves is not None and self._failed(self._closed_at) >= rules.failed_moves
         )
 
-    def skip_reason(self, part: Move | Split) -> Reason | None:
+    def skip_reason(self, action: Move | Split) -> Reason | None:
         """Return why orders given after planning forbid or no longer want a move or split; None if allowed.
 
         Call `reason` first, because it reads the current orders and settings.
         """
         if self._looked_at == -math.inf:
             self._refresh()
-        if isinstance(part, Split):
-            return self._newly_excluded(part.bundle, {part.broker})
-        if part.destination in self._drained:
+        if isinstance(action, Split):
+            return self._exclusion_reason(action.bundle, {action.broker})
+        if action.destination in self._drained:
             return Reason.DRAINING
         roll = self._before.roll
-        if roll is not None and roll.broker in (part.source, part.destination) and not self._rolls:
+        if roll is not None and roll.broker in (action.source, action.destination) and not self._rolls:
             return Reason.ROLL_STOPPED
-        if part.source in self._before.drains.brokers and part.source not in self._drained:
+        if action.source in self._before.drains.brokers and action.source not in self._drained:
             return Reason.NOT_DRAINED
-        return self._newly_excluded(part.bundle, {part.source, part.destination})
+        return self._exclusion_reason(action.bundle, {action.source, action.destination})
 
-    def _newly_excluded(self, bundle: str, brokers: Collection[str]) -> Reason | None:
+    def _exclusion_reason(self, bundle: str, brokers: Collection[str]) -> Reason | None:
         return newly_excluded((self._planned, self._before.control), (self._present, self._control), bundle, brokers)
 
     def _refresh(self) -> None:
         if self._reason is not None or time.monotonic() - self._looked_at < self._between_looks:
             return
-        orders = self._store.orders(among=ORDERS)
+        orders = self._store.orders(models=ORDERS)
         self._control = control = orders.get(Control).present(datetime.now(UTC))
         roll, self._drained = orders.get(Roll), frozenset(orders.get(Drains).brokers)
         if self._before.roll is not None:
             ended = roll.stop_order(control) or roll.skip_order(control) or not roll.active
             self._rolls = roll.same_phase(self._before.roll) and not ended
-        hold = self._first_closing(orders)
+        hold = self._closing_now(orders)
         if hold is not None:
             self._reason = hold[0]
             _log.warning("No more moves or splits are started, because of %s: %s", *hold)
         self._looked_at = time.monotonic()
 
-    def _first_closing(self, orders: OrdersInForce) -> Closing | None:
+    def _closing_now(self, orders: OrdersInForce) -> Closing | None:
         self._closed_at = closed_at(self._control)
         settings = self._file.settings()
         self._present = settings or self._present
@@ -282,10 +282,10 @@ class Holds:
 class _CurrentSettings:
     """A cluster's current settings, read again whenever the clusters file changes; else those given."""
 
-    def __init__(self, cluster: str, given: Settings) -> None:
+    def __init__(self, cluster: str, settings: Settings) -> None:
         self._cluster = cluster
         self._path = clusters_file()
-        self._settings = given
+        self._settings = settings
         self._stamp: tuple[int, int] | None = None
         self._failed = False
         self.error = ""

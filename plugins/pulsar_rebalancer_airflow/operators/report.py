@@ -66,7 +66,7 @@ class ReportOperator(RunOperator):
                 self.log.info("Cluster %s: nothing was collected", self.cluster)
                 return {}
             run = run_folder(context, self.cluster, self.run)
-            outcome = self._report(context, run)
+            outcome = self._write_outcome(context, run)
             return {str(reason): count for reason, count in outcome.counts.items()}
         finally:
             send_metrics(self.cluster, run, outcome)
@@ -74,14 +74,14 @@ class ReportOperator(RunOperator):
                 send_order_metrics(context, self.cluster, self.settings)
                 send_run_alerts(context, self.cluster, self.settings, run.uri if run else None)
 
-    def _report(self, context: Context, run: StoragePath) -> Outcome:
+    def _write_outcome(self, context: Context, run: StoragePath) -> Outcome:
         now, store = datetime.now(UTC), self._store(context)
         request, earlier, stored = RunRequest.read(run), Outcome.find(run), store.get(MovesState)
         history = drop_destinations(stored, Snapshot(run).owners(stored.kept_destinations), request.collected_at, now)
         gate = Reason.get(str(current_xcom(context, self.gate, "reason") or ""))
         kept = {bundle: record.destination for bundle, record in history.kept_destinations.items()}
         outcome = conclude(run, gate, now, kept)
-        outcome = outcome.model_copy(update={"in_force": self._in_force(context, store, request.resolved)})
+        outcome = outcome.model_copy(update={"in_force": self._orders_text(context, store, request.resolved)})
         settings = request.resolved.settings
         # `Unload.tries` counts runs in a row: a record must outlast the intervals between them. What strategies learn
         # pauses for `SETTLED` minutes after a move.
@@ -121,9 +121,9 @@ class ReportOperator(RunOperator):
         outcome.write(run)
         return outcome
 
-    def _keep_client_gaps(self, outcome: Outcome, earlier: Outcome | None) -> None:
+    def _keep_client_gaps(self, outcome: Outcome, earlier_outcome: Outcome | None) -> None:
         """Store how the moves affected clients, for later manual plans that move the same bundles; only log errors."""
-        fresh = set(outcome.moves).difference(earlier.moves if earlier else ())
+        fresh = set(outcome.moves).difference(earlier_outcome.moves if earlier_outcome else ())
         gaps = {move.bundle: move.client_gap for move in fresh if move.attempts}
         folder = storage_of(self.cluster).state
         try:
@@ -141,7 +141,7 @@ class ReportOperator(RunOperator):
             self.log.warning("Stored client gaps of earlier moves are lost: %s", error)
             return BundleClientGaps()
 
-    def _in_force(self, context: Context, store: StateStore, resolved: RunSettings) -> str:
+    def _orders_text(self, context: Context, store: StateStore, resolved: RunSettings) -> str:
         settings = resolved.settings
         if self.settings is not None:
             settings = settings.model_copy(update={name: getattr(self.settings, name) for name in OF_FILE})

@@ -68,13 +68,13 @@ class RollOperator(BaseSensorOperator):
         with final_unless_passing(context):
             store = StateStore.of(context, self.entry.name)
             roll = store.get(Roll)
-            if not self._continues(context, roll):
+            if not self._is_continued(context, roll):
                 form = parse_roll_form(context["params"])
                 if not form.plan:
-                    return PokeReturnValue(True, self._show(context, store, roll, form))
-                roll = self._begin(context, store, roll, form.plan)
+                    return PokeReturnValue(True, self._show_plan(context, store, roll, form))
+                roll = self._begin_roll(context, store, roll, form.plan)
                 store.put(roll)
-            after = advance(roll, self._facts(context, store, roll)) if roll.active else roll
+            after = advance(roll, self._roll_facts(context, store, roll)) if roll.active else roll
             if after != roll:
                 after = send_roll_alerts(context, self.entry, after)
                 store.put(after)
@@ -86,13 +86,13 @@ class RollOperator(BaseSensorOperator):
                 raise PlanError(after.ended, after.progress)
             return PokeReturnValue(not after.active, after.done)
 
-    def _continues(self, context: Context, roll: Roll) -> bool:
+    def _is_continued(self, context: Context, roll: Roll) -> bool:
         ti = context["ti"]
         first = ti.max_tries - (self.retries or 0) + 1  # since the task was last cleared
         return roll.run_id == context["dag_run"].run_id and (roll.active or ti.try_number > first)
 
-    def _show(self, context: Context, store: StateStore, roll: Roll, form: RollRequest) -> dict[str, Any]:
-        sample, now = self._sample(), datetime.now(UTC)
+    def _show_plan(self, context: Context, store: StateStore, roll: Roll, form: RollRequest) -> dict[str, Any]:
+        sample, now = self._latest_sample(), datetime.now(UTC)
         by = requester(context)
         shown = roll_plan.shown_roll(sample, form.brokers, by, form.reason)
         try:
@@ -101,32 +101,32 @@ class RollOperator(BaseSensorOperator):
             # A retry would take as long, and an active roll could take no step meanwhile.
             raise AirflowFailException("the dry run timed out: name fewer brokers") from error
         refused = "; ".join(f"{why.reason}: {why.message}" for why in self._refusals(context, store, roll, now))
-        closed = (f"{why.reason} {why.detail}" for why in self._closed(store, now) if why.reason not in LASTING)
+        closed = (f"{why.reason} {why.detail}" for why in self._closings(store, now) if why.reason not in LASTING)
         waits = "; ".join(filter(None, [*closed, roll_plan.why_no_turn(sample)]))
         store.put(roll.model_copy(update={"shown": shown}))
         answer = ShownRestarts(plan=shown.id, refused=refused, waits=waits, restarts=tuple(planned))
         self.log.info("%s", roll_plan.roll_text(answer, form.reason, context["dag_run"].dag_id))
         return answer.model_dump(mode="json")
 
-    def _begin(self, context: Context, store: StateStore, roll: Roll, plan: str) -> Roll:
+    def _begin_roll(self, context: Context, store: StateStore, roll: Roll, plan_id: str) -> Roll:
         now, shown, settings, run_id = datetime.now(UTC), roll.shown, self.entry.settings, context["dag_run"].run_id
         by = requester(context)
         if roll.active:
-            return self._take_over(context, roll, plan, by)
+            return self._take_over(context, roll, plan_id, by)
         again = shown is not None and roll.at is not None and shown.at > roll.at and roll.run_id != run_id
-        if roll.id == plan and not again:
+        if roll.id == plan_id and not again:
             raise PlanError(Reason.PLAN_USED, f"{roll.progress} (run {roll.run_id})")
-        if shown is None or shown.id != plan:
-            raise PlanError(Reason.OTHER_PLAN, f"{plan[:16]} is not the id of the last rolling restart shown")
+        if shown is None or shown.id != plan_id:
+            raise PlanError(Reason.OTHER_PLAN, f"{plan_id[:16]} is not the id of the last rolling restart shown")
         age = (now - shown.at).total_seconds()
         if age > settings.max_awaiting_minutes * 60:
-            raise PlanError(Reason.PLAN_EXPIRED, f"rolling restart {plan[:16]} was shown {age:.0f} s ago")
-        require_second_person(settings, shown.by, by, asks=False)
+            raise PlanError(Reason.PLAN_EXPIRED, f"rolling restart {plan_id[:16]} was shown {age:.0f} s ago")
+        require_second_person(settings, shown.by, by, asks_second_person=False)
         for why in self._refusals(context, store, roll, now):
             raise why
-        sample = self._sample()
-        if roll_plan.shown_roll(sample, shown.order, shown.by, shown.reason).id != plan:
-            raise PlanError(Reason.OTHER_PLAN, f"brokers joined, left or restarted since {plan[:16]} was shown")
+        sample = self._latest_sample()
+        if roll_plan.shown_roll(sample, shown.order, shown.by, shown.reason).id != plan_id:
+            raise PlanError(Reason.OTHER_PLAN, f"brokers joined, left or restarted since {plan_id[:16]} was shown")
         listed = tuple(broker.broker for broker in sample.brokers_without({}))
         self.log.warning("%s begins a rolling restart of %s: %s", by or "unknown", ", ".join(shown.order), shown.reason)
         return roll.start(shown, run_id, listed, now, by, sample.folder.name)
@@ -137,7 +137,7 @@ class RollOperator(BaseSensorOperator):
             return
         if drained := store.orders().get(Drains).brokers:
             yield PlanError(Reason.DRAINING, f"release these brokers first: {', '.join(drained)[:500]}")
-        for closed in self._closed(store, now):
+        for closed in self._closings(store, now):
             if closed.reason in LASTING:
                 yield PlanError(closed.reason, f"the rolling restart does not begin: {closed.detail}")
         try:
@@ -162,24 +162,24 @@ class RollOperator(BaseSensorOperator):
         summary = Summary.known(run)
         return question.hash[:16] if summary is not None and summary.by_hand is not None and not ended else ""
 
-    def _take_over(self, context: Context, roll: Roll, plan: str, by: str) -> Roll:
+    def _take_over(self, context: Context, roll: Roll, plan_id: str, by: str) -> Roll:
         """Return the document of an active roll that this run continues, because the roll's own run no longer does."""
         run = context["dag_run"]
         goes_on = context["ti"].get_dr_count(run.dag_id, run_ids=[roll.run_id], states=["queued", "running"])
-        if plan != roll.id or goes_on:
+        if plan_id != roll.id or goes_on:
             raise PlanError(Reason.ROLLING, f"{roll.progress} (run {roll.run_id}, plan {roll.id})")
         self.log.warning("%s: run %s continues the rolling restart of run %s", by or "unknown", run.run_id, roll.run_id)
         return roll.model_copy(update={"run_id": run.run_id})
 
-    def _sample(self) -> Snapshot:
+    def _latest_sample(self) -> Snapshot:
         age = timedelta(seconds=self.entry.settings.interval_seconds) + _LONGEST_RUN
         return latest_sample(self.storage, datetime.now(UTC), age.total_seconds())
 
-    def _facts(self, context: Context, store: StateStore, roll: Roll) -> RollFacts:
+    def _roll_facts(self, context: Context, store: StateStore, roll: Roll) -> RollFacts:
         now, settings = datetime.now(UTC), self.entry.settings
         control, held = store.readable(Control), self._why_held(store, now)
         # A roll that is held before a turn looks at no sample.
-        seen, unknown = (None, held) if held and roll.phase is Phase.WAITING else self._seen(store, roll)
+        seen, unknown = (None, held) if held and roll.phase is Phase.WAITING else self._roll_sample(store, roll)
         stop, skip = roll.stop_order(control), roll.skip_order(control)
         facts = RollFacts(
             now=now,
@@ -193,36 +193,36 @@ class RollOperator(BaseSensorOperator):
         )
         if not settings.roll_restart_dag:
             return facts
-        hindrance, run_id = self._why_no_restart(context), _restart_run(roll)
+        hindrance, run_id = self._why_no_restart(context), _restart_run_id(roll)
         safe = seen is not None and not why_unsafe(roll, seen)
-        restart = self._restart(context, roll, run_id, starts=safe and not (held or stop or skip or hindrance))
+        restart = self._restart_state(context, roll, run_id, starts=safe and not (held or stop or skip or hindrance))
         dag = f"{settings.roll_restart_dag}, run {run_id}"
         return facts._replace(restart=restart, dag=dag, no_restart=hindrance)
 
     def _why_held(self, store: StateStore, now: datetime) -> str:
-        closed = self._closed(store, now)
+        closed = self._closings(store, now)
         return f"permission: {closed[0].reason} {closed[0].detail}" if closed else ""
 
-    def _closed(self, store: StateStore, now: datetime) -> list[Closing]:
+    def _closings(self, store: StateStore, now: datetime) -> list[Closing]:
         return closings(self.entry.settings, store.orders(), now)
 
-    def _seen(self, store: StateStore, roll: Roll) -> tuple[RollSample | None, str]:
+    def _roll_sample(self, store: StateStore, roll: Roll) -> tuple[RollSample | None, str]:
         try:
             drained = store.get(Drains).brokers
-            seen = roll_plan.sample_of_roll(self._sample(), roll, drained)
+            seen = roll_plan.sample_of_roll(self._latest_sample(), roll, drained)
             started = seen.started.get(roll.broker)
             to_restart = roll.phase is Phase.RESTARTING and started is not None and started == roll.started
-            return (self._asked(roll, seen) if to_restart else seen), ""
+            return (self._with_brokers_answer(roll, seen) if to_restart else seen), ""
         except (SnapshotError, StateError) as error:
             return None, f"a usable sample: {error.message}"
 
-    def _asked(self, roll: Roll, seen: RollSample) -> RollSample:
+    def _with_brokers_answer(self, roll: Roll, sample: RollSample) -> RollSample:
         try:
-            return roll_plan.with_owned_bundles(seen, self.storage, roll, asyncio.run(self._owned(roll)))
+            return roll_plan.with_owned_bundles(sample, self.storage, roll, asyncio.run(self._owned_bundles(roll)))
         except (AdminError, SettingsError) as error:
-            return seen._replace(unwell={**seen.unwell, roll.broker: error.reason})
+            return sample._replace(unwell={**sample.unwell, roll.broker: error.reason})
 
-    async def _owned(self, roll: Roll) -> set[str]:
+    async def _owned_bundles(self, roll: Roll) -> set[str]:
         settings = self.entry.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings()
         async with PulsarAdmin(connection) as admin:
@@ -241,7 +241,7 @@ class RollOperator(BaseSensorOperator):
             return f"DAG {dag_id}, which Airflow does not know"
         return f"DAG {dag_id}, which is paused in Airflow" if paused else ""
 
-    def _restart(self, context: Context, roll: Roll, run_id: str, *, starts: bool) -> str:
+    def _restart_state(self, context: Context, roll: Roll, run_id: str, *, starts: bool) -> str:
         """Return the state of the broker's restart run, which `starts` starts if missing; empty if none."""
         if roll.phase is not Phase.RESTARTING:
             return ""
@@ -262,7 +262,7 @@ class RollOperator(BaseSensorOperator):
         return next((state for state in states if ti.get_dr_count(dag_id, run_ids=[run_id], states=[state])), "running")
 
 
-def _restart_run(roll: Roll) -> str:
+def _restart_run_id(roll: Roll) -> str:
     return f"roll__{roll.at:%Y%m%dT%H%M%S}__{roll.id[:16]}__{len(roll.done)}"
 
 

@@ -191,7 +191,7 @@ class SparkApplicationOperator(BaseOperator):
                     self._submitted = self._hook(connection)
                     self._submitted.submit(self.application)
         except Exception as error:
-            context["ti"].xcom_push(key=FAILURE, value=_code(str(error)) or Reason.SPARK_FAILED)
+            context["ti"].xcom_push(key=FAILURE, value=_reason_in_output(str(error)) or Reason.SPARK_FAILED)
             raise
 
     def _hook(self, connection: Connection) -> SparkSubmitHook:
@@ -215,7 +215,7 @@ class SparkApplicationOperator(BaseOperator):
         )
 
 
-def _code(output: str) -> Reason | None:
+def _reason_in_output(output: str) -> Reason | None:
     codes = re.findall(r"not (?:decided|replayed): .*\[([a-z_]+)\]", output)
     return Reason.get(codes[-1]) if codes else None
 
@@ -289,7 +289,7 @@ class ReplayOperator(SparkApplicationOperator):
         storage = ClusterStorage(self.root, self.entry.name)
         folder = storage.new_replay(datetime.now(UTC))
         with final_unless_passing(context):
-            request = self._request(context, storage)
+            request = self._replay_request(context, storage)
             connection = checked_connection(self.conn_id)
             if connection.conn_type == CONNECTION_TYPE:
                 raise SettingsError(
@@ -305,7 +305,7 @@ class ReplayOperator(SparkApplicationOperator):
         answer: dict[str, JsonValue] = (folder / ANSWER).read_json()
         return answer
 
-    def _request(self, context: Context, storage: ClusterStorage) -> ReplayRequest:
+    def _replay_request(self, context: Context, storage: ClusterStorage) -> ReplayRequest:
         params: dict[str, Any] = {name: value for name, value in context["params"].items() if value is not None}
         end = params.get("end") or datetime.now(UTC).isoformat()
         try:

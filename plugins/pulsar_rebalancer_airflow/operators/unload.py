@@ -61,17 +61,17 @@ class PlanPartOperator(RunOperator):
     def present(self) -> Settings:
         return Settings.model_validate(self.settings)
 
-    def _judge(self, context: Context, run: StoragePath, *, begun: bool) -> Verdict:
+    def _present_verdict(self, context: Context, run: StoragePath, *, has_begun: bool) -> Verdict:
         """Return the current verdict. A part that has begun has a later deadline, because it must be completed."""
         summary = Summary.read(run)
-        until = summary.waves_resume_until if begun else summary.waves_begin_until
+        until = summary.wave_resume_deadline if has_begun else summary.wave_start_deadline
         return present_verdict(context, self.cluster, run, self.present, until)
 
     def _connection(self) -> AdminConnection:
         """Return the cluster's connection. Raises AdminError `read_only`."""
         return PulsarAdminHook(self.present.connection).get_writing_settings()
 
-    def _work(self, connection: AdminConnection, work: Callable[[PulsarAdmin], Awaitable[None]]) -> None:
+    def _run_with_admin(self, connection: AdminConnection, work: Callable[[PulsarAdmin], Awaitable[None]]) -> None:
         async def go() -> None:
             self._task = asyncio.current_task()
             async with PulsarAdmin(connection) as admin:
@@ -84,7 +84,7 @@ class PlanPartOperator(RunOperator):
         if self._task is not None:
             self._task.cancel()
 
-    def _conclude(self, part: str, outcomes: Iterable[MoveOutcome | SplitOutcome]) -> dict[str, int]:
+    def _counts_or_error(self, label: str, outcomes: Iterable[MoveOutcome | SplitOutcome]) -> dict[str, int]:
         """Log the outcomes, and return the number of bundles by reason code.
 
         Raises:
@@ -99,11 +99,11 @@ class PlanPartOperator(RunOperator):
         ordered = {reason for reason in counts if reason.has(Trait.ORDERED)}
         refused = sorted(reason for reason in counts.keys() - ordered if reason.has(Trait.NEEDS_PERSON))
         if refused:
-            raise AirflowFailException(f"{part}: {counted(counts)}. {refused[0].meaning}")
+            raise AirflowFailException(f"{label}: {counted(counts)}. {refused[0].meaning}")
         if any(reason.has(RETRIED) for reason in counts.keys() - ordered):
-            raise UnfinishedError(f"{part}: {counted(counts)}; a retry continues with the remaining bundles")
+            raise UnfinishedError(f"{label}: {counted(counts)}; a retry continues with the remaining bundles")
         if ordered and ordered == counts.keys():
-            raise AirflowSkipException(f"{part}: {counted(counts)}. {min(ordered).meaning}")
+            raise AirflowSkipException(f"{label}: {counted(counts)}. {min(ordered).meaning}")
         return {str(reason): count for reason, count in counts.items()}
 
 
@@ -180,16 +180,16 @@ class UnloadWaveOperator(PlanPartOperator):
             # What a person chose to move needs no drain.
             served = StateBefore.read(run)
             served = StateBefore(control=served.control) if by_hand and by_hand.request.action else served
-            holds = Holds(context, self.cluster, store, settings, self.present, served, failed=history.new_failures)
-            moves = self._open(context, run, holds, history, planned)
+            holds = Holds(context, self.cluster, store, settings, self.present, served, failures=history.new_failures)
+            moves = self._remaining_part(context, run, holds, history, planned)
             if moves:
                 self._carry_out(settings, history, moves, holds, _Progress(context, len(planned)))
-        return self._conclude(f"Wave {self.wave}", (history.outcomes[move.bundle] for move in planned))
+        return self._counts_or_error(f"Wave {self.wave}", (history.outcomes[move.bundle] for move in planned))
 
-    def _open(
+    def _remaining_part(
         self, context: Context, run: StoragePath, holds: Holds, history: WaveHistory, planned: list[Move]
     ) -> list[Move]:
-        verdict, now = self._judge(context, run, begun=history.has_planned(planned)), datetime.now(UTC)
+        verdict, now = self._present_verdict(context, run, has_begun=history.has_planned(planned)), datetime.now(UTC)
         # Bundles that an earlier attempt unloaded must still be placed, so they are not fresh.
         unloaded = history.maybe_unloaded
         fresh = [move for move in history.remaining(planned) if move.bundle not in unloaded]
@@ -245,7 +245,7 @@ class UnloadWaveOperator(PlanPartOperator):
             )
 
         try:
-            self._work(connection, work)
+            self._run_with_admin(connection, work)
         finally:
             history.write()
             progress.publish(history)
@@ -294,10 +294,10 @@ class SplitOperator(PlanPartOperator):
             store = StateStore.of(context, self.cluster)
             history = SplitHistory(store.get(MovesState), store.change_moves, run)
             opened = current_xcom(context, self.gate, "reason")
-            splits = self._open(context, run, history, str(opened))
+            splits = self._remaining_part(context, run, history, str(opened))
             remaining, resolved = history.remaining(splits), Summary.read(run).resolved
             served = StateBefore.read(run)
-            holds = Holds(context, self.cluster, store, resolved.settings, self.present, served, each_time=True)
+            holds = Holds(context, self.cluster, store, resolved.settings, self.present, served, check_always=True)
             # Ask if brokers split bundles by themselves, unless all splits are manual or the file sets `auto_split`.
             overruled = resolved.origins.get("auto_split") is Origin.FILE
             asked = not overruled and any(split.condition for split in remaining)
@@ -319,13 +319,13 @@ class SplitOperator(PlanPartOperator):
                 if builtin is not None:
                     raise AirflowSkipException(f"The gate has closed: {builtin} on {', '.join(splitting)}")
 
-            self._work(self._connection(), work)
-        return self._conclude("Splits", (history.outcomes[split.bundle] for split in splits))
+            self._run_with_admin(self._connection(), work)
+        return self._counts_or_error("Splits", (history.outcomes[split.bundle] for split in splits))
 
-    def _open(self, context: Context, run: StoragePath, history: SplitHistory, gate: str) -> Sequence[Split]:
+    def _remaining_part(self, context: Context, run: StoragePath, history: SplitHistory, gate: str) -> Sequence[Split]:
         if gate != Reason.OPEN:
             raise AirflowSkipException(f"The gate is closed: {gate}")
-        verdict = self._judge(context, run, begun=history.planned)
+        verdict = self._present_verdict(context, run, has_begun=history.planned)
         if verdict.reason is not Reason.OPEN:
             raise AirflowSkipException(f"The gate has closed: {verdict.reason} {verdict.detail}")
         return verdict.splits

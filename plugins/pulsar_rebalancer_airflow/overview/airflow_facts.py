@@ -47,7 +47,7 @@ from pulsar_rebalancer_airflow.options import (
     ROLL_DAG,
 )
 from pulsar_rebalancer_airflow.state_store import StoredState, state_asset
-from pulsar_rebalancer_airflow.suites import base_path, page_of, page_path
+from pulsar_rebalancer_airflow.suites import base_path, page_file, page_path
 
 if TYPE_CHECKING:
     from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
@@ -85,11 +85,11 @@ def stored_state(session: Session, storage: ClusterStorage) -> StoredState:
     return StoredState(partial(_stored, session, state_asset(storage.cluster).name), storage)
 
 
-def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowContext:
+def facts_of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowContext:
     """Return Airflow's facts about a cluster; if the DAG does not exist, only those from the state store."""
     stored = stored_state(session, storage)
     dag = session.get(DagModel, dag_id)
-    scheduler, running = most_recent_job("SchedulerJob", session=session), _running(session, dag_id)
+    scheduler, running = most_recent_job("SchedulerJob", session=session), _running_run(session, dag_id)
     gate = _xcom_of_folder(session, dag_id, running.run_id, key="reason", task="gate") if running else None
     facts = AirflowContext(
         paused=dag is not None and dag.is_paused,
@@ -97,7 +97,7 @@ def of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowCon
         next_run_at=dag.next_dagrun_create_after if dag is not None else None,
         running_since=running.start_date if running else None,
         opened=running.run_id if running and gate == Reason.OPEN else "",
-        queued=_queued(session, dag_id),
+        queued=_queued_run_ids(session, dag_id),
         failed=_latest_failure(session, dag_id),
     )
     try:
@@ -125,12 +125,12 @@ def _why_not_handed_over(session: Session, dag_id: str, answers: Answers) -> dic
     return {name: Reason.get(code) or Reason.TASK_FAILED for name, code in codes.items()}
 
 
-def _running(session: Session, dag_id: str) -> DagRun | None:
+def _running_run(session: Session, dag_id: str) -> DagRun | None:
     running = select(DagRun).where(DagRun.dag_id == dag_id, DagRun.state == DagRunState.RUNNING)
     return session.scalar(running.order_by(DagRun.id.desc()).limit(1))
 
 
-def _queued(session: Session, dag_id: str) -> tuple[str, ...]:
+def _queued_run_ids(session: Session, dag_id: str) -> tuple[str, ...]:
     waiting = select(DagRun.run_id).where(DagRun.dag_id == dag_id, DagRun.state == DagRunState.QUEUED)
     return tuple(session.scalars(waiting.where(~CANCELLED).order_by(DagRun.id)))
 
@@ -244,7 +244,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: Bas
     asks = f"{APPLY_DAG}{entry.name}"
     question = None
     if may(user, asks, "POST") and may(user, asks, "PUT", DagAccessEntity.HITL_DETAIL):
-        question, allowed[APPLY_DAG] = _question(session, entry, facts, asks, now), asks
+        question, allowed[APPLY_DAG] = _shown_question(session, entry, facts, asks, now), asks
     used = {*allowed.values()} | ({dag_ids[REBALANCE_DAG]} if allowed.keys() & {BY_HAND_DAG, APPLY_DAG} else set())
     used |= {f"{ROLL_DAG}{entry.name}"} if facts.roll.active else set()
     paused = select(DagModel.dag_id).where(DagModel.dag_id.in_(used), DagModel.is_paused)
@@ -266,7 +266,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: Bas
     )
 
 
-def _question(
+def _shown_question(
     session: Session, entry: ClusterEntry, facts: AirflowContext, dag_id: str, now: datetime
 ) -> ShownQuestion | None:
     until, run_id = facts.answer_deadline(entry.settings, now), facts.question.run_id
@@ -292,7 +292,7 @@ def with_links(page: Overview, dag_id: str, storage: ClusterStorage, failed: Fai
     links, folder = Links(dag=dag, requests=requests), storage.run(page.folder)
     if folder is not None:
         run = f"{dag}/runs/{quote(page.run_id, safe='')}"
-        validation = page_path(dag_id, page.run_id, page.folder) if page_of(folder).exists() else ""
+        validation = page_path(dag_id, page.run_id, page.folder) if page_file(folder).exists() else ""
         task = "validate" if status.state is State.BLOCKED else "report"
         links = links.model_copy(update={"run": run, "log": f"{run}/tasks/{task}", "validation": validation})
     if failed is not None and status.state in (State.FAILED, State.STALE):

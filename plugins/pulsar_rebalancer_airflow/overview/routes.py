@@ -27,10 +27,17 @@ from pulsar_rebalancer.show.page.page_model import BundlesFound, Overview, RunAn
 from pulsar_rebalancer.show.page.timeline import Timeline, start_of, timeline
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
-from pulsar_rebalancer_airflow.options import BY_HAND_DAG, REBALANCE_DAG, clusters_file, rebalance_dags, storage_root
+from pulsar_rebalancer_airflow.options import (
+    BY_HAND_DAG,
+    PREFIX,
+    REBALANCE_DAG,
+    clusters_file,
+    rebalance_dags,
+    storage_root,
+)
 from pulsar_rebalancer_airflow.overview import airflow_facts, run_answers
 from pulsar_rebalancer_airflow.overview.run_answers import answer_of, report_of_run
-from pulsar_rebalancer_airflow.suites import PREFIX, base_path, report_path
+from pulsar_rebalancer_airflow.suites import base_path, report_path
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -74,17 +81,17 @@ def clusters(session: SessionDep, user: GetUserDep) -> list[Status]:
     readable, strips = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session), []
     for dag_id, entry in rebalance_dags(load_clusters(clusters_file())).items():
         if dag_id in readable:
-            strips.append(_strip(session, entry, dag_id).model_copy(update={"dag_id": dag_id}))
+            strips.append(_status_of_cluster(session, entry, dag_id).model_copy(update={"dag_id": dag_id}))
     return strips
 
 
-def _strip(session: SessionDep, entry: ClusterEntry, dag_id: str) -> Status:
+def _status_of_cluster(session: SessionDep, entry: ClusterEntry, dag_id: str) -> Status:
     storage = ClusterStorage(storage_root(), entry.name)
-    facts = airflow_facts.of_dag(session, storage, dag_id)
+    facts = airflow_facts.facts_of_dag(session, storage, dag_id)
     try:
         return overview.status(storage, entry, facts, _now())
     except RebalancerError as error:
-        return overview.unreadable(entry, facts, error, _now())
+        return overview.unreadable_status(entry, facts, error, _now())
 
 
 @router.get("/dags/{dag_id}/overview")
@@ -93,23 +100,23 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
 
     Status 404 if the DAG belongs to no cluster, or if the run's files do not exist yet or were deleted.
     """
-    balances, entry = _entry(dag_id)
+    balances, entry = _balanced_cluster(dag_id)
     storage = ClusterStorage(storage_root(), entry.name)
-    facts = airflow_facts.of_dag(session, storage, balances)
+    facts = airflow_facts.facts_of_dag(session, storage, balances)
     acts = UserActions() if entry.error else airflow_facts.acts(session, entry, facts, user, _now())
     if run_id:
         folder = airflow_facts.run_folder(session, storage, dag_id, run_id)
-        view = overview.of_one_run(storage, entry, folder, _now()) if folder else None
+        view = overview.run_overview(storage, entry, folder, _now()) if folder else None
         if view is None:
             raise HTTPException(
                 404, "This run has no files yet, or upkeep has moved the files to the history of the day."
             )
         return airflow_facts.with_links(view.model_copy(update={"acts": acts}), dag_id, storage)
     try:
-        view = overview.present(storage, entry, facts, _now())
+        view = overview.current_overview(storage, entry, facts, _now())
     except RebalancerError as error:
         # Operators can still give orders.
-        view = overview.without_run(overview.unreadable(entry, facts, error, _now()), facts, _now())
+        view = overview.without_run(overview.unreadable_status(entry, facts, error, _now()), facts, _now())
     return airflow_facts.with_links(view.model_copy(update={"acts": acts}), balances, storage, facts.failed)
 
 
@@ -125,7 +132,7 @@ def answer(dag_id: str, run_id: str, session: SessionDep) -> RunAnswer:
 @router.get("/dags/{dag_id}/plans/{folder}/stay")
 def stay(dag_id: str, folder: str) -> tuple[StayView, ...]:
     """Return the bundles that a plan considered but does not move, with the reasons; 404 without such a plan."""
-    run = ClusterStorage(storage_root(), _entry(dag_id)[1].name).run(folder)
+    run = ClusterStorage(storage_root(), _balanced_cluster(dag_id)[1].name).run(folder)
     if run is None:
         raise HTTPException(404, "There is no such plan.")
     return stay_views(run)
@@ -134,19 +141,19 @@ def stay(dag_id: str, folder: str) -> tuple[StayView, ...]:
 @router.get("/dags/{dag_id}/bundles")
 def bundles(dag_id: str, part: Annotated[str, Query(max_length=512)] = "") -> BundlesFound:
     """Return the bundles of a broker or topic, or with `part` in their names, and why each moves or stays."""
-    return find_bundles(ClusterStorage(storage_root(), _entry(dag_id)[1].name), part, _now(), rules_keeping)
+    return find_bundles(ClusterStorage(storage_root(), _balanced_cluster(dag_id)[1].name), part, _now(), rules_keeping)
 
 
 @router.get("/dags/{dag_id}/timeline")
 def history(dag_id: str, session: SessionDep) -> Timeline:
-    _, entry = _entry(dag_id)
+    _, entry = _balanced_cluster(dag_id)
     now, storage = _now(), ClusterStorage(storage_root(), entry.name)
     orders = airflow_facts.orders_since(session, storage, start_of(now))
     failures = airflow_facts.failures_since(session, f"{REBALANCE_DAG}{entry.name}", start_of(now))
     return timeline(storage, entry.settings, now, orders, failures)
 
 
-def _entry(dag_id: str) -> tuple[str, ClusterEntry]:
+def _balanced_cluster(dag_id: str) -> tuple[str, ClusterEntry]:
     """Return the id of the DAG that balances a cluster, and the cluster's entry; raise 404 if there is none.
 
     `dag_id` can also be that of the cluster's by-hand DAG.

@@ -42,8 +42,8 @@ from pulsar_rebalancer_airflow.options import (
     storage_of,
     storage_root,
 )
-from pulsar_rebalancer_airflow.overview.airflow_facts import CANCELLED, failure_of, of_dag, read_xcom, run_folder
-from pulsar_rebalancer_airflow.suites import POLICY, page_of
+from pulsar_rebalancer_airflow.overview.airflow_facts import CANCELLED, facts_of_dag, failure_of, read_xcom, run_folder
+from pulsar_rebalancer_airflow.suites import POLICY, page_file
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -71,22 +71,22 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
         return RunAnswer(state="cancelled", text=words.NOT_BEGUN)
     if state in _IN_PROGRESS:
         return _IN_PROGRESS[state]
-    files = _files(session, dag_id, run_id) if prefix == REBALANCE_DAG else None
+    files = _ended_run(session, dag_id, run_id) if prefix == REBALANCE_DAG else None
     if state is DagRunState.FAILED:
-        return _refused(session, dag_id, run_id, headline_of_run(files, "", 0).sentence if files else "")
+        return _refusal_answer(session, dag_id, run_id, headline_of_run(files, "", 0).sentence if files else "")
     if prefix == CONTROL_DAG:
         result = read_xcom(session, dag_id, run_id, key="return_value", task="control")
         return RunAnswer(text=words.order_result(result if isinstance(result, dict) else {}))
     if prefix == ROLL_DAG:
-        return _rolled(read_xcom(session, dag_id, run_id, key="return_value", task="roll"))
+        return _roll_answer(read_xcom(session, dag_id, run_id, key="return_value", task="roll"))
     if prefix == REBALANCE_DAG:
-        return _came_to(session, dag_id, files) if files else RunAnswer(text=words.NO_FILES)
+        return _run_answer(session, dag_id, files) if files else RunAnswer(text=words.NO_FILES)
     started = read_xcom(session, dag_id, run_id, key="trigger_run_id", task="carry_out")
     if started is not None:
         carries_out = answer_of(session, f"{REBALANCE_DAG}{dag_id.removeprefix(prefix)}", str(started))
         return carries_out or RunAnswer(text=f"Run {started} carries out the plan.")
     rejected = RunAnswer(text=words.REJECTED)
-    return rejected if prefix == APPLY_DAG else _by_hand(session, run)
+    return rejected if prefix == APPLY_DAG else _by_hand_answer(session, run)
 
 
 def _was_cancelled(session: Session, run: DagRun) -> bool:
@@ -96,24 +96,24 @@ def _was_cancelled(session: Session, run: DagRun) -> bool:
     return run.dag_id.startswith(REBALANCE_DAG) and session.scalar(found) is not None
 
 
-def _rolled(result: Any) -> RunAnswer:
+def _roll_answer(result: Any) -> RunAnswer:
     document = result if isinstance(result, dict) else {}
     if "restarts" in document:
         return RunAnswer(text=words.NOTHING_RESTARTED, restarts=ShownRestarts.model_validate(document))
     return RunAnswer(text=words.roll_ended_text(len(document)))
 
 
-def _by_hand(session: Session, run: DagRun) -> RunAnswer:
+def _by_hand_answer(session: Session, run: DagRun) -> RunAnswer:
     shown = read_xcom(session, run.dag_id, run.run_id, key="return_value", task="plan")
     if isinstance(shown, dict):
         identity = str(shown.get("plan") or "")
-        text = words.PLAN_READY if identity else words.no_effect(str(shown.get("no_effect") or ""))
+        text = words.PLAN_READY if identity else words.no_effect_text(str(shown.get("no_effect") or ""))
         return RunAnswer(text=text, plan=identity)
     released = (run.conf or {}).get("action") == Action.RELEASE
     return RunAnswer(text=words.RELEASED if released else words.DRAINED)
 
 
-def _refused(session: Session, dag_id: str, run_id: str, came_to: str) -> RunAnswer:
+def _refusal_answer(session: Session, dag_id: str, run_id: str, came_to: str) -> RunAnswer:
     task, code = failure_of(session, dag_id, run_id)
     reason = Reason.get(code)
     if reason is not None:
@@ -123,16 +123,16 @@ def _refused(session: Session, dag_id: str, run_id: str, came_to: str) -> RunAns
     return RunAnswer(state="failed", text=text)
 
 
-def _files(session: Session, dag_id: str, run_id: str) -> Run | None:
+def _ended_run(session: Session, dag_id: str, run_id: str) -> Run | None:
     folder = run_folder(session, storage_of(dag_id.removeprefix(REBALANCE_DAG)), dag_id, run_id)
     run = read_run(folder) if folder is not None else None
     return run if run is not None and run.outcome is not None else None
 
 
-def _came_to(session: Session, dag_id: str, run: Run) -> RunAnswer:
+def _run_answer(session: Session, dag_id: str, run: Run) -> RunAnswer:
     verdict, said = run.outcome.verdict if run.outcome else Reason.UNFINISHED, headline_of_run(run, "", 0)
     if verdict is Reason.AWAITING_APPROVAL:
-        return _asked(session, dag_id, run)
+        return _approval_answer(session, dag_id, run)
     nothing_to_move = verdict is Reason.NOTHING_TO_DO and said.state is not State.CLOSED
     only_looked = verdict is Reason.OBSERVE and not run.request.forced
     if verdict is Reason.OPEN or nothing_to_move or only_looked:
@@ -140,9 +140,9 @@ def _came_to(session: Session, dag_id: str, run: Run) -> RunAnswer:
     return RunAnswer(state="refused", text=f"at the gate ({verdict}): {said.sentence}")
 
 
-def _asked(session: Session, dag_id: str, run: Run) -> RunAnswer:
+def _approval_answer(session: Session, dag_id: str, run: Run) -> RunAnswer:
     cluster = dag_id.removeprefix(REBALANCE_DAG)
-    facts = of_dag(session, storage_of(cluster), dag_id)
+    facts = facts_of_dag(session, storage_of(cluster), dag_id)
     answer = facts.answer_about(run)
     if answer is not None and answer.carried_out_by:
         approved = answer_of(session, f"{APPLY_DAG}{cluster}", answer.question.run_id)
@@ -165,10 +165,10 @@ def cluster_of(dag_id: str, *prefixes: str) -> str | None:
     return cluster if CLUSTER_NAME.fullmatch(cluster) else None
 
 
-def served(page: bytes | None, missing: str) -> HTMLResponse:
+def page_response(page: bytes | None, text_if_missing: str) -> HTMLResponse:
     """Return a page with headers that forbid scripts and external resources; 404 if there is no page."""
     if page is None:
-        raise HTTPException(404, missing)
+        raise HTTPException(404, text_if_missing)
     return HTMLResponse(page, headers=_HEADERS)
 
 
@@ -182,7 +182,7 @@ router = APIRouter()
 )
 def validation_result(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
     page = stored_page(storage_root(), dag_id, run_id, folder)
-    return served(page, "This DAG run has no such validation result; results are kept for history_days.")
+    return page_response(page, "This DAG run has no such validation result; results are kept for history_days.")
 
 
 @router.get(
@@ -196,7 +196,7 @@ def validation_of_run(dag_id: str, run_id: str, session: SessionDep) -> HTMLResp
     if cluster_of(dag_id, REBALANCE_DAG, BY_HAND_DAG) is not None:
         left = read_xcom(session, dag_id, run_id, key="return_value", task="collect")
     page = stored_page(storage_root(), dag_id, run_id, StoragePath(str(left)).name)
-    return served(page or b"<p>This DAG run has no validation result of a Pulsar cluster.", "")
+    return page_response(page or b"<p>This DAG run has no validation result of a Pulsar cluster.", "")
 
 
 def stored_page(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
@@ -213,20 +213,20 @@ def stored_page(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
     if run is None:
         return None
     try:
-        asked, page = _from_folder(root, run) or _from_history(root, storage, name) or (None, None)
+        asked, page = _page_in_folder(root, run) or _page_in_history(root, storage, name) or (None, None)
     except SnapshotError:
         return None
     return page if belongs_to_run(asked, cluster, run_id) else None
 
 
-def _from_folder(root: str, run: StoragePath) -> tuple[Any, bytes] | None:
-    page = page_of(run)
+def _page_in_folder(root: str, run: StoragePath) -> tuple[Any, bytes] | None:
+    page = page_file(run)
     if not page.exists() or not lies_below(root, page):
         return None
     return (run / "input" / "settings.json").read_json(), page.read_bytes()
 
 
-def _from_history(root: str, storage: ClusterStorage, name: str) -> tuple[Any, bytes] | None:
+def _page_in_history(root: str, storage: ClusterStorage, name: str) -> tuple[Any, bytes] | None:
     """Return the request and page of a run whose folder was deleted, from daily upkeep's history."""
     at = time_of(name)
     listed = table_file(storage, RUNS, at.date()) if at else None
@@ -244,7 +244,7 @@ def _from_history(root: str, storage: ClusterStorage, name: str) -> tuple[Any, b
 )
 def replay_report(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
     page = stored_report(storage_root(), dag_id, run_id, folder)
-    return served(page, "This DAG run has no such report; reports are kept for retention_days.")
+    return page_response(page, "This DAG run has no such report; reports are kept for retention_days.")
 
 
 def stored_report(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:

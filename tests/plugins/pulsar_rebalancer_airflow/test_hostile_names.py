@@ -19,7 +19,7 @@ from pulsar_rebalancer.run.compaction import days_before
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 from pulsar_rebalancer_airflow.operators import CollectOperator, ReportOperator, ValidateOperator
-from pulsar_rebalancer_airflow.suites import page_of
+from pulsar_rebalancer_airflow.suites import page_file
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -70,7 +70,7 @@ def test_a_run_takes_no_name_at_its_word(served, storage, state, tmp_path, monke
     for bundle in BUNDLES:
         served.cluster.faults.add("odd_bundle", broker, target=bundle)
     served.cluster.faults.add("other_configuration", values={"clusterName": NAMES[0]})
-    entry = ClusterEntry(name=CLUSTER, given={}, settings=validate({"connection": "pulsar_test"}, where="test"))
+    entry = ClusterEntry(name=CLUSTER, given={}, settings=validate({"connection": "pulsar_test"}, label="test"))
     given = context(CLUSTER, state, user=NAMES[12])
     given["dag_run"].run_id = "".join(NAMES)
 
@@ -90,7 +90,7 @@ def test_a_run_takes_no_name_at_its_word(served, storage, state, tmp_path, monke
     (seen,) = days_before(storage, date(2100, 1, 1))
     assert [found.foreign for found in seen.runs] == [()]
 
-    page = page_of(written).read_bytes().decode()
+    page = page_file(written).read_bytes().decode()
     assert "&lt;script&gt;alert" in page
     assert "<script" not in page
     lines = "".join(capfd.readouterr()).splitlines()

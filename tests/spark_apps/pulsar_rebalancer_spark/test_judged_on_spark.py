@@ -14,7 +14,7 @@ from pulsar_rebalancer.strategies.sample import ClusterSample, JudgedPair
 from pulsar_rebalancer.strategies.scoring import SCORED
 from pulsar_rebalancer.strategies.shedders import avg_shedder
 from pulsar_rebalancer_spark.bundle_means import literal
-from pulsar_rebalancer_spark.rebalance import KNOWN, RULES, judged, known_of, rules_of
+from pulsar_rebalancer_spark.rebalance import KNOWN, RULES, judged, rule_row, stored_hits_rows
 
 COLUMNS = pa.schema([field for field in BROKERS if not pa.types.is_timestamp(field.type)])
 
@@ -30,8 +30,8 @@ class Judged(NamedTuple):
 
 def judge(spark, clusters: dict[str, Judged]) -> dict[str, list[JudgedPair]]:
     brokers = [row | {"cluster": name} for name, of in clusters.items() for row in of.brokers]
-    known = [row for name, of in clusters.items() for row in known_of(name, of.sample, of.hits)]
-    rules = [rules_of(name, of.sample, of.hot) for name, of in clusters.items()]
+    known = [row for name, of in clusters.items() for row in stored_hits_rows(name, of.sample, of.hits)]
+    rules = [rule_row(name, of.sample, of.hot) for name, of in clusters.items()]
     pairs = judged(literal(spark, brokers, COLUMNS), literal(spark, known, KNOWN), literal(spark, rules, RULES))
     found: dict[str, list[JudgedPair]] = {name: [] for name in clusters}
     for cluster, *pair in sorted(pairs.collect()):

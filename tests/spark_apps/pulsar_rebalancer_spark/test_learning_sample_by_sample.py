@@ -87,7 +87,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
             owner,
             carried(2 * rate, size),
             brokers=given.brokers,
-            moved=[RecentMove("elsewhere:1", roster.brokers[3], 1)],
+            recent_moves=[RecentMove("elsewhere:1", roster.brokers[3], 1)],
             settings=given.settings,
             minute=minute,
             counts=True,

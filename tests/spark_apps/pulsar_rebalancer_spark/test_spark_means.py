@@ -56,7 +56,7 @@ def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_
         )
         updated = bundle_means.update(sample, before, shared=True)
         answer = sorted(
-            (row.asDict() for row in bundle_means.table(updated).collect()),
+            (row.asDict() for row in bundle_means.means_table(updated).collect()),
             key=lambda row: (row["cluster"], row["bundle"]),
         )
         for cluster in known:

@@ -69,19 +69,19 @@ def read(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPlan:
     )
 
 
-def proposal(earlier: EarlierPlan) -> tuple[list[CandidateMove], Callable[[], CapacityCheck] | None]:
+def proposal(earlier_plan: EarlierPlan) -> tuple[list[CandidateMove], Callable[[], CapacityCheck] | None]:
     """Return the candidates of an earlier plan, and the check for room if some of them leave drained brokers."""
-    sample = earlier.sample
+    sample = earlier_plan.sample
     leave = [
         move
-        for move in earlier.moves
-        if move.source in earlier.summary.drains and sample.owners.get(move.bundle) == move.source
+        for move in earlier_plan.moves
+        if move.source in earlier_plan.summary.drains and sample.owners.get(move.bundle) == move.source
     ]
-    others = [_repeated_request(sample, move) for move in earlier.moves if move not in leave]
+    others = [_repeated_request(sample, move) for move in earlier_plan.moves if move not in leave]
     moves = place_moves(sample, candidates_of(sample, others))
     if not leave:
         return moves, None
-    drains = _drain_proposal(sample.snapshot, earlier.summary, leave)
+    drains = _drain_proposal(sample.snapshot, earlier_plan.summary, leave)
     return [*drains.moves, *moves], drains.room
 
 
@@ -117,4 +117,4 @@ def _drain_proposal(snapshot: Snapshot, shown: Summary, moves: Sequence[Move]) -
             RequestedMove(move.bundle, move.destination, released, source) for move in moves if move.source == source
         ]
 
-    return drain_moves(snapshot, overruled, requested, fixed=True)[0]
+    return drain_moves(snapshot, overruled, requested, planned_only=True)[0]

@@ -15,7 +15,7 @@ from pulsar_rebalancer.orders.manual_plans import Drain
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import DrainProgress
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.run.tables import Measure, one_by_one
+from pulsar_rebalancer.run.tables import Measure, java_sum
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.texts import number_of
 
@@ -28,15 +28,15 @@ NEVER = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
 def drain_moves(
     snapshot: Snapshot,
     overruled: Mapping[str, Collection[Overrule]],
-    requested: Callable[[PlanningSample, str], list[RequestedMove]],
+    moves_of_broker: Callable[[PlanningSample, str], list[RequestedMove]],
     *,
-    fixed: bool = False,
+    planned_only: bool = False,
 ) -> tuple[Proposal, dict[str, PlanningSample]]:
     """Return the moves that take bundles off drained brokers, and the sample for each of these brokers.
 
     The pair numbers are negative, so that the caps accept these moves first. The check for room refuses
     moves, including the strategy's, that would overload a broker. `overruled` has the rules that a person
-    lifted for each drained broker, at least one. If `fixed`, a bundle may go only to its planned destination.
+    lifted for each drained broker, at least one. If `planned_only`, a bundle may go only to its planned destination.
     """
     groups: dict[frozenset[Overrule], list[str]] = {}
     for broker in sorted(overruled):
@@ -47,12 +47,12 @@ def drain_moves(
         sample = PlanningSample.read(snapshot, rules)
         if snapshot.before.roll is not None:
             sample = sample.for_roll()
-        wanted = [move for broker in brokers for move in requested(sample, broker)]
+        wanted = [move for broker in brokers for move in moves_of_broker(sample, broker)]
         moves.extend(place_moves(sample, candidates_of(sample, wanted, len(samples) - len(overruled))))
         samples.update(dict.fromkeys(brokers, sample))
 
     def new_capacity() -> SpareCapacity:
-        return SpareCapacity(samples, overruled, fixed=fixed)
+        return SpareCapacity(samples, overruled, planned_only=planned_only)
 
     return Proposal(moves, lambda _: SourceReport([]), room=new_capacity), samples
 
@@ -71,10 +71,10 @@ def drains(snapshot: Snapshot) -> Proposal:
     def report(moves: Sequence[CandidateMove]) -> SourceReport:
         pairs = {move.source: move.pair for move in moves}
         givers = {move.source for move in moves if move.taken}
-        progress = {broker: _progress(snapshot, broker, drained[broker], moves) for broker in sorted(drained)}
+        progress = {broker: _drain_progress(snapshot, broker, drained[broker], moves) for broker in sorted(drained)}
         leave = number_of(sum(drain.moving for drain in progress.values()), "bundle")
         return SourceReport(
-            [_decision(samples[broker], broker, pairs[broker], drained[broker]) for broker in sorted(pairs)],
+            [_drain_decision(samples[broker], broker, pairs[broker], drained[broker]) for broker in sorted(pairs)],
             f"Drained: {', '.join(progress)}, {leave} to move",
             {broker: samples[broker].traffic[broker] for broker in givers},
             drains=progress,
@@ -87,7 +87,7 @@ def broker_moves(sample: PlanningSample, broker: str) -> list[RequestedMove]:
     return [RequestedMove(bundle.bundle, source=broker) for bundle in sample.bundles.of(broker)]
 
 
-def _decision(sample: PlanningSample, broker: str, pair: int, drain: Drain) -> Decision:
+def _drain_decision(sample: PlanningSample, broker: str, pair: int, drain: Drain) -> Decision:
     return Decision(
         source=broker,
         reason=Reason.DRAIN,
@@ -96,11 +96,11 @@ def _decision(sample: PlanningSample, broker: str, pair: int, drain: Drain) -> D
         fired=True,
         explanation=f"{broker} is drained by {drain.by or 'unknown'}: {drain.reason}",
         measure=Measure.THROUGHPUT,
-        target=one_by_one(bundle.msg_throughput for bundle in sample.bundles.of(broker)),
+        target=java_sum(bundle.msg_throughput for bundle in sample.bundles.of(broker)),
     )
 
 
-def _progress(snapshot: Snapshot, broker: str, drain: Drain, moves: Iterable[CandidateMove]) -> DrainProgress:
+def _drain_progress(snapshot: Snapshot, broker: str, drain: Drain, moves: Iterable[CandidateMove]) -> DrainProgress:
     mine = [move for move in moves if move.source == broker]
     unreported = recently_arrived(snapshot, broker) - {move.bundle for move in mine}
     stay = Counter(move.reason for move in mine if not move.taken)

@@ -63,7 +63,7 @@ def fill(sample: PlanningSample, brokers: Sequence[str]) -> list[RequestedMove]:
             (
                 (sample.share_of_score(bundle), bundle.bundle)
                 for bundle in sample.bundles.of(source)
-                if sample.stays(bundle) is None
+                if sample.stay_reason(bundle) is None
             ),
             reverse=True,
         )
@@ -95,7 +95,7 @@ def fill(sample: PlanningSample, brokers: Sequence[str]) -> list[RequestedMove]:
     return requested
 
 
-def unreported(sample: PlanningSample) -> dict[str, float]:
+def unreported_points(sample: PlanningSample) -> dict[str, float]:
     """Return, by owner, the score points of recently moved bundles that its report might not include yet.
 
     Scores are assumed to be proportional to traffic, with the same factor for all brokers.

@@ -28,7 +28,7 @@ from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.texts import number_of
 
 
-def moves_of(sample: PlanningSample, storage: ClusterStorage, request: HandRequest) -> list[RequestedMove]:
+def requested_moves(sample: PlanningSample, storage: ClusterStorage, request: HandRequest) -> list[RequestedMove]:
     """Return the moves that a person requests.
 
     Raises PlanError: `unknown_name`, `last_broker`, `file_missing`, or why a broker
@@ -51,15 +51,15 @@ def proposal(
 ) -> Proposal:
     """Return the moves of a manual plan, or of one that is carried out, with a decision for each source."""
 
-    def report(capped: Sequence[CandidateMove]) -> SourceReport:
-        moving = [f"{number_of(sum(move.taken for move in capped), 'bundle')} to move"]
+    def report(capped_moves: Sequence[CandidateMove]) -> SourceReport:
+        moving = [f"{number_of(sum(move.taken for move in capped_moves), 'bundle')} to move"]
         ends = [row["explanation"] for row in splits] or moving
-        return SourceReport(_decisions(sample, capped, record), f"{_origin(record)}: {'; '.join(ends)}")
+        return SourceReport(_decisions(sample, capped_moves, record), f"{_origin_text(record)}: {'; '.join(ends)}")
 
     return Proposal(list(moves), report)
 
 
-def _origin(record: ManualPlanRecord) -> str:
+def _origin_text(record: ManualPlanRecord) -> str:
     asked = f"{record.request.action} by hand" if record.request.action else ""
     return ", ".join(filter(None, [asked, record.approval])) or f"approved by {record.by or 'somebody'}"
 
@@ -88,11 +88,11 @@ def _decisions(sample: PlanningSample, moves: Iterable[CandidateMove], record: M
     ]
 
 
-def unload(sample: PlanningSample, named: Iterable[str], destination: str) -> list[RequestedMove]:
+def unload(sample: PlanningSample, terms: Iterable[str], destination: str) -> list[RequestedMove]:
     """Return the named bundles without duplicates; an entry without a match has the reason `unknown_name`.
 
     Args:
-        named: bundles, namespaces, or patterns, in which `*` matches any text and `?` any character.
+        terms: bundles, namespaces, or patterns, in which `*` matches any text and `?` any character.
         destination: the broker that receives the bundles; empty if placement chooses a broker for each.
 
     Raises:
@@ -101,9 +101,9 @@ def unload(sample: PlanningSample, named: Iterable[str], destination: str) -> li
     if destination:
         check_broker(sample, destination)
     names = pa.array(sample.owners, pa.string())
-    bundles = dict.fromkeys(bundle for name in named for bundle in _bundles_named(sample.owners, names, name) or [name])
+    bundles = dict.fromkeys(bundle for name in terms for bundle in _bundles_named(sample.owners, names, name) or [name])
     if not bundles.keys() & sample.owners.keys():
-        raise PlanError(Reason.UNKNOWN_NAME, f"no broker reports a bundle named or matching {', '.join(named)[:200]}")
+        raise PlanError(Reason.UNKNOWN_NAME, f"no broker reports a bundle named or matching {', '.join(terms)[:200]}")
     return [RequestedMove(bundle, destination or None) for bundle in bundles]
 
 
@@ -121,25 +121,25 @@ LARGEST, HOT = "LARGEST", "HOT"
 """Placeholders for the bundle with the most topics or the most traffic in a namespace (BundleType in pulsar-admin)."""
 
 
-def target_of_split(sample: PlanningSample, named: str) -> BundleSample:
+def bundle_to_split(sample: PlanningSample, bundle: str) -> BundleSample:
     """Return a bundle to split, by its name, `tenant/namespace/LARGEST` or `tenant/namespace/HOT`.
 
     Raises PlanError: `unknown_name`, or the reason why the bundle must not be changed.
     """
-    namespace, _, which = named.rpartition("/")
-    held = [name for name in sample.owners if namespace_of(name) == namespace] if which in (LARGEST, HOT) else [named]
+    namespace, _, which = bundle.rpartition("/")
+    held = [name for name in sample.owners if namespace_of(name) == namespace] if which in (LARGEST, HOT) else [bundle]
     samples = [sample.bundles.find(sample.owners[name], name) for name in held if name in sample.owners]
     if not samples:
-        raise PlanError(Reason.UNKNOWN_NAME, f"no broker reports a bundle named or matching {named[:200]}")
+        raise PlanError(Reason.UNKNOWN_NAME, f"no broker reports a bundle named or matching {bundle[:200]}")
     chosen = max(samples, key=lambda bundle: _sort_key(bundle, which))
-    reason = sample.stays(chosen)
+    reason = sample.stay_reason(chosen)
     if reason not in (None, Reason.RECENTLY_UNLOADED, Reason.DESTINATION_KEPT):  # a split needs no grace period
         raise PlanError(reason, f"{chosen.bundle} stays: {reason.meaning}")
     return chosen
 
 
-def _sort_key(bundle: BundleSample, which: str) -> tuple[float, str]:
-    return (bundle.topics if which == LARGEST else bundle.present_msg_throughput, bundle.bundle)
+def _sort_key(bundle: BundleSample, criterion: str) -> tuple[float, str]:
+    return (bundle.topics if criterion == LARGEST else bundle.present_msg_throughput, bundle.bundle)
 
 
 def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) 
 
     Raises PlanError if the bundle must not be changed, or cannot be cut (`split_planning.where_to_cut`).
     """
-    bundle = target_of_split(sample, request.bundles[0])
+    bundle = bundle_to_split(sample, request.bundles[0])
     candidate = next((c for c in candidates.bundles if c.bundle == bundle.bundle), None)
     if candidate is None:
         raise PlanError(Reason.TOPICS_UNKNOWN, f"the topics of {bundle.bundle} were not read")
@@ -155,7 +155,7 @@ def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) 
     if single and given > 1:
         raise PlanError(Reason.CONTRADICTION, f"{given} positions, but the extensible load manager accepts only one")
     tried = {
-        each: where_to_cut(candidate, each, sample.settings, specified=request.positions, single=single)
+        each: where_to_cut(candidate, each, sample.settings, given_positions=request.positions, single_cut=single)
         for each in filter(None, dict.fromkeys([request.algorithm, *_COMPARED]))
     }
     cuts = {each: cut for each, cut in tried.items() if isinstance(cut, Cut)}
@@ -165,7 +165,7 @@ def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) 
     if isinstance(cut, Reason):
         raise PlanError(cut, f"{bundle.bundle} cannot be split by {algorithm}: {cut.meaning}")
     compared = "; ".join(f"{each}: {percent_text(cuts[each].shares)}" for each in cuts)
-    if cut.uneven and Overrule.EVEN_SPLIT not in request.overrule:
+    if cut.is_uneven and Overrule.EVEN_SPLIT not in request.overrule:
         raise PlanError(Reason.UNEVEN_SPLIT, f"parts of {bundle.bundle} would have these shares of traffic: {compared}")
     return {
         "cluster": sample.snapshot.request.cluster,

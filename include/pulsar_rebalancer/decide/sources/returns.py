@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.decide.planning import Proposal, RequestedMove, SourceReport, candidates_of, giving, place_moves
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
-from pulsar_rebalancer.decide.sources.filling import unreported
+from pulsar_rebalancer.decide.sources.filling import unreported_points
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason, counted
 from pulsar_rebalancer.run.outcome import TRIES
@@ -27,7 +27,7 @@ def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since_ru
     no broker reports are ignored. If all bundles stay, the plan has only the reasons.
     """
     sample = PlanningSample.read(snapshot, (Overrule.GRACE_PERIOD,))
-    requested = _requested_moves(sample, wholes_of(sample.owners, bundles), home, since_run)
+    requested = _requested_moves(sample, whole_bundles(sample.owners, bundles), home, since_run)
     hottest_first = sorted(candidates_of(sample, requested), key=lambda move: (-move.traffic, move.bundle))
     if not hottest_first:
         return None
@@ -37,23 +37,23 @@ def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since_ru
     pairs = {source: pair for pair, source in enumerate(sources, -len(sources))}
 
     def new_capacity() -> SpareCapacity:
-        return SpareCapacity(dict.fromkeys(sources, sample), fixed=True, gained=unreported(sample))
+        return SpareCapacity(dict.fromkeys(sources, sample), planned_only=True, gained_points=unreported_points(sample))
 
-    def renumbered(capped: Sequence[CandidateMove]) -> list[CandidateMove]:
-        return by_pair_and_rank(move._replace(pair=pairs[move.source], rank=move.pair) for move in capped)
+    def renumbered(capped_moves: Sequence[CandidateMove]) -> list[CandidateMove]:
+        return by_pair_and_rank(move._replace(pair=pairs[move.source], rank=move.pair) for move in capped_moves)
 
-    return Proposal(moves, lambda capped: _report(sample, capped), room=new_capacity, renumbered=renumbered)
+    return Proposal(moves, lambda capped: _return_report(sample, capped), room=new_capacity, renumbered=renumbered)
 
 
-def _report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> SourceReport:
+def _return_report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> SourceReport:
     if any(move.taken for move in moves):
         return giving(sample, moves, Reason.GIVE_BACK, "gives bundles back to", "Brought back: bundles of {}")
     reasons = Counter(move.reason for move in moves)
     return SourceReport([], f"Not brought back: {counted(reasons)}")
 
 
-def wholes_of(bundles: Iterable[str], known: Collection[str]) -> dict[str, str]:
-    names, ranges = frozenset(known), dict[str, list[tuple[HashRange, str]]]()
+def whole_bundles(bundles: Iterable[str], known_bundles: Collection[str]) -> dict[str, str]:
+    names, ranges = frozenset(known_bundles), dict[str, list[tuple[HashRange, str]]]()
     for name in sorted(names):
         ranges.setdefault(namespace_of(name), []).append((HashRange.of(name), name))
     wholes = {}

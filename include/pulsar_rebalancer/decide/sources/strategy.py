@@ -9,7 +9,7 @@ from functools import cache
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import stays
-from pulsar_rebalancer.decide.planning import HELD_BACK, Proposal, SourceReport, taken_and_passed_over
+from pulsar_rebalancer.decide.planning import HELD_BACK, Proposal, SourceReport, taken_and_passed_over_text
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import Bundles
@@ -91,9 +91,9 @@ def proposal(inputs: StrategyInput, arriving: Mapping[str, Mapping[Measure, floa
 def _place_shed(
     inputs: StrategyInput,
     sample: ClusterSample,
-    shed: SheddingResult,
+    shedding: SheddingResult,
     policies: Callable[[], PolicyFilter],
-    before: StrategyState,
+    state: StrategyState,
 ) -> Proposal:
     """Return what a shedder wants for which samples and policies are handled here.
 
@@ -101,46 +101,46 @@ def _place_shed(
     applies to a sample without a new value if the shedder counts hits. Only samples that count change the
     state.
     """
-    counting, samples = inputs.counting, _usage_samples(sample, shed)
-    repeated = not inputs.forced and counting.is_repeated({broker: samples[broker] for broker in shed.outermost})
+    counting, samples = inputs.counting, _usage_samples(sample, shedding)
+    repeated = not inputs.forced and counting.is_repeated({broker: samples[broker] for broker in shedding.outermost})
     if repeated or counting.reason is Reason.TOO_SOON:
-        decisions = [_as_too_soon(decision) for decision in shed.decisions]
-        return Proposal([], lambda _: SourceReport(decisions, "nothing is shed: the last sample is too recent"), before)
-    moves, placement = place(sample, shed.moves, policies, before.placement, inputs.seed)
-    counted = any(move.taken for move in shed.moves) or shed.state.cluster_hits > before.shedder.cluster_hits
+        decisions = [_too_soon_decision(decision) for decision in shedding.decisions]
+        return Proposal([], lambda _: SourceReport(decisions, "nothing is shed: the last sample is too recent"), state)
+    moves, placement = place(sample, shedding.moves, policies, state.placement, inputs.seed)
+    counted = any(move.taken for move in shedding.moves) or shedding.state.cluster_hits > state.shedder.cluster_hits
 
-    def report(capped: Sequence[CandidateMove]) -> SourceReport:
-        used = counted if counting.counts else any(move.taken for move in capped)
-        sentence = _with_moves(shed.sentence, capped)
-        return _report(sample, shed, capped)._replace(sentence=sentence, samples=samples if used else {})
+    def report(capped_moves: Sequence[CandidateMove]) -> SourceReport:
+        used = counted if counting.counts else any(move.taken for move in capped_moves)
+        sentence = _sentence_with_moves(shedding.sentence, capped_moves)
+        return _report(sample, shedding, capped_moves)._replace(sentence=sentence, samples=samples if used else {})
 
-    return Proposal(moves, report, StrategyState(shed.state, placement) if counting.counts else before)
+    return Proposal(moves, report, StrategyState(shedding.state, placement) if counting.counts else state)
 
 
-def _report(sample: ClusterSample, shed: SheddingResult, moves: Sequence[CandidateMove]) -> SourceReport:
-    measures = {decision.source: decision.measure for decision in shed.decisions if decision.measure}
+def _report(sample: ClusterSample, shedding: SheddingResult, moves: Sequence[CandidateMove]) -> SourceReport:
+    measures = {decision.source: decision.measure for decision in shedding.decisions if decision.measure}
     measures |= {move.source: move.measure for move in moves if move.taken}
     traffic = {name: sample.broker(name).traffic(measure) for name, measure in measures.items()}
-    return SourceReport(shed.decisions, shed.sentence, traffic)
+    return SourceReport(shedding.decisions, shedding.sentence, traffic)
 
 
-def _usage_samples(sample: ClusterSample, shed: SheddingResult) -> dict[str, float]:
-    if not shed.outermost:
+def _usage_samples(sample: ClusterSample, shedding: SheddingResult) -> dict[str, float]:
+    if not shedding.outermost:
         return {}
     value = profile_of(sample.settings).value
     return {broker.broker: value(broker, sample.settings) for broker in sample.taking_part}
 
 
-def _as_too_soon(decision: Decision) -> Decision:
+def _too_soon_decision(decision: Decision) -> Decision:
     reason = decision.reason if decision.pair is None else Reason.TOO_SOON
     return replace(decision, reason=reason, fired=False, measure=None, target=None)
 
 
-def _with_moves(sentence: str, moves: Sequence[CandidateMove]) -> str:
+def _sentence_with_moves(sentence: str, moves: Sequence[CandidateMove]) -> str:
     if not moves:
         return sentence
     held_back = Counter(move.reason for move in moves if move.reason in HELD_BACK)
-    return f"{sentence}. {taken_and_passed_over([move for move in moves if move.taken], held_back)}"
+    return f"{sentence}. {taken_and_passed_over_text([move for move in moves if move.taken], held_back)}"
 
 
 def _unloaded_before_the_report(inputs: StrategyInput) -> dict[str, float]:

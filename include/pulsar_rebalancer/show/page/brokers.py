@@ -40,12 +40,12 @@ _READING_SECONDS = 0.4
 def broker_views(
     storage: ClusterStorage,
     run: Run,
-    after: Mapping[str, float],
+    predicted_scores: Mapping[str, float],
     pairs: Iterable[PairView],
     drains: Mapping[str, Drain],
-    kept: ShedderState,
+    state: ShedderState,
 ) -> list[BrokerView]:
-    """Return a run's brokers, the hottest first, those without a load report last; `after` is in percent."""
+    """Return a run's brokers, the hottest first, those without a load report last; `predicted_scores` is in percent."""
     try:
         samples, silent = run.brokers, run.snapshot.silent
     except SnapshotError:
@@ -58,13 +58,13 @@ def broker_views(
         BrokerView(
             name=name,
             label=labels[name],
-            **_load(sample, settings, before.get(name, ()), reported=name not in silent),
-            after=rounded(after.get(name)),
+            **_load(sample, settings, before.get(name, ()), has_report=name not in silent),
+            after=rounded(predicted_scores.get(name)),
             left_out=f"{sample.left_out}: {sample.left_out.meaning}" if sample.left_out else "",
             band=bands.get(name, "calm"),
             drained=drain_text(drains[name]) if name in drains else "",
-            average=rounded(kept.loads.get(name), 100),
-            average_throughput=rounded(kept.throughputs.get(name)),
+            average=rounded(state.loads.get(name), 100),
+            average_throughput=rounded(state.throughputs.get(name)),
             msg_throughput=rounded(sample.msg_throughput_in + sample.msg_throughput_out) or 0,
             bundles=sample.bundles,
         )
@@ -78,19 +78,19 @@ def drain_text(drain: Drain) -> str:
     return f"since {drain.at:%Y-%m-%d %H:%M %Z} by {drain.by or 'unknown'}: {drain.reason}"
 
 
-def _load(sample: BrokerSample, settings: Settings, before: Collection[float], *, reported: bool) -> dict[str, Any]:
+def _load(sample: BrokerSample, settings: Settings, recent: Collection[float], *, has_report: bool) -> dict[str, Any]:
     weights = {name: getattr(settings, f"{name}_weight") for name in SCORED}
     shares = {name: percent(*sample.resources[name][:2]) * weight for name, weight in weights.items() if weight}
     # A broker that reports NaN is quarantined, and shown without that value.
-    used = {name: round(share, 2) for name, share in shares.items() if _is_percent(share)} if reported else {}
-    value = score(sample, settings) if reported else math.nan
-    recent = [value for value in (*before, value) if _is_percent(value)]
+    used = {name: round(share, 2) for name, share in shares.items() if _is_percent(share)} if has_report else {}
+    value = score(sample, settings) if has_report else math.nan
+    known = [value for value in (*recent, value) if _is_percent(value)]
     return {
         "score": round(value, 2) if _is_percent(value) else None,
         "resources": used,
         "deciding": max(used, key=lambda name: used[name], default=""),
-        "lowest": rounded(min(recent, default=None)),
-        "highest": rounded(max(recent, default=None)),
+        "lowest": rounded(min(known, default=None)),
+        "highest": rounded(max(known, default=None)),
     }
 
 
@@ -140,11 +140,11 @@ def pair_views(run: Run) -> list[PairView]:
     settings = run.request.resolved.settings
     # A broker that is left out is in no pair; under a strategy without pairs it has no value.
     sample = run.seconds_per_sample(settings)
-    views = [_view_of(row, settings, sample) for row in rows if row["pair"] is not None or row["value"] is not None]
+    views = [_pair_view(row, settings, sample) for row in rows if row["pair"] is not None or row["value"] is not None]
     return sorted(views, key=lambda view: (-(view.gap or 0.0), view.number, view.source))
 
 
-def worth_listing(pairs: Sequence[PairView]) -> list[PairView]:
+def pairs_to_list(pairs: Sequence[PairView]) -> list[PairView]:
     """Return the pairs with a gap that reaches a threshold, or that have fired or are waiting."""
     return [pair for pair in pairs if pair.band != "calm" or pair.fired or _is_waiting(pair)][:SHOWN]
 
@@ -163,7 +163,7 @@ def _is_waiting(view: PairView) -> bool:
     return reason is not None and reason.has(Trait.WAITING | Trait.STUCK)
 
 
-def _view_of(row: Row, settings: Settings, sample: float) -> PairView:
+def _pair_view(row: Row, settings: Settings, seconds_per_sample: float) -> PairView:
     reason, gap = Reason.get(row["reason"]), row["gap"]
     counts = row["low_hits"] is not None and reason is not Reason.NO_PARTNER
     thresholds = safe_profile_of(settings).thresholds(settings) if counts else {}
@@ -178,7 +178,7 @@ def _view_of(row: Row, settings: Settings, sample: float) -> PairView:
         band=band,
         hits=hits,
         fired=bool(row["fired"]),
-        seconds_to_fire=None if row["fired"] or missing is None else round(missing * sample, 1),
+        seconds_to_fire=None if row["fired"] or missing is None else round(missing * seconds_per_sample, 1),
         overdue="with the next run" if (missing or 0) <= 1 else f"after {missing} more samples",
         reason=row["reason"],
         meaning=reason.meaning if reason else "",
@@ -215,7 +215,7 @@ def shedder_state_of(run: Run) -> ShedderState:
         return ShedderState()
 
 
-def cluster_hits(run: Run, kept: ShedderState) -> HitsView | None:
+def cluster_hits(run: Run, state: ShedderState) -> HitsView | None:
     settings = run.request.resolved.settings
     need = safe_profile_of(settings).cluster_hits(settings)
-    return None if need is None or run.summary is None else HitsView(have=kept.cluster_hits, need=need)
+    return None if need is None or run.summary is None else HitsView(have=state.cluster_hits, need=need)

@@ -8,7 +8,7 @@ from datetime import datetime
 from pydantic import AwareDatetime
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.in_force import WORDS, closings, other_orders, sentence
+from pulsar_rebalancer.orders.in_force import WORDS, closings, order_texts, orders_sentence
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Drains, HandedOverPlans, Question, deadline_of
 from pulsar_rebalancer.orders.order import Closing, Control, JudgedRun, OrdersInForce, Situation, Wording
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
@@ -95,8 +95,8 @@ class AirflowContext(View):
         `run` is the run on the page, which an operator might have stopped.
         """
         closed = self.closed(settings, now)
-        said = other_orders(settings, closed, self.orders, now)
-        sentences = [sentence(settings, closed, self.orders, now)] if said else []
+        said = order_texts(settings, closed, self.orders, now)
+        sentences = [orders_sentence(settings, closed, self.orders, now)] if said else []
         stop = self.orders.get(Control).last("stop")
         if stop is not None and run is not None and run.request.collected_at <= stop.at and run.was_stopped:
             sentences.append(f"The run was stopped at {stop.at:%Y-%m-%d %H:%M %Z} {stop.because}")
@@ -134,5 +134,5 @@ class AirflowContext(View):
         return closings(settings, self.orders, now, JudgedRun(now, self.last_plan))
 
 
-def why_held(closed: Closing) -> str:
-    return WORDS.get(closed.reason, Wording()).next_run.replace("{}", closed.detail) or closed.reason.meaning
+def why_held(closing: Closing) -> str:
+    return WORDS.get(closing.reason, Wording()).next_run.replace("{}", closing.detail) or closing.reason.meaning

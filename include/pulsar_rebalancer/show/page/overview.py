@@ -17,8 +17,8 @@ from pulsar_rebalancer.show.page.brokers import (
     cluster_hits,
     judged_pairs,
     pair_views,
+    pairs_to_list,
     shedder_state_of,
-    worth_listing,
 )
 from pulsar_rebalancer.show.page.bundles import drain_views
 from pulsar_rebalancer.show.page.facts import AirflowContext
@@ -50,12 +50,12 @@ def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, 
     return _status(entry, facts, shown, said, now, measured)
 
 
-def unreadable(entry: ClusterEntry, facts: AirflowContext, error: RebalancerError, now: datetime) -> Status:
+def unreadable_status(entry: ClusterEntry, facts: AirflowContext, error: RebalancerError, now: datetime) -> Status:
     said = Headline(State.UNREADABLE, f"{error.message} ({error.reason}). {error.reason.action}".rstrip())
     return _status(entry, facts, None, said, now)
 
 
-def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime) -> Overview:
+def current_overview(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime) -> Overview:
     """Return a cluster's page. The arguments and errors are those of `status`."""
     shown, measured, said = _current_runs(storage, entry, facts, now)
     strip = _status(entry, facts, shown, said, now, measured)
@@ -63,7 +63,7 @@ def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext,
     if shown is None:
         return without_run(strip, facts, now).model_copy(update={"awaiting": awaiting})
     latest, moved = latest_changes(storage, now)
-    page = _overview_of(storage, shown, strip, facts, now).model_copy(update=_changed(latest, moved))
+    page = _overview_of(storage, shown, strip, facts, now).model_copy(update=_last_change(latest, moved))
     begun = page.plan is not None and page.plan.done > 0
     last = plan_view(storage, read_run(latest.folder)) if latest and not begun else None
     return page.model_copy(update={"firing": said.firing, "awaiting": awaiting, "last": last})
@@ -71,7 +71,7 @@ def present(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext,
 
 def without_run(strip: Status, facts: AirflowContext, now: datetime) -> Overview:
     """Return a cluster's page if no run can be shown: only orders and their progress."""
-    return Overview(status=strip, drains=tuple(drain_views(None, facts.drains)), roll=_roll(facts.roll, now))
+    return Overview(status=strip, drains=tuple(drain_views(None, facts.drains)), roll=_roll_view(facts.roll, now))
 
 
 def _current_runs(
@@ -96,7 +96,7 @@ def _awaiting_plan(
     return plan_view(storage, read_run(folder))
 
 
-def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath, now: datetime) -> Overview | None:
+def run_overview(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath, now: datetime) -> Overview | None:
     """Return the page as it was at the time of one run; None if the run has no readable request."""
     run = read_run(folder)
     if run is None:
@@ -109,26 +109,26 @@ def of_one_run(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath
     past = {"in_force": in_force, "tone": said.state.tone, "sentence": said.sentence, "fresh_until": None}
     strip = _status(entry, AirflowContext(), run, said, now).model_copy(update=past)
     own = change_of_run(folder, run.request.collected_at)
-    changed = _changed(latest_changes(storage, now)[0], own.moved if own else None)
+    changed = _last_change(latest_changes(storage, now)[0], own.moved if own else None)
     return _overview_of(storage, run, strip, AirflowContext(), now).model_copy(update=changed | {"of_one_run": True})
 
 
 def _status(
     entry: ClusterEntry,
     facts: AirflowContext,
-    shown: Run | None,
+    shown_run: Run | None,
     headline: Headline,
     now: datetime,
-    measured: Run | None = None,
+    measured_run: Run | None = None,
 ) -> Status:
-    scores, predicted = known_scores(shown.folder) if shown else Scores(), None
-    if measured is not None and shown is not None and shown.outcome is not None and shown.has_moved:
+    scores, predicted = known_scores(shown_run.folder) if shown_run else Scores(), None
+    if measured_run is not None and shown_run is not None and shown_run.outcome is not None and shown_run.has_moved:
         # The run's own scores are those before its moves.
-        scores = known_scores(measured.folder) if measured.folder != shown.folder else Scores()
-        if not scores.compared and shown.summary and all(move.ok for move in shown.moves.values()):
-            predicted = rounded(shown.summary.predicted_range)
-    collected_at = shown.request.collected_at if shown else None
-    fresh_until = collected_at + shown.longest_age(entry.settings) if shown and collected_at else None
+        scores = known_scores(measured_run.folder) if measured_run.folder != shown_run.folder else Scores()
+        if not scores.compared and shown_run.summary and all(move.ok for move in shown_run.moves.values()):
+            predicted = rounded(shown_run.summary.predicted_range)
+    collected_at = shown_run.request.collected_at if shown_run else None
+    fresh_until = collected_at + shown_run.longest_age(entry.settings) if shown_run and collected_at else None
     old = fresh_until is not None and now > fresh_until and headline.state.tone is Tone.GOOD
     return Status(
         cluster=entry.name,
@@ -138,8 +138,8 @@ def _status(
         state=headline.state,
         tone=Tone.IDLE if old else headline.state.tone,
         sentence=f"At {collected_at:%H:%M:%S %Z}: {headline.sentence}" if old else headline.sentence,
-        attention=tuple(facts.attention(entry.settings, drain_views(shown, facts.drains), now)),
-        in_force=facts.in_force(entry.settings, shown, now),
+        attention=tuple(facts.attention(entry.settings, drain_views(shown_run, facts.drains), now)),
+        in_force=facts.in_force(entry.settings, shown_run, now),
         now=now,
         collected_at=collected_at,
         fresh_until=fresh_until,
@@ -151,14 +151,14 @@ def _status(
     )
 
 
-def _changed(latest: Change | None, moved: UndoView | None) -> dict[str, object]:
-    return {"moved": moved, "changed_at": latest.ended_at if latest else None}
+def _last_change(latest: Change | None, undo: UndoView | None) -> dict[str, object]:
+    return {"moved": undo, "changed_at": latest.ended_at if latest else None}
 
 
 def _overview_of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowContext, now: datetime) -> Overview:
     mean, settings = known_scores(run.folder).mean, run.request.resolved.settings
     pairs = judged_pairs(pair_views(run), facts.drains)
-    shown, kept = worth_listing(pairs), shedder_state_of(run)
+    shown, kept = pairs_to_list(pairs), shedder_state_of(run)
     return Overview(
         run_id=run.request.airflow_run_id,
         folder=run.folder.name,
@@ -170,22 +170,22 @@ def _overview_of(storage: ClusterStorage, run: Run, strip: Status, facts: Airflo
         pairs=tuple(shown),
         close_pairs=len(pairs) - len(shown),
         hits=cluster_hits(run, kept),
-        plan=_plan(storage, run),
+        plan=_plan_view(storage, run),
         drains=tuple(drain_views(run, facts.drains)),
-        roll=_roll(facts.roll, now),
+        roll=_roll_view(facts.roll, now),
         findings=explain(run.validation).reasons if run.validation else (),
         validated=run.validation is not None,
     )
 
 
-def _roll(roll: Roll, now: datetime) -> RollView | None:
+def _roll_view(roll: Roll, now: datetime) -> RollView | None:
     if not roll.active and (roll.ended_at is None or now - roll.ended_at >= _ENDED_ROLL):
         return None
     stop = words.STOPPED_IN[roll.phase].format(roll.broker) if roll.active else ""
-    return RollView(text=f"{capitalized(roll.progress)}.", turns=tuple(_turns(roll)), stop=stop)
+    return RollView(text=f"{capitalized(roll.progress)}.", turns=tuple(_turn_views(roll)), stop=stop)
 
 
-def _turns(roll: Roll) -> Iterator[TurnView]:
+def _turn_views(roll: Roll) -> Iterator[TurnView]:
     for name in roll.order:
         detail = roll.elsewhere.get(name, "")
         if name in roll.done:
@@ -201,7 +201,7 @@ def _turns(roll: Roll) -> Iterator[TurnView]:
             yield TurnView(broker=name, state=state, detail=detail)
 
 
-def _plan(storage: ClusterStorage, run: Run) -> PlanView | None:
+def _plan_view(storage: ClusterStorage, run: Run) -> PlanView | None:
     summary = run.summary
     considered = summary and (summary.has_effect or summary.bundle_skip_reasons or summary.splits_told)
     return plan_view(storage, run) if considered else None

@@ -56,13 +56,13 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
     ended_at = run.outcome.ended_at if run.outcome else None
     disturbed = _clients_by_bundle(run, actions)
     last = BundleClientGaps.last(storage.state, (move.bundle for move in moves)) if run.request.dry_run else None
-    rows = _moves(run, summary, moves, disturbed, last or {})
+    rows = _move_views(run, summary, moves, disturbed, last or {})
     splits = tuple(
         SplitView(
             planned=split,
             why=split.excess or _request_text(summary),
             ended=run.cuts.get(split.bundle),
-            **_clients(disturbed.get(split.bundle, {})),
+            **_client_counts(disturbed.get(split.bundle, {})),
         )
         for split in actions.splits
     )
@@ -73,7 +73,7 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
         run_id=run.request.airflow_run_id,
         hash=summary.hash,
         collected_at=summary.collected_at,
-        until=summary.shown_until if run.request.dry_run else summary.opens_until,
+        until=summary.manual_plan_deadline if run.request.dry_run else summary.gate_deadline,
         ended_at=ended_at,
         has_effect=summary.has_effect,
         marks_drains=summary.marks_drains,
@@ -96,21 +96,21 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
         stay=_stay_counts(summary.bundle_skip_reasons),
         done=len(ended),
         failed=sum(not each.ok for each in ended),
-        client_gap=_client_gap(run, len(moves), last),
+        client_gap=_client_gap_text(run, len(moves), last),
     )
 
 
-def _client_gap(run: Run, moves: int, last: Mapping[str, ClientGap] | None) -> str:
+def _client_gap_text(run: Run, moves: int, last_gaps: Mapping[str, ClientGap] | None) -> str:
     """Return the cost of the moves for clients; for a plan that is only shown, of its bundles' last moves."""
-    if last is not None:
-        return f"The last time: {last_cost_text(last.values(), moves)}." if moves else ""
+    if last_gaps is not None:
+        return f"The last time: {last_cost_text(last_gaps.values(), moves)}." if moves else ""
     client_gap = client_gap_of(run.outcome.moves) if run.outcome else None
     return f"{capitalized(client_gap.sentence)}." if client_gap else ""
 
 
 def _clients_by_bundle(run: Run, actions: Actions) -> dict[str, dict[str, int]]:
     try:
-        return run.snapshot.clients(actions.unloaded)
+        return run.snapshot.clients(actions.unloaded_bundles)
     except SnapshotError:
         return {}
 
@@ -123,12 +123,12 @@ def _split_sentences(run: Run, summary: Summary) -> tuple[str, ...]:
     return tuple(sentence for sentence in summary.splits_told if sentence not in planned)
 
 
-def _moves(
+def _move_views(
     run: Run,
     summary: Summary,
     moves: Sequence[Move],
-    disturbed: Mapping[str, Mapping[str, int]],
-    last: Mapping[str, ClientGap],
+    disturbed_clients: Mapping[str, Mapping[str, int]],
+    last_gaps: Mapping[str, ClientGap],
 ) -> list[MoveView]:
     fired = [pair for pair in pair_views(run) if pair.fired]
     # In a swap, bundles also leave the colder broker.
@@ -137,9 +137,9 @@ def _moves(
         MoveView(
             planned=move,
             why=_move_reason(summary, move, pairs),
-            client_gap=_gap_text(run.moves.get(move.bundle), last.get(move.bundle)),
+            client_gap=_move_gap_text(run.moves.get(move.bundle), last_gaps.get(move.bundle)),
             ended=run.moves.get(move.bundle),
-            **_clients(disturbed.get(move.bundle, {})),
+            **_client_counts(disturbed_clients.get(move.bundle, {})),
         )
         for move in moves
     ]
@@ -178,13 +178,13 @@ def _end_views(run: Run) -> tuple[BrokerChangeView, ...]:
     return tuple(sorted(ends, key=lambda end: (-abs(end.before - end.after), end.name))[:ENDS])
 
 
-def _gap_text(outcome: MoveOutcome | None, last: ClientGap | None) -> str:
+def _move_gap_text(outcome: MoveOutcome | None, last_gap: ClientGap | None) -> str:
     if outcome and outcome.client_gap:
         return outcome.client_gap.text
-    return f"last time, {last.text}" if last else ""
+    return f"last time, {last_gap.text}" if last_gap else ""
 
 
-def _clients(disturbed: Mapping[str, int]) -> dict[str, int]:
+def _client_counts(disturbed: Mapping[str, int]) -> dict[str, int]:
     counts = {name: disturbed.get(name, 0) for name in CLIENTS}
     return {"topics": counts["topics"], "clients": counts["producers"] + counts["consumers"]}
 

@@ -123,10 +123,10 @@ def _read_events(folder: StoragePath, at: datetime) -> _RunEvents | None:
     judged = summary is not None and outcome.verdict not in (Reason.BLOCKED, Reason.UNFINISHED)
     known = summary is not None and judged and summary.score_max is not None
     point = Point(at=at, range=rounded(summary.score_range) if summary and known else None)
-    return _ended.put(folder.uri, _RunEvents(point, _changes(at, outcome, summary)))
+    return _ended.put(folder.uri, _RunEvents(point, _change_event(at, outcome, summary)))
 
 
-def _changes(at: datetime, outcome: Outcome, summary: Summary | None) -> Event | None:
+def _change_event(at: datetime, outcome: Outcome, summary: Summary | None) -> Event | None:
     moved = sum(move.reason.has(Trait.NEW_OWNER) for move in outcome.moves)
     split = sum(each.ok for each in outcome.splits)
     failed = sum(not move.reason.has(_SEEN_TO) for move in outcome.moves) + len(outcome.splits) - split

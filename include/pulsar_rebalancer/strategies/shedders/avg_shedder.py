@@ -37,7 +37,7 @@ from pulsar_rebalancer.strategies.sample import (
     bands_around,
     hits_after,
     left_out_decisions,
-    within,
+    score_range_text,
 )
 from pulsar_rebalancer.texts import number_of
 
@@ -73,13 +73,13 @@ def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float) -> li
     known = np.fromiter(chain.from_iterable(hits.get(name, NO_HITS) for name in names), np.int64, 2 * len(names))
     # Of both ends and both levels.
     before = known.reshape(-1, 2)[np.array(ends)].swapaxes(1, 2)
-    after = np.where([high, low], before + step, 0) if counting.judges else before
+    after = np.where([high, low], before + step, 0) if counting.is_judged else before
     high_hits, low_hits = after.max(axis=0)
     if sample.force_threshold is not None:
         fired = (gap >= sample.force_threshold) & ~middle
     else:
         enough = (high_hits >= settings.hit_count_high) | (low_hits >= settings.hit_count_low)
-        fired = low & enough & ~repeated & counting.judges
+        fired = low & enough & ~repeated & counting.is_judged
     kept = after if counting.counts else before
     columns = (
         *(pools[source], *scores[np.array(ends)], gap, *before.reshape(4, -1), *kept.reshape(4, -1)),
@@ -129,7 +129,7 @@ def select(sample: ClusterSample, pair: Decision, amount: Amount) -> list[Candid
 
     Args:
         pair: a pair that has fired.
-        wanted: the amount of traffic to move.
+        amount: the traffic to move.
 
     Returns:
         The candidates, sorted by rank.
@@ -161,12 +161,12 @@ def select(sample: ClusterSample, pair: Decision, amount: Amount) -> list[Candid
     return moves
 
 
-def _reason_by_size(carried: float, remaining: float, least: float) -> Reason:
-    if carried <= 0:
+def _reason_by_size(traffic: float, remaining: float, minimum: float) -> Reason:
+    if traffic <= 0:
         return Reason.NO_TRAFFIC
-    if carried < least:
+    if traffic < minimum:
         return Reason.BELOW_SHARE
-    return Reason.OVER_REMAINING if carried > remaining else Reason.TAKEN
+    return Reason.OVER_REMAINING if traffic > remaining else Reason.TAKEN
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
@@ -194,7 +194,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
 
 def judged_decisions(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float = math.inf) -> list[Decision]:
     pairs = (sample.judge or judge)(sample, hits, hot)
-    return [_decision(pair, _reason(pair, sample)) for pair in pairs]
+    return [_pair_decision(pair, _pair_reason(pair, sample)) for pair in pairs]
 
 
 def left_out(sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[Decision]:
@@ -215,7 +215,7 @@ def sentence(decisions: Iterable[Decision], settings: Settings) -> str:
     return f"{differ}, {hits}, {fired} fired"
 
 
-def _decision(pair: JudgedPair, reason: Reason) -> Decision:
+def _pair_decision(pair: JudgedPair, reason: Reason) -> Decision:
     # By position, because a replay makes millions: from the destination to the hits, both have the same fields.
     fields: Any = (pair.source, reason, pair.pair, pair.pool or None, *pair[3:17], None, None, pair.fired)
     return Decision(*fields)
@@ -234,7 +234,7 @@ def _with_amount(decision: Decision, sample: ClusterSample) -> Decision:
     return replace(decision, measure=wanted.measure, target=wanted.target)
 
 
-def _reason(pair: JudgedPair, sample: ClusterSample) -> Reason:
+def _pair_reason(pair: JudgedPair, sample: ClusterSample) -> Reason:
     if pair.is_middle:
         return Reason.NO_PARTNER
     if pair.fired:
@@ -249,7 +249,7 @@ def _with_hits_kept(decision: Decision, hits: HitCount) -> Decision:
     return replace(decision, source_high_before=high, source_low_before=low, source_high=high, source_low=low)
 
 
-def _check(settings: Settings) -> None:
+def _check_thresholds(settings: Settings) -> None:
     if settings.placement not in (None, Placement.AVG):
         raise ValueError(
             f"placement {settings.placement} is never used: strategy {settings.strategy} chooses destinations itself"
@@ -271,9 +271,9 @@ PROFILE = Profile(
     thresholds=_thresholds,
     judges_pairs=True,
     placement=Placement.AVG,
-    check=_check,
+    check=_check_thresholds,
     run_params=("low_threshold", "high_threshold", "hit_count_low", "hit_count_high"),
     lines=lambda settings, mean: bands_around(mean, _thresholds(settings)),
-    sentence=within,
+    sentence=score_range_text,
     grid={"low_threshold": [10, 15, 20, 30], "hit_count_low": [4, 8], "min_bundle_share": [0, 0.05]},
 )

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
-from pulsar_rebalancer.run.tables import Measure, one_by_one
+from pulsar_rebalancer.run.tables import Measure, java_sum
 from pulsar_rebalancer.state import Learned, LearnedBroker, ShedderState
 from pulsar_rebalancer.strategies.learning import Sums
 from pulsar_rebalancer.strategies.sample import (
@@ -98,8 +98,8 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     sentence = avg_shedder.sentence(decisions, sample.settings)
     moves: list[CandidateMove] = []
     if any(decision.fired for decision in decisions):
-        pools = _pools(sample, decisions)
-        _read(sample, pools)
+        pools = _broker_pools(sample, decisions)
+        _read_givers(sample, pools)
         words: dict[int | None, str] = {}
         moves = [move for pool in pools for move in _choose_moves(sample, own, pool, words)]
         for broker in (broker for pool in pools for broker in pool if broker.gives):
@@ -118,7 +118,7 @@ def _as_avg_shedder(sample: ClusterSample, state: ShedderState, learned: Learned
     )
 
 
-def _pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_Broker]]:
+def _broker_pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_Broker]]:
     learned, of_brokers = sample.learning.learned, sample.learning.sums
     cores = relative_limits(sample.brokers, learned.bottleneck)
     pairs = {end: pair for pair in decisions for end in (pair.source, pair.destination)}
@@ -137,15 +137,15 @@ def _pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_B
             _Broker(name, pair.pair or 0, cores[name], height, gives=gives, takes=takes, urgent=urgent)
         )
     for pool in pools.values():
-        _from_mean(pool)
+        _subtract_mean(pool)
     return [pools[name] for name in sorted(pools)]
 
 
-def _read(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> None:
+def _read_givers(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> None:
     points = sample.learning.learned.points
     above = [broker for pool in pools for broker in pool if broker.gives or broker.height > 0]
     sample.bundles.announce([broker.name for broker in above])
-    able = sample.bundles.able(_CRUMB / points) if points else set()
+    able = sample.bundles.brokers_with_bundle_above(_CRUMB / points) if points else set()
     for broker in above:
         broker.unread = broker.name in able
         if broker.gives:
@@ -166,8 +166,8 @@ def _read_candidates(sample: ClusterSample, broker: _Broker) -> None:
     broker.loads = np.where([reason is None for reason in broker.reasons], loads, np.inf)
 
 
-def _from_mean(pool: Sequence[_Broker]) -> None:
-    mean = one_by_one(broker.cores * broker.height for broker in pool) / one_by_one(broker.cores for broker in pool)
+def _subtract_mean(pool: Sequence[_Broker]) -> None:
+    mean = java_sum(broker.cores * broker.height for broker in pool) / java_sum(broker.cores for broker in pool)
     for broker in pool:
         broker.height -= mean
 

@@ -39,8 +39,8 @@ class Comparison(NamedTuple):
 def broker_decision(
     sample: ClusterSample,
     broker: BrokerSample,
-    number: int,
-    compared: Comparison,
+    pair: int,
+    comparison: Comparison,
     reason: Reason,
     explanation: str,
     *,
@@ -57,10 +57,10 @@ def broker_decision(
     return Decision(
         broker.broker,
         reason,
-        pair=number,
+        pair=pair,
         source_score=score(broker, sample.settings),
-        value=compared.value,
-        bound=compared.bound,
+        value=comparison.value,
+        bound=comparison.bound,
         fired=fired,
         explanation=explanation,
         measure=measure if fired else None,
@@ -69,7 +69,7 @@ def broker_decision(
 
 
 def offload(
-    sample: ClusterSample, broker: BrokerSample, *, number: int, compared: Comparison, target: float, why: str
+    sample: ClusterSample, broker: BrokerSample, *, pair: int, compared: Comparison, target: float, why: str
 ) -> tuple[Decision, list[CandidateMove]]:
     """Choose bundles with a total of at least `target` to move away from a broker.
 
@@ -84,12 +84,12 @@ def offload(
     if broker.bundles <= 1:
         held = "the only bundle stays" if broker.bundles else "the broker has no bundle"
         words = f"{wanted}, but {held}"
-        return broker_decision(sample, broker, number, compared, Reason.FEW_BUNDLES, words), []
-    fired = broker_decision(sample, broker, number, compared, Reason.FIRED, wanted, target=target)
-    return fired, choose_bundles(sample, broker.broker, number, target)
+        return broker_decision(sample, broker, pair, compared, Reason.FEW_BUNDLES, words), []
+    fired = broker_decision(sample, broker, pair, compared, Reason.FIRED, wanted, target=target)
+    return fired, choose_bundles(sample, broker.broker, pair, target)
 
 
-def choose_bundles(sample: ClusterSample, broker: str, number: int, target: float) -> list[CandidateMove]:
+def choose_bundles(sample: ClusterSample, broker: str, pair: int, target: float) -> list[CandidateMove]:
     """Choose bundles of a broker, busiest first, until their total throughput reaches the target.
 
     The total can exceed the target by part of the last bundle. The first bundle is always chosen, and idle bundles can
@@ -105,7 +105,7 @@ def choose_bundles(sample: ClusterSample, broker: str, number: int, target: floa
         reason = bundle.reason or (Reason.TAKEN if marked < target or not has_taken else Reason.NOT_REACHED)
         if reason is Reason.TAKEN:
             marked, has_taken = marked + bundle.msg_throughput, True
-        moves.append(CandidateMove.of(bundle, pair=number, rank=rank, measure=MEASURE, reason=reason))
+        moves.append(CandidateMove.of(bundle, pair=pair, rank=rank, measure=MEASURE, reason=reason))
     return moves
 
 
@@ -128,7 +128,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
             continue
         target = broker.traffic(MEASURE) * (load - bound + MARGIN)
         why = f"load {load:.1%} reaches {bound:.1%}"
-        decision, walked = offload(sample, broker, number=number, target=target, why=why, compared=compared)
+        decision, walked = offload(sample, broker, pair=number, target=target, why=why, compared=compared)
         decisions.append(decision)
         moves += walked
     over = sum(load >= bound for load in usage.values())

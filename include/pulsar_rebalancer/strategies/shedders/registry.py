@@ -175,11 +175,11 @@ _OF_SOME = {_OF_PAIRS, *(name for profile in PROFILES.values() for name in profi
 """Parameters of a manual run that only some strategies support."""
 
 
-def checked_settings(given: Settings, where: str) -> Settings:
+def checked_settings(given: Settings, label: str) -> Settings:
     """Check settings against their strategy, and fill in defaults for the strategy's own settings.
 
     Args:
-        where: source of the settings, for errors.
+        label: source of the settings, for errors.
 
     Raises:
         SettingsError: `wrong_setting` or `contradiction`. Any error in a custom shedder's profile is converted
@@ -195,20 +195,20 @@ def checked_settings(given: Settings, where: str) -> Settings:
         for mean in (None, 50.0):
             profile.lines(filled, mean)
     except ValidationError as error:
-        raise settings.settings_error(error, f"{where}: strategy_settings") from None
+        raise settings.settings_error(error, f"{label}: strategy_settings") from None
     except SettingsError as error:
-        raise SettingsError(error.reason, f"{where}: {error.message}") from None
+        raise SettingsError(error.reason, f"{label}: {error.message}") from None
     except ValueError as error:
-        raise SettingsError(Reason.CONTRADICTION, f"{where}: {error}") from None
+        raise SettingsError(Reason.CONTRADICTION, f"{label}: {error}") from None
     except BaseException as error:  # such as SystemExit: someone else's profile may raise anything
-        why = f"{where}: strategy {given.strategy}: {error_line(error)}"
+        why = f"{label}: strategy {given.strategy}: {error_line(error)}"
         raise SettingsError(Reason.WRONG_SETTING, why) from error
     return filled if own != given.strategy_settings else given
 
 
-def validate(values: Mapping[str, object], *, where: str) -> Settings:
+def validate(values: Mapping[str, object], *, label: str) -> Settings:
     """Return validated settings like `config.settings.validate`, but also check them against their strategy."""
-    return checked_settings(settings.validate(values, where=where), where)
+    return checked_settings(settings.validate(values, label=label), label)
 
 
 def load_clusters(path: Path) -> list[ClusterEntry]:

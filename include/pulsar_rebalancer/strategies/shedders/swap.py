@@ -37,19 +37,19 @@ def top_bundles(sample: ClusterSample, broker: str) -> list[BundleSample]:
     if ranks:
         return sorted((bundle for bundle in bundles if bundle.bundle in ranks), key=lambda bundle: ranks[bundle.bundle])
     candidates = (bundle for bundle in bundles if _is_candidate(sample.settings, bundle))
-    busiest = heapq.nlargest(sample.settings.top_bundles, candidates, key=size)
-    return sorted(busiest, key=lambda bundle: (size(bundle), bundle.bundle))
+    busiest = heapq.nlargest(sample.settings.top_bundles, candidates, key=size_key)
+    return sorted(busiest, key=lambda bundle: (size_key(bundle), bundle.bundle))
 
 
-def size(bundle: BundleSample) -> tuple[int, ...]:
+def size_key(bundle: BundleSample) -> tuple[int, ...]:
     """Return a bundle's size for comparisons, rounded so that small differences do not matter.
 
     As in NamespaceBundleStats.compareTo since apache/pulsar #24772.
     """
     return (
-        _steps(bundle.msg_throughput_in, THROUGHPUT_STEP),
-        _steps(bundle.msg_throughput_out, THROUGHPUT_STEP),
-        _steps(bundle.present_msg_rate, RATE_STEP),
+        _rounded_steps(bundle.msg_throughput_in, THROUGHPUT_STEP),
+        _rounded_steps(bundle.msg_throughput_out, THROUGHPUT_STEP),
+        _rounded_steps(bundle.present_msg_rate, RATE_STEP),
         (bundle.topics + bundle.producers + bundle.consumers) // CONNECTIONS_STEP,
         bundle.cache_size // CACHE_STEP,
     )
@@ -64,7 +64,7 @@ def _is_candidate(settings: Settings, bundle: BundleSample) -> bool:
     )
 
 
-def _steps(value: float, step: float) -> int:
+def _rounded_steps(value: float, step: float) -> int:
     # Java's Math.round: halves are rounded up.
     return math.floor(value / step + 0.5)
 
@@ -121,16 +121,16 @@ class PairTransfer:
             if reason is None and ended:
                 reason = Reason.NOT_REACHED
             elif reason is None:
-                reason, swapped = self._fit(bundle, remaining, back)
+                reason, swapped = self._fit_bundle(bundle, remaining, back)
                 ended = reason in (Reason.NOT_REACHED, Reason.OVER_REMAINING)
-            self._add(bundle, reason, self.destination if transfer else None)
+            self._add_candidate(bundle, reason, self.destination if transfer else None)
             if reason is Reason.TAKEN:
                 self.left += bundle.present_msg_throughput
                 remaining -= 1
-                self._swap_in(swapped)
+                self._add_swapped(swapped)
 
-    def _fit(
-        self, bundle: BundleSample, remaining: int, returning: Iterator[BundleSample]
+    def _fit_bundle(
+        self, bundle: BundleSample, remaining: int, top_bundles: Iterator[BundleSample]
     ) -> tuple[Reason, list[BundleSample]]:
         """Return the reason code for a candidate bundle, and the bundles that move back in exchange for it."""
         leaving = bundle.present_msg_throughput
@@ -140,21 +140,21 @@ class PairTransfer:
             return Reason.NO_TRAFFIC, []
         if self.left - self.gained + leaving <= self.target:
             return Reason.TAKEN, []
-        swapped = self._swap(leaving, returning)
+        swapped = self._bundles_in_exchange(leaving, top_bundles)
         return (Reason.TAKEN if swapped else Reason.OVER_REMAINING), swapped
 
-    def _swap(self, leaving: float, back: Iterator[BundleSample]) -> list[BundleSample]:
+    def _bundles_in_exchange(self, leaving: float, top_bundles: Iterator[BundleSample]) -> list[BundleSample]:
         """Return bundles to move back in exchange for a bundle that is too large; empty if there are none.
 
         Args:
             leaving: throughput of the large bundle in bytes/s.
-            back: the destination's top bundles that have not been considered yet.
+            top_bundles: the destination's top bundles that have not been considered yet.
         """
         most = self.source.throughput
         ours = most - self.left + self.gained - leaving
         theirs = self.destination.throughput + self.left - self.gained + leaving
         accepted: list[BundleSample] = []
-        for bundle in back:
+        for bundle in top_bundles:
             returning = bundle.present_msg_throughput
             if self._must_stay(bundle) or returning == 0:
                 continue
@@ -165,9 +165,9 @@ class PairTransfer:
                     return accepted
         return []
 
-    def _swap_in(self, bundles: list[BundleSample]) -> None:
+    def _add_swapped(self, bundles: list[BundleSample]) -> None:
         for bundle in bundles:
-            self._add(bundle, Reason.TAKEN, self.source)
+            self._add_candidate(bundle, Reason.TAKEN, self.source)
             if self.sample.settings.credit_swaps:
                 self.gained += bundle.present_msg_throughput
 
@@ -180,7 +180,7 @@ class PairTransfer:
             return Reason.POLICY_FORBIDS
         return self.sample.forbids(bundle.bundle, bundle.broker, destination.broker)
 
-    def _add(self, bundle: BundleSample, reason: Reason, destination: BrokerLoad | None) -> None:
+    def _add_candidate(self, bundle: BundleSample, reason: Reason, destination: BrokerLoad | None) -> None:
         self.moves.append(
             CandidateMove.of(
                 bundle,
@@ -263,9 +263,9 @@ class LoadStats:
         if self.std > target:
             words = f"the standard deviation of the loads is {self.std:.3f}, above {target:g}"
             return Imbalance("overloaded", self.std, target, words)
-        return self._underloaded(min(0.5, max(0.0, target / 2))) or self._overloaded(target)
+        return self._underload(min(0.5, max(0.0, target / 2))) or self._overload(target)
 
-    def _underloaded(self, share: float) -> Imbalance | None:
+    def _underload(self, share: float) -> Imbalance | None:
         least, most = self.least, self.most
         bound = self.mean * share
         if least.load < bound:
@@ -278,7 +278,7 @@ class LoadStats:
             return Imbalance("underloaded", least.throughput_average, bound, words)
         return None
 
-    def _overloaded(self, target: float) -> Imbalance | None:
+    def _overload(self, target: float) -> Imbalance | None:
         bound = max(self._settings.overloaded_threshold / 100, self.mean + target)
         if self.most.load > bound:
             words = f"the load of {self.most.broker} is {self.most.load:.1%}, above {bound:.1%}"

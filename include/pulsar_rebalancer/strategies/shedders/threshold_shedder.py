@@ -43,8 +43,8 @@ LOWER_MARGIN = 0.5
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     usage = sample.usages()
-    averages = _updated(sample, state.loads, usage)
-    mean = _mean(averages)
+    averages = _averages(sample, state.loads, usage)
+    mean = _mean_load(averages)
     decisions: dict[int, Decision] = {}
     moves: list[CandidateMove] = []
     in_order = sorted(averages, key=lambda name: -averages[name])
@@ -56,7 +56,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     sentence = _above_bound(sample, averages, mean)
     if averages and sample.settings.lower_boundary and not any(move.taken for move in moves):
         # Pulsar adds the sample to the averages a second time here.
-        averages = _updated(sample, averages, usage)
+        averages = _averages(sample, averages, usage)
         replaced, walked, below = _shed_below_bound(sample, in_order, averages)
         if replaced is not None and replaced.pair is not None:
             decisions[replaced.pair] = replaced
@@ -72,11 +72,11 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     )
 
 
-def _updated(sample: ClusterSample, before: Mapping[str, float], usage: Mapping[str, float]) -> dict[str, float]:
-    return {broker: smooth(before.get(broker), load, sample.settings) for broker, load in usage.items()}
+def _averages(sample: ClusterSample, averages: Mapping[str, float], usage: Mapping[str, float]) -> dict[str, float]:
+    return {broker: smooth(averages.get(broker), load, sample.settings) for broker, load in usage.items()}
 
 
-def _mean(averages: Mapping[str, float]) -> float:
+def _mean_load(averages: Mapping[str, float]) -> float:
     return math.fsum(averages.values()) / len(averages) if averages else 0.0
 
 
@@ -90,7 +90,7 @@ def _above_bound(sample: ClusterSample, averages: Mapping[str, float], mean: flo
 
 
 def _shed_above_bound(
-    sample: ClusterSample, broker: BrokerSample, number: int, average: float, mean: float
+    sample: ClusterSample, broker: BrokerSample, pair: int, average: float, mean: float
 ) -> tuple[Decision, list[CandidateMove]]:
     """Return the decision for one broker, and the moves away from it."""
     threshold = _threshold(sample)
@@ -99,9 +99,9 @@ def _shed_above_bound(
     if average < bound or mean == 0:
         words = f"average load {average:.1%} is below {above}" if mean else "no broker is loaded"
         compared = Comparison(average * 100, bound * 100)
-        return broker_decision(sample, broker, number, compared, Reason.BALANCED, words), []
+        return broker_decision(sample, broker, pair, compared, Reason.BALANCED, words), []
     target = broker.traffic(MEASURE) * (average - mean - threshold + MARGIN)
-    return _offload(sample, broker, number, average, bound, target, f"average load {average:.1%} reaches {above}")
+    return _offload(sample, broker, pair, average, bound, target, f"average load {average:.1%} reaches {above}")
 
 
 def _shed_below_bound(
@@ -112,7 +112,7 @@ def _shed_below_bound(
     The decision is None if no broker is below the lower boundary.
     """
     threshold = _threshold(sample)
-    bound = _mean(averages) - threshold
+    bound = _mean_load(averages) - threshold
     lowest = min(averages, key=averages.__getitem__)
     if not averages[lowest] < bound:
         return None, [], f"no broker is below the lower boundary of {bound:.1%}"
@@ -128,15 +128,15 @@ def _shed_below_bound(
 
 
 def _offload(
-    sample: ClusterSample, broker: BrokerSample, number: int, average: float, bound: float, target: float, why: str
+    sample: ClusterSample, broker: BrokerSample, pair: int, average: float, bound: float, target: float, why: str
 ) -> tuple[Decision, list[CandidateMove]]:
     compared = Comparison(average * 100, bound * 100)
     minimum = sample.settings.min_unload_bundle_throughput * MIB
     if target < minimum:
         little = f"{amount(MEASURE, target)} would have to leave, less than the minimum of {amount(MEASURE, minimum)}"
         words = f"{why}: {little}"
-        return broker_decision(sample, broker, number, compared, Reason.BELOW_MINIMUM, words), []
-    return offload(sample, broker, number=number, target=target, why=why, compared=compared)
+        return broker_decision(sample, broker, pair, compared, Reason.BELOW_MINIMUM, words), []
+    return offload(sample, broker, pair=pair, target=target, why=why, compared=compared)
 
 
 def _threshold(sample: ClusterSample) -> float:

@@ -73,9 +73,9 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     if stopped_by is None:
         imbalance = stats.imbalance() if loads else None
         hits = hits + 1 if imbalance else 0
-        stopped_by = _waiting(sample, stats, imbalance, hits)
+        stopped_by = _why_waiting(sample, stats, imbalance, hits)
     if stopped_by is None:
-        decisions, moves, stopped_by = _pairs(sample, stats)
+        decisions, moves, stopped_by = _shed_pairs(sample, stats)
         hits = 0 if any(move.taken for move in moves) else hits
         sentence = f"{number_of(len(decisions), 'pair')} of brokers considered; shedding ended: {stopped_by.sentence}"
     else:
@@ -133,10 +133,10 @@ def _unusable_sample(sample: ClusterSample, loads: list[BrokerLoad], stats: Load
     return None
 
 
-def _waiting(sample: ClusterSample, stats: LoadStats, imbalance: Imbalance | None, hits: int) -> NoShedding | None:
+def _why_waiting(sample: ClusterSample, stats: LoadStats, imbalance: Imbalance | None, hits: int) -> NoShedding | None:
     """Return why nothing is shed although the sample is usable; None if bundles are to be shed."""
     if imbalance is None:
-        return _balanced(sample, stats)
+        return _as_balanced(sample, stats)
     needed = sample.settings.hit_count_transfer
     if hits > needed or sample.forced:
         return None
@@ -144,12 +144,12 @@ def _waiting(sample: ClusterSample, stats: LoadStats, imbalance: Imbalance | Non
     return NoShedding(Reason.HIT_COUNT, hits, needed, words)
 
 
-def _balanced(sample: ClusterSample, stats: LoadStats) -> NoShedding:
+def _as_balanced(sample: ClusterSample, stats: LoadStats) -> NoShedding:
     words = f"the loads are in balance, standard deviation {stats.std:.3f} around a mean of {stats.mean:.1%}"
     return NoShedding(Reason.BALANCED, stats.std, sample.settings.target_std, words)
 
 
-def _pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision], list[CandidateMove], NoShedding]:
+def _shed_pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision], list[CandidateMove], NoShedding]:
     """Return the decisions and moves for all pairs, and the reason why brokers without a pair shed nothing."""
     decisions: list[Decision] = []
     moves: list[CandidateMove] = []
@@ -160,9 +160,9 @@ def _pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision], lis
             return decisions, moves, NoShedding(Reason.NOT_REACHED, shed_brokers, cap, words)
         imbalance = stats.imbalance()
         if imbalance is None:
-            return decisions, moves, _balanced(sample, stats)
+            return decisions, moves, _as_balanced(sample, stats)
         source, destination = stats.take_pair()
-        decision, transfer = _pair(sample, len(decisions), source, destination, imbalance)
+        decision, transfer = _shed_pair(sample, len(decisions), source, destination, imbalance)
         decisions.append(decision)
         moves += transfer.moves
         if transfer.left > 0:
@@ -171,18 +171,18 @@ def _pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision], lis
     return decisions, moves, NoShedding(Reason.NO_PARTNER, None, None, "no pair is left")
 
 
-def _pair(
-    sample: ClusterSample, number: int, source: BrokerLoad, destination: BrokerLoad, imbalance: Imbalance
+def _shed_pair(
+    sample: ClusterSample, pair: int, source: BrokerLoad, destination: BrokerLoad, imbalance: Imbalance
 ) -> tuple[Decision, PairTransfer]:
     gap = source.load - destination.load
     target = source.throughput * (gap / 2) / source.load if source.load > 0 else 0.0
-    transfer = PairTransfer(sample, number, source, destination, target)
+    transfer = PairTransfer(sample, pair, source, destination, target)
     bundles = top_bundles(sample, source.broker)
     wanted = f"{imbalance.kind}: {imbalance.sentence}"
     decision = Decision(
         source.broker,
         Reason.FIRED,
-        pair=number,
+        pair=pair,
         destination=destination.broker,
         source_score=source.load * 100,
         destination_score=destination.load * 100,

@@ -55,7 +55,7 @@ class TrafficDifference:
     minimum: float
 
     @property
-    def exceeded(self) -> bool:
+    def is_exceeded(self) -> bool:
         return self.bound > 0 and self.value > self.bound
 
     @property
@@ -64,7 +64,7 @@ class TrafficDifference:
         name, unit, above_or_times = ("message rate", " %", "above") if by_rate else ("throughput", "", "times")
         if self.bound <= 0:
             return f"{name} is ignored"
-        limit = f"more than {self.bound:g}{unit}" if self.exceeded else f"not more than {self.bound:g}{unit}"
+        limit = f"more than {self.bound:g}{unit}" if self.is_exceeded else f"not more than {self.bound:g}{unit}"
         most, least = amount(self.measure, self.most), amount(self.measure, self.least)
         return f"{name} {most} is {self.value:,.1f}{unit} {above_or_times} the lowest, {least}: {limit}"
 
@@ -72,7 +72,7 @@ class TrafficDifference:
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     """Make the shedding decisions for one run. No state is kept between runs."""
     rates, throughputs = _rate_difference(sample), _throughput_difference(sample)
-    firing = next((difference for difference in (rates, throughputs) if difference.exceeded), None)
+    firing = next((difference for difference in (rates, throughputs) if difference.is_exceeded), None)
     looked_at = firing or rates
     decisions: list[Decision] = []
     moves: list[CandidateMove] = []
@@ -85,7 +85,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
         if name not in busiest:
             decision = _not_busiest(sample, broker, looked_at, number)
         elif firing:
-            decision, moves = _unload(sample, broker, firing, number)
+            decision, moves = _shed_busiest(sample, broker, firing, number)
         else:
             own = rates if name == rates.busiest else throughputs
             compared = Comparison(own.value, own.bound)
@@ -99,36 +99,36 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
 
 
 def _rate_difference(sample: ClusterSample) -> TrafficDifference:
-    busiest, most, least = _extremes(sample, Measure.RATE)
+    busiest, most, least = _traffic_extremes(sample, Measure.RATE)
     bound, minimum = sample.settings.rate_difference, sample.settings.min_unload_message
     return TrafficDifference(Measure.RATE, busiest, most, least, (most - least) * 100 / least, bound, minimum)
 
 
 def _throughput_difference(sample: ClusterSample) -> TrafficDifference:
-    busiest, most, least = _extremes(sample, Measure.THROUGHPUT)
+    busiest, most, least = _traffic_extremes(sample, Measure.THROUGHPUT)
     bound, minimum = sample.settings.throughput_ratio, sample.settings.min_unload_throughput
     return TrafficDifference(Measure.THROUGHPUT, busiest, most, least, most / least, bound, minimum)
 
 
-def _extremes(sample: ClusterSample, measure: Measure) -> tuple[str, float, float]:
+def _traffic_extremes(sample: ClusterSample, measure: Measure) -> tuple[str, float, float]:
     carried = sample.columns.traffic(measure)
     busiest = max(carried, key=carried.__getitem__, default="")
     most, least = carried.get(busiest, -1.0), min([float(MAX_INT), *carried.values()])
     return busiest, most, 1.0 if abs(least) <= NOTHING else least
 
 
-def _not_busiest(sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, number: int) -> Decision:
+def _not_busiest(sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, pair: int) -> Decision:
     carried = broker.traffic(difference.measure)
     explanation = (
         f"carries {amount(difference.measure, carried)}; only the busiest broker, {difference.busiest} with "
         f"{amount(difference.measure, difference.most)}, sheds"
     )
     compared = Comparison(carried, difference.most)
-    return broker_decision(sample, broker, number, compared, Reason.NO_PARTNER, explanation)
+    return broker_decision(sample, broker, pair, compared, Reason.NO_PARTNER, explanation)
 
 
-def _unload(
-    sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, number: int
+def _shed_busiest(
+    sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, pair: int
 ) -> tuple[Decision, list[CandidateMove]]:
     """Return the decision for the busiest broker, and the moves away from it."""
     measure, compared = difference.measure, Comparison(difference.value, difference.bound)
@@ -136,34 +136,34 @@ def _unload(
     wanted = f"{difference.sentence}: {amount(measure, required)} must leave"
     if broker.bundles <= 1:
         words = f"{wanted}, but {'the only bundle stays' if broker.bundles else 'the broker has no bundle'}"
-        return broker_decision(sample, broker, number, compared, Reason.FEW_BUNDLES, words), []
+        return broker_decision(sample, broker, pair, compared, Reason.FEW_BUNDLES, words), []
     if required < difference.minimum:
         words = f"{wanted}, less than the minimum of {amount(measure, difference.minimum)}"
-        return broker_decision(sample, broker, number, compared, Reason.BELOW_MINIMUM, words), []
+        return broker_decision(sample, broker, pair, compared, Reason.BELOW_MINIMUM, words), []
     fired = broker_decision(
-        sample, broker, number, compared, Reason.FIRED, wanted, measure=measure, target=float(required)
+        sample, broker, pair, compared, Reason.FIRED, wanted, measure=measure, target=float(required)
     )
-    return fired, _walk(sample, broker.broker, measure, number, required)
+    return fired, _choose(sample, broker.broker, measure, pair, required)
 
 
-def _walk(sample: ClusterSample, broker: str, measure: Measure, number: int, required: int) -> list[CandidateMove]:
+def _choose(sample: ClusterSample, broker: str, measure: Measure, pair: int, traffic: int) -> list[CandidateMove]:
     """Choose bundles of a broker, busiest first, that fit into the remaining amount. Idle bundles are chosen too."""
     moves: list[CandidateMove] = []
     taken = 0
     busiest_first = sorted(sample.shed_candidates(broker), key=lambda bundle: (-bundle.mean(measure), bundle.bundle))
     for rank, bundle in enumerate(busiest_first):
-        reason = bundle.reason or _reason_by_size(bundle.mean(measure), required, taken, sample.settings)
+        reason = bundle.reason or _reason_by_size(bundle.mean(measure), traffic, taken, sample.settings)
         if reason is Reason.TAKEN:
             taken += 1
-            required -= int(bundle.mean(measure))
-        moves.append(CandidateMove.of(bundle, pair=number, rank=rank, measure=measure, reason=reason))
+            traffic -= int(bundle.mean(measure))
+        moves.append(CandidateMove.of(bundle, pair=pair, rank=rank, measure=measure, reason=reason))
     return moves
 
 
-def _reason_by_size(carried: float, remaining: int, taken: int, settings: Settings) -> Reason:
-    if settings.max_unload_bundles != -1 and taken >= settings.max_unload_bundles:
+def _reason_by_size(traffic: float, remaining: int, bundles_taken: int, settings: Settings) -> Reason:
+    if settings.max_unload_bundles != -1 and bundles_taken >= settings.max_unload_bundles:
         return Reason.NOT_REACHED
-    return Reason.TAKEN if carried <= remaining else Reason.OVER_REMAINING
+    return Reason.TAKEN if traffic <= remaining else Reason.OVER_REMAINING
 
 
 PROFILE = Profile(shed, placement=Placement.LEAST_RATE, grid={"rate_difference": [20, 50]})

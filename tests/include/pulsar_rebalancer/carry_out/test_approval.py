@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 from tests.airflow_runs import bundle, make_run, move_row
 
-from pulsar_rebalancer.carry_out.gate import approval_request, lacks_second_person, quoted
+from pulsar_rebalancer.carry_out.gate import approval_request, quoted, second_person_refusal
 from pulsar_rebalancer.run.plan import Actions, Split, Summary, read_moves
 from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -24,7 +24,7 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
     ],
 )
 def test_a_second_person_has_another_name_and_another_id(requested_by, person, expected):
-    refusal = lacks_second_person(requested_by, person)
+    refusal = second_person_refusal(requested_by, person)
     assert (refusal.reason if refusal else None) == expected
 
 

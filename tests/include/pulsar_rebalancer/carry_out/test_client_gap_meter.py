@@ -10,7 +10,7 @@ import pytest
 from pulsar_rebalancer.carry_out import client_gap_meter
 from pulsar_rebalancer.carry_out.client_gap_meter import ClientGapMeter
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.pulsar.bundle_calls import Clients
+from pulsar_rebalancer.pulsar.bundle_calls import ClientCounts
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome
 from pulsar_rebalancer.run.plan import Move
@@ -25,7 +25,7 @@ GONE = AdminError(Reason.UNREACHABLE, "b:1 is gone")
 class Brokers:
     """Brokers with one bundle; the last answer about a topic is given again and again."""
 
-    def __init__(self, *answers: int | Clients | Exception | None, listed: Any = CONNECTED, **topics: Any) -> None:
+    def __init__(self, *answers: int | ClientCounts | Exception | None, listed: Any = CONNECTED, **topics: Any) -> None:
         self._topics, self._answers = {TOPIC: listed} | topics, list(answers)
         self.bundles = self
         self.asked = 0
@@ -38,15 +38,15 @@ class Brokers:
             raise self._topics[TOPIC]
         return {"acme/shop": {"0x0_0x1": {"persistent": self._topics if self._topics[TOPIC] else {}}}}
 
-    async def clients(self, *_: object) -> Clients:
+    async def clients(self, *_: object) -> ClientCounts:
         self.asked += 1
         answer = self._answers.pop(0) if self._answers[1:] else self._answers[0]
         if isinstance(answer, Exception):
             raise answer
-        if isinstance(answer, Clients):
+        if isinstance(answer, ClientCounts):
             return answer
         if answer is not None:
-            return Clients(answer, answer)
+            return ClientCounts(answer, answer)
         await asyncio.sleep(60)
         raise AssertionError
 
@@ -119,7 +119,7 @@ def test_a_bundle_without_clients_is_in_time_and_nothing_is_measured(listed, cap
 
 
 def test_a_single_client_is_measured():
-    assert asyncio.run(Measured(Brokers(Clients(1, 0))).report()).clients_back == 1
+    assert asyncio.run(Measured(Brokers(ClientCounts(1, 0))).report()).clients_back == 1
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_single_client_is_measured():
     [
         (AdminError(Reason.BAD_ANSWER, "", status=400), TOPIC, None),
         (AdminError(Reason.NOT_FOUND, "", status=404), TOPIC, None),
-        (AdminError(Reason.NOT_FOUND, "", status=404), f"non-{TOPIC}", Clients(0, 0)),
+        (AdminError(Reason.NOT_FOUND, "", status=404), f"non-{TOPIC}", ClientCounts(0, 0)),
         (ERROR, f"non-{TOPIC}", None),
         (AdminError(Reason.BAD_ANSWER, "", status=399), TOPIC, AdminError),
         (AdminError(Reason.FORBIDDEN, "", status=403), TOPIC, AdminError),

@@ -7,7 +7,7 @@ from tests.include.pulsar_rebalancer.carry_out.unloading_scene import ON_A, ON_B
 
 from pulsar_rebalancer.carry_out import bundle_move
 from pulsar_rebalancer.pulsar import BundleAdmin
-from pulsar_rebalancer.pulsar.bundle_calls import clients_in
+from pulsar_rebalancer.pulsar.bundle_calls import client_counts
 from pulsar_rebalancer.pulsar.transport import Transport
 from pulsar_simulator.topology import Namespace
 
@@ -57,7 +57,7 @@ def test_clients_of_a_segment_are_in_the_statistics_of_its_scalable_topic(scene)
             return await BundleAdmin(transport).clients(topic, scene.a)
 
     for number, topic in enumerate(scene.cluster.topology.topics(SEGMENTS)):
-        assert asyncio.run(connected(topic)) == clients_in(scene.cluster.reporter.connected(SEGMENTS, number))
+        assert asyncio.run(connected(topic)) == client_counts(scene.cluster.reporter.connected(SEGMENTS, number))
 
 
 @pytest.mark.parametrize("owned", [True, False])

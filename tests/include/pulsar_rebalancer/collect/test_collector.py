@@ -39,7 +39,7 @@ def served(spec):
 
 
 def entry(**given):
-    return ClusterEntry(name="east", given=given, settings=validate(given, where="test"))
+    return ClusterEntry(name="east", given=given, settings=validate(given, label="test"))
 
 
 def sample(face, given=None, params=None, **connection):

@@ -51,7 +51,7 @@ def cluster(count: int = 3) -> Iterator[list[Broker]]:
 
 def sample(seed: Broker, where: Path, **given: Any) -> Sample:
     async def go() -> Sample:
-        entry = ClusterEntry(name="east", given=given, settings=validate(given, where="test"))
+        entry = ClusterEntry(name="east", given=given, settings=validate(given, label="test"))
         async with connect(seed, read_timeout_s=20.0) as admin:
             return await collect(admin, entry, RunTrigger(datetime.now(UTC), "x"))
 

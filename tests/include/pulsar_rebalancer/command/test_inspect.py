@@ -227,7 +227,7 @@ PLACEMENT = "loadBalancerLoadPlacementStrategy"
 def test_partitions_crowded_on_a_broker(held, crowded):
     """Eight partitions on four brokers: two each is even, and twice that is not yet crowded."""
     topics = [
-        advice.Topic(
+        advice.LoadedTopic(
             f"persistent://t/n/p-partition-{i}", "t/n/0x00000000_0xffffffff", f"b:{0 if i < held else i}", 1, i
         )
         for i in range(8)

@@ -1,6 +1,6 @@
 import pytest
 
-from pulsar_rebalancer.config.clusters_file import Origin, disagreements, from_brokers, parse_params, resolve
+from pulsar_rebalancer.config.clusters_file import Origin, differing_settings, from_brokers, parse_params, resolve
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
 from pulsar_rebalancer.config.settings import CAPS, Settings, validate
@@ -104,7 +104,7 @@ def test_default_mode_moves_nothing():
 )
 def test_wrong_values_are_refused_with_the_keys_name(given, named):
     with pytest.raises(SettingsError, match=named) as refused:
-        validate(given, where="clusters.yaml: east")
+        validate(given, label="clusters.yaml: east")
     assert refused.value.reason == "wrong_setting"
     assert "clusters.yaml: east" in str(refused.value)
 
@@ -134,11 +134,11 @@ def test_later_sources_win_and_each_origin_is_kept():
 
 
 def test_a_strategy_can_be_an_import_path():
-    assert validate({"strategy": "my_package.shedders:shed"}, where="x").strategy == "my_package.shedders:shed"
+    assert validate({"strategy": "my_package.shedders:shed"}, label="x").strategy == "my_package.shedders:shed"
 
 
 def test_splits_can_be_automatic_and_runs_kept_for_ever():
-    settings = validate({"split_mode": "auto", "retention_days": 0}, where="x")
+    settings = validate({"split_mode": "auto", "retention_days": 0}, label="x")
     assert (settings.split_mode, settings.retention_days) == (Mode.AUTO, 0)
 
 
@@ -223,5 +223,5 @@ def test_parameters_know_what_they_change(given, decide, thresholds):
 
 def test_settings_in_which_brokers_differ_are_named():
     one, other = {"minUnloadMessage": "5", "maxUnloadPercentage": "0.2"}, {"minUnloadMessage": "6"}
-    assert disagreements([one, one]) == ()
-    assert disagreements([one, other]) == ("maxUnloadPercentage", "minUnloadMessage")
+    assert differing_settings([one, one]) == ()
+    assert differing_settings([one, other]) == ("maxUnloadPercentage", "minUnloadMessage")

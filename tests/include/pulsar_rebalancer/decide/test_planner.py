@@ -163,7 +163,7 @@ def test_the_extensible_load_manager_cuts_in_two_where_traffic_is_halved():
     topics = tuple(TopicLoad(position, 60.0) for position in range(0x1000000, 0x9000000, 0x1000000))
     settings = Settings(max_bundle_msg_rate=100)
     each = where_to_cut(candidate(topics=topics), SplitAlgorithm.FLOW, settings)
-    single = where_to_cut(candidate(topics=topics), SplitAlgorithm.FLOW, settings, single=True)
+    single = where_to_cut(candidate(topics=topics), SplitAlgorithm.FLOW, settings, single_cut=True)
     assert isinstance(each, Cut)
     assert len(each.positions) == 7
     assert single == Cut((0x4800001,), (0.5, 0.5))

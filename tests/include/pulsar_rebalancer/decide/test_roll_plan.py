@@ -6,7 +6,7 @@ import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, name, planned
 
 from pulsar_rebalancer.decide import plan_files, roll_plan
-from pulsar_rebalancer.decide.roll_plan import removal, sample_of
+from pulsar_rebalancer.decide.roll_plan import removal, removal_sample
 from pulsar_rebalancer.decide.rolling import RollSample
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
@@ -226,7 +226,7 @@ def drained(tmp_path: Path, **given: Any) -> tuple[int, bool]:
     storage = ClusterStorage(str(tmp_path), "east")
     run = storage.run(in_phase(Phase.DRAINING, tmp_path, AWAY, **given).run)
     assert run is not None
-    return Summary.read(run).drains["c:1"].moving, not removal(sample_of(Snapshot(run)), "c:1").stay
+    return Summary.read(run).drains["c:1"].moving, not removal(removal_sample(Snapshot(run)), "c:1").stay
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
-from pulsar_rebalancer.decide.stays import BundleFacts, of_bundles
+from pulsar_rebalancer.decide.stays import BundleFacts, stay_reasons
 from pulsar_rebalancer.run import bundle_columns
 from pulsar_rebalancer.run.tables import MEANS
 
@@ -32,7 +32,7 @@ def test_the_first_reason_that_applies_is_given(name, expected):
     settings = Settings(excluded_namespaces=("t/kept",), excluded_bundles=("t/*/0x1*", "tenant/*"))
     quarantined = ("pulsar/system/0x0_0x1", "t/kept/0x0_0x1", "t/n/0x2_0x3")
     facts = BundleFacts(settings, {}, quarantined=quarantined)
-    assert of_bundles(pa.array([name]), facts).to_pylist() == [expected]
+    assert stay_reasons(pa.array([name]), facts).to_pylist() == [expected]
 
 
 def test_bundles_are_those_of_the_rows_and_means_are_waited_for_last(tmp_path):

@@ -11,7 +11,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import plan_files, stays
 from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
 from pulsar_rebalancer.decide.run_plan import plan_run
-from pulsar_rebalancer.decide.stays import RULES, BundleFacts, of_bundles
+from pulsar_rebalancer.decide.stays import RULES, BundleFacts, stay_reasons
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
@@ -41,17 +41,17 @@ def test_the_first_rule_of_the_list_counts():
     facts: dict[str, Any] = dict.fromkeys(("quarantined", "to_be_split"), ("t/n/0x0_0x1",))
     facts |= {"settings": Settings(excluded_namespaces=("t/n",), excluded_bundles=("t/*",))}
     facts |= {"moved": {"t/n/0x0_0x1": Reason.RECENTLY_UNLOADED}}
-    found = [of_bundles(pa.array([SYSTEM]), BundleFacts(**EVERY_REASON)).to_pylist()[0]]
-    found += of_bundles(names, BundleFacts(**facts)).to_pylist()
+    found = [stay_reasons(pa.array([SYSTEM]), BundleFacts(**EVERY_REASON)).to_pylist()[0]]
+    found += stay_reasons(names, BundleFacts(**facts)).to_pylist()
     facts["settings"] = Settings(excluded_bundles=("t/*",))
-    found += of_bundles(names, BundleFacts(**facts)).to_pylist()
+    found += stay_reasons(names, BundleFacts(**facts)).to_pylist()
     facts["settings"] = Settings()
-    found += of_bundles(names, BundleFacts(**facts)).to_pylist()
+    found += stay_reasons(names, BundleFacts(**facts)).to_pylist()
     for name_of in ("quarantined", "to_be_split"):
         facts[name_of] = ()
-        found += of_bundles(names, BundleFacts(**facts)).to_pylist()
+        found += stay_reasons(names, BundleFacts(**facts)).to_pylist()
     assert found == [reason for reason in own if reason is not Reason.DESTINATION_KEPT]
-    assert of_bundles(names, BundleFacts(**NOTHING)).to_pylist() == [None]
+    assert stay_reasons(names, BundleFacts(**NOTHING)).to_pylist() == [None]
 
 
 def moved(*names: str, source: str = "a:1", **more: Any) -> list[CandidateMove]:

@@ -87,7 +87,7 @@ def test_a_maintenance_window_lasts_from_its_begin_to_its_end(window: dict[str, 
 
 
 def test_a_window_may_last_until_it_begins_again() -> None:
-    given = validate({"blackouts": [NIGHT | {"minutes": 1440}]}, where="clusters.yaml: east")
+    given = validate({"blackouts": [NIGHT | {"minutes": 1440}]}, label="clusters.yaml: east")
 
     assert calendar_closure(given, at("2026-07-01T12:00")) is not None
 
@@ -111,7 +111,7 @@ def test_a_window_may_last_until_it_begins_again() -> None:
 )
 def test_wrong_window_is_refused(window: dict[str, Any], named: str) -> None:
     with pytest.raises(SettingsError, match=named):
-        validate({"blackouts": [window]}, where="clusters.yaml: east")
+        validate({"blackouts": [window]}, label="clusters.yaml: east")
 
 
 def test_windows_can_be_read_again() -> None:

@@ -7,7 +7,7 @@ import pytest
 from pulsar_rebalancer.config.clusters_file import Origin
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.breaker import Breaker
-from pulsar_rebalancer.orders.in_force import closings, sentence
+from pulsar_rebalancer.orders.in_force import closings, orders_sentence
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Drains, Question
 from pulsar_rebalancer.orders.order import Control, GivenOrder, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
@@ -41,7 +41,7 @@ def said(given: dict[str, Any], documents: tuple[StateDocument, ...] = (), **tol
     settings = Settings.model_validate({"mode": "auto"} | given)
     orders = replace(OrdersInForce.of(*documents), **told)
     closed = closings(settings, orders, NOW, JudgedRun(NOW))
-    return sentence(settings, closed, orders, NOW)
+    return orders_sentence(settings, closed, orders, NOW)
 
 
 CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: mode auto", "Moves wait for approval"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_rebalancer.pulsar.bundle_calls import Clients, clients_in, has_clients, topics_in
+from pulsar_rebalancer.pulsar.bundle_calls import ClientCounts, client_counts, has_clients, stats_by_topic
 
 RECORDED = Path(__file__).parents[1] / "collect" / "data" / "extensible-4.0.8.json"
 
@@ -12,11 +12,11 @@ RECORDED = Path(__file__).parents[1] / "collect" / "data" / "extensible-4.0.8.js
 def test_clients_are_those_that_a_broker_lists():
     stats = json.loads(RECORDED.read_text(encoding="utf-8"))["broker-stats/topics"]
 
-    (topic,) = topics_in(stats, "acme/shop/0xf0000000_0xffffffff").values()
+    (topic,) = stats_by_topic(stats, "acme/shop/0xf0000000_0xffffffff").values()
 
-    assert clients_in(topic) == Clients(producers=1, consumers=1)
-    assert topics_in(stats, "acme/shop/0x00000000_0x00000001") == {}
-    assert topics_in({"acme/shop": "?"}, "acme/shop/0x00000000_0x00000001") == {}
+    assert client_counts(topic) == ClientCounts(producers=1, consumers=1)
+    assert stats_by_topic(stats, "acme/shop/0x00000000_0x00000001") == {}
+    assert stats_by_topic({"acme/shop": "?"}, "acme/shop/0x00000000_0x00000001") == {}
 
 
 NOBODY: dict[str, Any] = {"publishers": [], "subscriptions": {"s": {"consumers": []}}}

@@ -26,7 +26,7 @@ FOUR = [f"t/n/0x{i:x}0000000_0x{i + 4:x}0000000" for i in (0, 4, 8)] + ["t/n/0xc
 
 def settings(**values: Any) -> Settings:
     small = {"min_unload_message": 10, "min_unload_bundle_throughput": 0, "min_unload_throughput": 0}
-    return validate({**small, **values}, where="test")
+    return validate({**small, **values}, label="test")
 
 
 @dataclass

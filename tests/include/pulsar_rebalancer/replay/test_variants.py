@@ -5,7 +5,7 @@ import pytest
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SettingsError
-from pulsar_rebalancer.replay.variant_outcome import Metrics, pareto_front, preferred
+from pulsar_rebalancer.replay.variant_outcome import Metrics, pareto_front, preferred_variant
 from pulsar_rebalancer.replay.variants import CURRENT, expand
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 
@@ -80,4 +80,4 @@ def test_the_front_and_what_a_preference_picks() -> None:
         ]
     ]
     assert pareto_front(compared) == {"a", "b", "c", "e"}
-    assert [preferred(compared, worth) for worth in (0, 1, 10)] == ["a", "b", "e"]
+    assert [preferred_variant(compared, worth) for worth in (0, 1, 10)] == ["a", "b", "e"]

@@ -74,11 +74,11 @@ def test_retention_follows_no_link(storage, elsewhere, monkeypatch):
     run = stored_run(storage, at(40))
     real = path.remove
 
-    def swap(base: StoragePath, folder: StoragePath, content: Any, *, whole: bool) -> None:
+    def swap(base: StoragePath, folder: StoragePath, content: Any, *, is_whole: bool) -> None:
         if Path(run.uri).is_dir() and not Path(run.uri).is_symlink():
             Path(run.uri).rename(Path(run.uri).with_name("moved"))
             Path(run.uri).symlink_to(elsewhere)
-        real(base, folder, content, whole=whole)
+        real(base, folder, content, is_whole=is_whole)
 
     monkeypatch.setattr(retention, "remove", swap)
 

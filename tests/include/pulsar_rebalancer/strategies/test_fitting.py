@@ -17,7 +17,7 @@ def test_settings_of_avg_shedder_are_refused_for_others():
     with pytest.raises(SettingsError, match="strategy ThresholdShedder does not support force_threshold"):
         resolve({"strategy": "ThresholdShedder"}, {}, params)
     with pytest.raises(SettingsError, match="placement RoundRobinBrokerSelector is never used"):
-        validate({"placement": "RoundRobinBrokerSelector"}, where="here")
+        validate({"placement": "RoundRobinBrokerSelector"}, label="here")
 
 
 @pytest.mark.parametrize(
@@ -30,4 +30,4 @@ def test_settings_of_avg_shedder_are_refused_for_others():
     ],
 )
 def test_every_strategy_has_a_placement_beside_it(given, expected):
-    assert placement_of(validate(given, where="here")) == expected
+    assert placement_of(validate(given, label="here")) == expected

@@ -7,7 +7,7 @@ from tests.vectors.rows import broker, brokers_of
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import one_by_one
+from pulsar_rebalancer.run.tables import java_sum
 from pulsar_rebalancer.state import Learned, LearnedBroker
 from pulsar_rebalancer.strategies.learning import BundleCosts, Sums, learn
 from pulsar_rebalancer.strategies.sample import RecentMove
@@ -108,4 +108,4 @@ def test_points_are_the_same_in_every_python_version():
     names = [f"b{number}" for number in range(10)]
     idle, sums = brokers_of([broker(name, 5.0) for name in names]), dict.fromkeys(names, Sums(rate=0.5))
     found = learn(Learned(), idle, sums, [], SETTINGS, 1.0).learned
-    assert found.points == one_by_one([0.1] * 10) / 5 != 0.2
+    assert found.points == java_sum([0.1] * 10) / 5 != 0.2

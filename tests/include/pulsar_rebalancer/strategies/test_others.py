@@ -57,5 +57,5 @@ def test_a_placement_chooses_the_same(placement, load_average, seed):
         placed = BundleSample("source", f"t/n/{number}", long_term_msg_rate=float(random.choice((0, 1, 3))))
         destination = random.choice(chosen or names)
         for chooser in (one, other):
-            chooser.placed(placed, destination)
+            chooser.add_placed(placed, destination)
     assert one.state() == other.state()

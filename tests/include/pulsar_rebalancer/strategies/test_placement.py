@@ -73,7 +73,7 @@ def test_the_least_rate_is_the_long_term_one_of_what_brokers_report():
     given = sample([broker("a"), broker("b")], rows, settings)
     chooser = selector(given, PlacementState())
     assert chooser.eligible("t/n/0x9_0xa", ["a", "b"]) == ["b"]
-    chooser.placed(given.bundles.find("a", names[0]), "b")
+    chooser.add_placed(given.bundles.find("a", names[0]), "b")
     assert chooser.eligible("t/n/0x9_0xa", ["a", "b"]) == ["a"]
 
 

@@ -70,7 +70,7 @@ def test_candidates_are_those_that_the_rules_leave_one_after_the_other(seed):
             left = latest_version_brokers(left, versions)
         assert list(found.candidates(name)) == (left or names)
         owner[name] = random.choice(names)
-        found.placed(BundleSample(row["broker"], name), owner[name])
+        found.add_placed(BundleSample(row["broker"], name), owner[name])
 
 
 @pytest.mark.parametrize(
@@ -135,12 +135,12 @@ def test_placed_bundles_count_for_later_ones():
     found = over(GROUPED, HELD, max_broker_topics=9)
     assert found.holds(HELD[1]["bundle"], "a") is None
     first, second = bundles_of(HELD).of("a")
-    found.placed(first, "c")
+    found.add_placed(first, "c")
     # The group now has a namespace on each of the three: nothing of it may leave, and the topics fill c.
     assert found.holds(HELD[1]["bundle"], "a") == "anti_affinity"
     assert found.candidates("t/other/0x0_0x1") == ["a", "b"]
     # The last bundle of t/n leaves a as well, so a is free for the group.
-    found.placed(second, "c")
+    found.add_placed(second, "c")
     assert found.candidates(HELD[2]["bundle"]) == ["a"]
 
 
@@ -148,9 +148,9 @@ def test_filters_of_one_sample_share_its_counts_and_do_not_change_each_other():
     sample = bundles_of(HELD)
     one, other = (PolicyFilter(GROUPED, brokers_of([broker("a"), broker("b")]), sample, Settings()) for _ in range(2))
     moved = sample.find("a", FIRST)
-    one.placed(moved, "b")
-    one.placed(moved._replace(broker="b"), "a")
-    one.placed(moved, "b")
+    one.add_placed(moved, "b")
+    one.add_placed(moved._replace(broker="b"), "a")
+    one.add_placed(moved, "b")
     assert one._serving["t/n"] == {"a": 1, "b": 1}
     assert other._serving["t/n"] == {"a": 2}
     assert one._serving["t/m"] is other._serving["t/m"], "a dry run of a roll makes two filters for each broker"

@@ -62,7 +62,7 @@ class Demonstration:
             owner,
             load,
             brokers=run.brokers,
-            moved=run.recent_moves.values(),
+            recent_moves=run.recent_moves.values(),
             settings=run.settings,
             minute=run.request.collected_at.timestamp() / 60,
             counts=run.counting.counts,

@@ -14,7 +14,7 @@ from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import Move, read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.show.alert_conditions import EndedRun
-from pulsar_rebalancer.show.incidents import values_of
+from pulsar_rebalancer.show.incidents import value_lines
 from pulsar_rebalancer.show.measurements import describe
 from pulsar_rebalancer.state import MovesState, Unload
 from pulsar_rebalancer.storage.path import StoragePath
@@ -114,7 +114,7 @@ def test_report_names_orders_in_force_and_who_gave_them(storage, state):
     assert "; stopped by bob: wait; " in outcome.in_force
     assert outcome.in_force.endswith("; caps from the clusters file: 3 bundles per run")
     assert f"  state:   {outcome.in_force}" in describe(outcome, run)
-    assert values_of(EndedRun({}, outcome=outcome))[-1] == f"in force: {outcome.in_force}"
+    assert value_lines(EndedRun({}, outcome=outcome))[-1] == f"in force: {outcome.in_force}"
 
 
 def test_bundles_left_alone_are_not_recently_unloaded(storage, state):

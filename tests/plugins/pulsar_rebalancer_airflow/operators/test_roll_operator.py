@@ -44,7 +44,7 @@ class Desk:
         if self.dag is not None:
             given["ti"].get_dag = self.dag
         task = RollOperator(task_id="roll", entry=entry, root=self.snapshots.storage.root)
-        object.__setattr__(task, "_owned", self._answer)
+        object.__setattr__(task, "_owned_bundles", self._answer)
         try:
             return task.poke(given).xcom_value
         except AirflowFailException:

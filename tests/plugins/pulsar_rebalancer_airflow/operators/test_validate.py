@@ -14,7 +14,7 @@ from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import CollectOperator, ValidateOperator
-from pulsar_rebalancer_airflow.suites import page_of
+from pulsar_rebalancer_airflow.suites import page_file
 
 
 def collected(storage: ClusterStorage, state: MemoryState) -> StoragePath:
@@ -101,7 +101,7 @@ def test_the_link_leads_to_the_page_once_there_is_one(tmp_path, monkeypatch):
 
     (link,) = operator.operator_extra_links
     assert link.get_link(operator, ti_key=key) == ""
-    page_of(StoragePath(operator.run)).write_bytes(b"<html>")
+    page_file(StoragePath(operator.run)).write_bytes(b"<html>")
 
     assert link.get_link(operator, ti_key=key) == (
         "/flow/pulsar_rebalancer/dags/pulsar_rebalance__east/runs/manual__2026-11-21T12%3A00%3A00%2B00%3A00"

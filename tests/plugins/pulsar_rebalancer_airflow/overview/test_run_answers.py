@@ -171,7 +171,7 @@ def test_a_plan_whose_approval_was_refused_says_so(session, tmp_path):
     state, text = answered(session, run)
 
     assert (state, text[:30]) == ("refused", "in carry_out (paused): The clu")
-    facts = airflow_facts.of_dag(session, scene.storage, "pulsar_rebalance__east")
+    facts = airflow_facts.facts_of_dag(session, scene.storage, "pulsar_rebalance__east")
     assert facts.not_handed_over == {plan_id: Reason.PAUSED}
 
 
@@ -187,7 +187,7 @@ def test_a_cancelled_run_waits_no_longer_although_airflow_keeps_it_in_the_queue(
         ("cancelled", "before it began."),
         ("waiting", "for its turn"),
     ]
-    assert airflow_facts._queued(session, waits.dag_id) == (waits.run_id, tried.run_id)
+    assert airflow_facts._queued_run_ids(session, waits.dag_id) == (waits.run_id, tried.run_id)
 
 
 def test_a_plan_that_was_accepted_continues_in_the_run_that_carries_it_out(session):
@@ -207,7 +207,7 @@ def test_action_of_a_failure_is_said_once(message, monkeypatch):
     monkeypatch.setattr(run_answers, "read_xcom", lambda *_, **__: message)
     nothing: Any = None
 
-    text = run_answers._refused(nothing, "dag", "run", "").text
+    text = run_answers._refusal_answer(nothing, "dag", "run", "").text
 
     assert text.count(Reason.UNAUTHORIZED.action) == 1
     assert ".." not in text

@@ -19,7 +19,7 @@ from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.overview import run_answers
 from pulsar_rebalancer_airflow.overview.run_answers import stored_report
 from pulsar_rebalancer_airflow.plugin import PulsarRebalancerPlugin
-from pulsar_rebalancer_airflow.suites import page_of, page_path, report_path
+from pulsar_rebalancer_airflow.suites import page_file, page_path, report_path
 
 NOTHING_NEEDED = Needs(frozenset(), frozenset())
 DAG, RUN = "pulsar_rebalance__east", "manual__2026-11-21T12:00:00+00:00"
@@ -29,7 +29,7 @@ def stored_run(root: Path, cluster: str = "east") -> StoragePath:
     run = ClusterStorage(str(root), cluster).new_run(NOW)
     resolved = RunSettings(settings=Settings(), origins={})
     RunRequest(cluster=cluster, airflow_run_id=RUN, resolved=resolved, collected_at=NOW).write(run)
-    page_of(run).write_bytes(f"<h1>{cluster}</h1>".encode())
+    page_file(run).write_bytes(f"<h1>{cluster}</h1>".encode())
     return run
 
 
@@ -97,7 +97,7 @@ def test_nobody_gets_the_page_of_a_dag_that_is_not_theirs(server, root):
 def test_a_link_out_of_the_root_is_not_followed(root, tmp_path):
     run, elsewhere = stored_run(root), tmp_path / "secret.html"
     elsewhere.write_text("secret")
-    page = tmp_path / page_of(run).uri
+    page = tmp_path / page_file(run).uri
     page.unlink()
     page.symlink_to(elsewhere)
 

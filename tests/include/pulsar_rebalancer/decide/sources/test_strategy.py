@@ -19,7 +19,7 @@ from pulsar_rebalancer.state import (
     HitCount,
     ShedderState,
     StrategyState,
-    taken_at,
+    samples_at,
 )
 from pulsar_rebalancer.strategies.sample import COUNTED, CandidateMove, ClusterSample, Decision, Profile, SheddingResult
 from pulsar_rebalancer.strategies.shedders import registry
@@ -56,7 +56,7 @@ def test_a_forced_run_acts_without_hits_and_they_must_be_earned_again_once_it_is
     assert any(move.taken for move in answer.moves)
     assert answer.strategy_state == KEPT
     at = datetime(2026, 4, 1, tzinfo=UTC)
-    recorded = DecisionState(strategy_state=answer.strategy_state.document(), restarts=taken_at(answer.samples, at))
+    recorded = DecisionState(strategy_state=answer.strategy_state.document(), restarts=samples_at(answer.samples, at))
     done = recorded.carried_out()
     assert StrategyState.parse(done.hits, done.strategy_state) == StrategyState(ShedderState(loads={"a:1": 0.5}))
     assert done.samples == {"a:1": (0.9, at), "b:1": (0.1, at), "c:1": (0.2, at)}

@@ -184,7 +184,7 @@ def test_hold_of_a_plan_ends_with_its_cause(tmp_path, verdict, why, state):
     assert (held.state, held.sentence) == ("paused", f"{PAUSED} {said}")
     assert strip(made, scheduled=False).state == "held back"
     entry = ClusterEntry(name="east", given={}, settings=made.settings)
-    of_run = overview.of_one_run(made.storage, entry, folder, NOW)
+    of_run = overview.run_overview(made.storage, entry, folder, NOW)
     assert of_run is not None
     assert (of_run.status.state, of_run.status.sentence) == (state, said)
 

@@ -46,7 +46,7 @@ def scene(loads, *, residuals=None, bundles=None, brokers=None, own=None, bottle
     }
     known = {name: LearnedBroker(50, residuals.get(name, 0), 0, 4) for name in loads}
     learned = Learned(50, 0.01, 0.0, 25.0, known, bottleneck, persistence=persistence)
-    settings = validate({"strategy": "GainShedder", "strategy_settings": {"min_gain": 20} | (own or {})}, where="test")
+    settings = validate({"strategy": "GainShedder", "strategy_settings": {"min_gain": 20} | (own or {})}, label="test")
     rows = [broker(name, usage, rate=100 * usage, **(brokers or {}).get(name, {})) for name, usage in cpu.items()]
     return replace(sample(rows, held, settings), learning=LearningResult(learned, sums), **more)
 
