@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -10,6 +11,8 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import psutil
 
 from lab.benchmarks import clusters, decide
 from lab.benchmarks.measure import BenchmarkError, Comparison, Taken, alternately, process
@@ -29,7 +32,7 @@ WARM_AFTER = 10
 
 def measure(repetitions: int) -> Comparison:
     """Measure the application by turns over a warm server and by spark-submit."""
-    with tempfile.TemporaryDirectory() as root, _server(Path(root)) as address:
+    with tempfile.TemporaryDirectory() as root, server(Path(root)) as (_, address):
         run = clusters.make(root, 200, 128)
         asked = ["--root", root, "--run", run.uri]
         submitted = submit(path_of("application"), *asked)
@@ -57,7 +60,8 @@ def measure(repetitions: int) -> Comparison:
 
 
 @contextmanager
-def _server(folder: Path) -> Iterator[dict[str, str]]:
+def server(folder: Path) -> Iterator[tuple[psutil.Process, dict[str, str]]]:
+    """Start a Spark Connect server; yield its process, and the variables of its clients."""
     port, log = free_port(), folder / "server.log"
     own = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": str(port)}
     own |= {"spark.log.level": "INFO"}
@@ -68,13 +72,14 @@ def _server(folder: Path) -> Iterator[dict[str, str]]:
         "spark-internal",
     ]
     with driver_environment(), log.open("w") as output:
-        running = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        token = {"SPARK_CONNECT_AUTHENTICATE_TOKEN": secrets.token_urlsafe()}
+        running = subprocess.Popen(command, env=os.environ | token, stdout=output, stderr=subprocess.STDOUT)
     try:
         while "Spark Connect server started" not in log.read_text():
             if running.poll() is not None:
                 raise BenchmarkError(f"the Spark Connect server ended:\n{log.read_text()[-2000:]}")
             time.sleep(0.1)
-        yield {"SPARK_REMOTE": f"sc://localhost:{port}"}
+        yield psutil.Process(running.pid), token | {"SPARK_REMOTE": f"sc://localhost:{port}"}
     finally:
         running.terminate()
         running.wait()

@@ -20,12 +20,18 @@ def submit_command(**conf: str) -> list[str]:
     return ["spark-submit", "--master", MASTER] + [f"--conf={name}={value}" for name, value in settings.items()]
 
 
+def with_archive() -> list[str]:
+    """Return the options of Java, with the class-data archive of `make run`."""
+    archive = cached_archive(ROOT / ".cache")
+    return ["--driver-java-options", f"{JAVA_OPTIONS} -XX:SharedArchiveFile={archive} -Xshare:auto"]
+
+
 def submit(*application: str) -> Callable[[], Taken]:
     """Return what runs an application with its arguments once, from the class-data archive of `make run`."""
-    archive = f"{JAVA_OPTIONS} -XX:SharedArchiveFile={cached_archive(ROOT / '.cache')} -Xshare:auto"
+    command = [*submit_command(), *with_archive(), *application]
 
     def once() -> Taken:
         with driver_environment():
-            return process([*submit_command(), "--driver-java-options", archive, *application])
+            return process(command)
 
     return once
