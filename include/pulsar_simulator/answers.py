@@ -13,7 +13,7 @@ import numpy as np
 
 from pulsar_simulator.brokers import Broker, Membership
 from pulsar_simulator.faults import Fault, FaultKind, Faults
-from pulsar_simulator.load import Ints, with_parts
+from pulsar_simulator.load import Ints, with_split_bundle
 from pulsar_simulator.ownership import Ownership
 from pulsar_simulator.sampling import Samples
 from pulsar_simulator.topology import Topology
@@ -132,7 +132,7 @@ class Reporter:
         """Divide a bundle's producers and consumers among its parts, rounding up."""
         for name in ("producers", "consumers"):
             before = getattr(self, name)
-            parts = np.ceil(with_parts(before.astype(np.float64), bundle, shares)).astype(np.int64)
+            parts = np.ceil(with_split_bundle(before.astype(np.float64), bundle, shares)).astype(np.int64)
             setattr(self, name, parts)
 
     def service_url(self, broker: Broker) -> str:

@@ -29,7 +29,7 @@ def scores_of(cluster: Cluster) -> dict[str, float]:
     return {b.broker_id: float(scores[b.index]) for b in cluster.membership.brokers}
 
 
-def rates_of(cluster: Cluster) -> Floats:
+def message_rates_of(cluster: Cluster) -> Floats:
     """Return the brokers' current message rates, inbound plus outbound, in msg/s."""
     rates = cluster.traffic.at(cluster.clock.now() - cluster.start)
     totals = rates.per_broker(cluster.ownership.owner, len(cluster.membership.brokers))
@@ -39,7 +39,7 @@ def rates_of(cluster: Cluster) -> Floats:
 def state_of(cluster: Cluster) -> Json:
     """Return loads, scores, owners, and the destinations that the leader stores."""
     scores = scores_of(cluster)
-    rates = rates_of(cluster)
+    rates = message_rates_of(cluster)
     brokers = cluster.membership.brokers
     return {
         "cluster": cluster.spec.name,
@@ -113,7 +113,7 @@ class Cluster:
             self.faults,
             strategy=spec.placement,
             by_range=spec.affinity_by_range,
-            rates=functools.partial(rates_of, self),
+            rates=functools.partial(message_rates_of, self),
             seed=spec.seed,
         )
         self.ownership = Ownership(

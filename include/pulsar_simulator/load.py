@@ -32,7 +32,7 @@ def spread(cost: Floats, target_cost: Floats) -> Ints:
     return owner
 
 
-def with_parts(values: Floats, bundle: int, shares: list[float]) -> Floats:
+def with_split_bundle(values: Floats, bundle: int, shares: list[float]) -> Floats:
     """Replace a bundle's value with the values of its parts: the first in its place, the others at the end."""
     parts = values[bundle] * np.array(shares)
     extended = np.append(values, parts[1:])
@@ -55,8 +55,8 @@ class Rates:
         return self.msg_rate_in, self.msg_rate_out, self.msg_throughput_in, self.msg_throughput_out
 
     def split(self, bundle: int, shares: list[float]) -> Rates:
-        """Return the rates with one bundle's rates divided among its parts (see `with_parts`)."""
-        return Rates(*(with_parts(column, bundle, shares) for column in self.columns))
+        """Return the rates with one bundle's rates divided among its parts (see `with_split_bundle`)."""
+        return Rates(*(with_split_bundle(column, bundle, shares) for column in self.columns))
 
     def per_broker(self, owner: Ints, brokers: int) -> Rates:
         """Return the sum of the bundles' rates for each broker. Bundles without an owner are left out."""
@@ -153,10 +153,10 @@ class Traffic:
 
         The first part takes over the bundle's index; the others are added at the end.
         """
-        self.msg_rate_in = with_parts(self.msg_rate_in, bundle, shares)
+        self.msg_rate_in = with_split_bundle(self.msg_rate_in, bundle, shares)
         alike = [1.0] * len(shares)
         for name in ("msg_size", "fan_out", "_cost_factor", "_phase", "_wave"):
-            setattr(self, name, with_parts(getattr(self, name), bundle, alike))
+            setattr(self, name, with_split_bundle(getattr(self, name), bundle, alike))
         self._cached = None
 
     def nominal(self) -> Rates:

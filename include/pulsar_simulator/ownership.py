@@ -227,7 +227,7 @@ class Ownership:
             del self._waiting[bundle]
             if self.owner[bundle] != NOBODY:
                 continue
-            chosen = self.placement.choose(bundle) if self._leads() else None
+            chosen = self.placement.choose(bundle) if self._has_live_leader() else None
             if chosen is not None and self.membership.brokers[chosen].alive:
                 self._acquire(bundle, chosen)
             else:
@@ -237,7 +237,7 @@ class Ownership:
         self.owner[bundle] = broker
         return TopicOwner(bundle, broker)
 
-    def _leads(self) -> bool:
+    def _has_live_leader(self) -> bool:
         leader = self.membership.leader
         return leader is not None and self.membership.brokers[leader].alive
 

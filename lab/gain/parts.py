@@ -15,7 +15,7 @@ import numpy as np
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay import columns
-from pulsar_rebalancer.replay.columns import ColumnBundles
+from pulsar_rebalancer.replay.columns import ColumnarBundles
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.strategies import learning, sample
 from pulsar_rebalancer.strategies.learning import BundleCosts
@@ -115,14 +115,14 @@ def _random_bundles() -> Iterator[None]:
 @contextmanager
 def _shuffled_loads() -> Iterator[None]:
     """Let each bundle show the loads of another bundle of its broker, the same one each time."""
-    usual = ColumnBundles.of
+    usual = ColumnarBundles.of
 
     def of(self, broker, largest=None):  # type: ignore[no-untyped-def]
         bundles = usual(self, broker, largest)
         others = Random(broker).sample(bundles, len(bundles))
         return [bundle._replace(load=other.load) for bundle, other in zip(bundles, others, strict=True)]
 
-    with patch.object(ColumnBundles, "of", of):
+    with patch.object(ColumnarBundles, "of", of):
         yield
 
 

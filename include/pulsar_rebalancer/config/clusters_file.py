@@ -204,7 +204,7 @@ class RunParams(BaseModel):
     plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="hash of the manual plan to carry out")
 
     @model_validator(mode="after")
-    def _check_pairs(self) -> Self:
+    def _check_fields(self) -> Self:
         if self.force_threshold is not None and not self.force.strip():
             raise WrongFields({"force": "Say why you force the balance; the reason is recorded."})
         if None not in (self.low_threshold, self.high_threshold) and self.low_threshold > self.high_threshold:  # type: ignore[operator]

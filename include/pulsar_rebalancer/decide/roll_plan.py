@@ -209,7 +209,7 @@ def _why_no_room(snapshot: Snapshot, broker: str) -> str:
 
 def _missing_room_text(removal: Removal) -> str:
     bundles = f"{removal.stay.total()} of {number_of(removal.bundles, 'bundle')}"
-    return f"room for {bundles} on brokers with scores below {removal.limit:g} %: {counted(removal.stay)}"
+    return f"room for {bundles} on brokers with scores below {removal.limit:g} % (reasons: {counted(removal.stay)})"
 
 
 def _remaining_bundles(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reason, int]]:

@@ -135,9 +135,9 @@ def stay_reasons(names: Column, facts: BundleFacts) -> Column:
     return pc.coalesce(*found) if found else pa.nulls(len(names), pa.string())
 
 
-def rules_keeping(run: Snapshot, names: Collection[str]) -> dict[str, Reason]:
+def rules_keeping(snapshot: Snapshot, names: Collection[str]) -> dict[str, Reason]:
     """Return the first rule of each bundle that one keeps in a run, apart from what its broker's reports say."""
-    rules = stay_reasons(pa.array(names, pa.string()), BundleFacts.of(run, run.settings)).to_pylist()
+    rules = stay_reasons(pa.array(names, pa.string()), BundleFacts.of(snapshot, snapshot.settings)).to_pylist()
     return {name: Reason(rule) for name, rule in zip(names, rules, strict=True) if rule}
 
 

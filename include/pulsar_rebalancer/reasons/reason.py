@@ -292,7 +292,7 @@ class Reason(StrEnum):
         "The move would exceed max_bytes_per_run.",
         "A later run moves the bundle, unless its traffic exceeds the limit by itself.")
     CAP_WAVES = ("cap_waves", VERDICT, Trait.CAP,
-        "Too many namespaces move a bundle with the same hash range.",
+        "The run already moves too many bundles of other namespaces with the same hash range.",
         "The bundle moves when its pair fires again.")
     BROKER_QUARANTINED = ("broker_quarantined", VERDICT, Trait.NONE,
         "Validation left the broker out.")

@@ -14,8 +14,8 @@ from pulsar_rebalancer.decide.planning import Plan, Sources, plan
 from pulsar_rebalancer.decide.sources import strategy
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.columns import LOADS, NOBODY, ColumnBundles, Flags, LearnedColumns, MeanColumns, Roster
-from pulsar_rebalancer.replay.minute import NO_POLICIES, ColumnBrokers, Minute
+from pulsar_rebalancer.replay.columns import LOADS, NOBODY, ColumnarBundles, Flags, LearnedColumns, MeanColumns, Roster
+from pulsar_rebalancer.replay.minute import NO_POLICIES, ColumnarBrokers, Minute
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import BrokerSample
 from pulsar_rebalancer.state import PUNCTUALITY, SETTLED, Counting, DecisionState, StrategyState, samples_after, young
@@ -122,7 +122,7 @@ class Balancer:
             self._means.update(seen, minute.bundles)
         grace = self._settings.grace_period_minutes * MINUTE
         self._moved = {bundle: at for bundle, at in self._moved.items() if self._seconds_since(minute, at) <= grace}
-        brokers = ColumnBrokers(minute, self._roster, self._settings, self._left_out_brokers(minute))
+        brokers = ColumnarBrokers(minute, self._roster, self._settings, self._left_out_brokers(minute))
         if minute.policies is not self._policies:
             self._policies, self._kind = minute.policies, cache(minute.policies.kind)
         counting, learning = self._counting(minute), LearningResult()
@@ -164,7 +164,7 @@ class Balancer:
         chosen = self._placing.broker(name, float(self._means.long_term_msg_rate[bundle]), topics, names)
         return None if chosen is None else self._roster.broker_at[chosen]
 
-    def _plan_sample(self, minute: Minute, brokers: ColumnBrokers, sample: ClusterSample) -> Plan:
+    def _plan_sample(self, minute: Minute, brokers: ColumnarBrokers, sample: ClusterSample) -> Plan:
         counting = sample.counting
         given = strategy.StrategyInput(
             self._settings,
@@ -229,17 +229,17 @@ class Balancer:
         if self._placing.used:
             self._state = replace(self._state, placement=self._placing.chooser.state())
 
-    def _bundle_columns(self, minute: Minute, seen: Flags, persistence: float) -> ColumnBundles:
+    def _bundle_columns(self, minute: Minute, seen: Flags, persistence: float) -> ColumnarBundles:
         reasons = dict.fromkeys(self._moved, Reason.RECENTLY_UNLOADED) | self._stays | dict(minute.stays)
         self._topics = minute.bundles[-1]
         owner = np.where(seen, minute.owner, NOBODY)
         loads = self._learned.costs.loads(persistence) if self._learned else None
-        return ColumnBundles(self._roster, owner, minute.bundles, self._means, reasons, self._kind, loads)
+        return ColumnarBundles(self._roster, owner, minute.bundles, self._means, reasons, self._kind, loads)
 
     def _empty_sample(self) -> ClusterSample:
         """Return a newly elected leader's sample: the names of the brokers, but no values."""
         nothing = np.zeros((len(LOADS), len(self._roster.bundles)))
         owner = np.full(len(self._roster.bundles), NOBODY)
         self._topics = nothing[-1]
-        bundles = ColumnBundles(self._roster, owner, nothing, self._means, {}, self._kind)
+        bundles = ColumnarBundles(self._roster, owner, nothing, self._means, {}, self._kind)
         return ClusterSample([BrokerSample(name) for name in self._roster.brokers], bundles, self._settings)

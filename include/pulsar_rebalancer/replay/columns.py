@@ -80,7 +80,7 @@ class MeanColumns:
         self._samples = np.where(counted, samples, np.where(present_bundles, self._samples, 0))
 
 
-class ColumnBundles(Bundles):
+class ColumnarBundles(Bundles):
     """The bundles of a cluster, as strategies read them.
 
     Args:

@@ -83,7 +83,7 @@ class Minute:
         return np.asarray(self.brokers.reported[self.owner] & (self.owner != NOBODY))
 
 
-class ColumnBrokers(Brokers):
+class ColumnarBrokers(Brokers):
     """The brokers of a minute; they become objects only when a strategy reads them.
 
     Args:

@@ -200,12 +200,12 @@ class Reports:
         self._drawn: tuple[int, Floats, Floats] | None = None
         self._before: deque[tuple[Demand, Rates]] = deque(maxlen=spec.rules.late_minutes)
 
-    def of(self, minute: int, truth: Demand, rates: Rates, owner: Ints, registered: Flags, alive: Flags) -> Report:
+    def of(self, minute: int, actual: Demand, rates: Rates, owner: Ints, registered: Flags, alive: Flags) -> Report:
         """Return the reports for a minute.
 
         Args:
             minute: counted from 0; call this once for each minute, in order.
-            truth: the brokers' actual traffic and usage.
+            actual: the brokers' actual traffic and usage.
             rates: the bundles' actual traffic.
             owner: position of each bundle's broker.
             registered: brokers that the cluster lists.
@@ -213,8 +213,8 @@ class Reports:
         """
         noise, draw = self._random_factors(minute)
         rules = self._spec.rules
-        cpu = np.minimum(truth.cpu * noise, self._spec.brokers.cpu_limit)
-        said = Demand(truth.traffic, cpu, truth.bandwidth_in, truth.bandwidth_out, truth.served)
+        cpu = np.minimum(actual.cpu * noise, self._spec.brokers.cpu_limit)
+        said = Demand(actual.traffic, cpu, actual.bandwidth_in, actual.bandwidth_out, actual.served)
         fresh = (said, rates)
         missing = draw < rules.missing
         minutes = len(self._before)

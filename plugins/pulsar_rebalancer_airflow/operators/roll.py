@@ -144,14 +144,14 @@ class RollOperator(BaseSensorOperator):
             refuse_while_plan_waits(context, f"{REBALANCE_DAG}{self.entry.name}", store)
         except PlanError as error:
             yield error
-        if asked := self._manual_question(context, store, now):
+        if asked := self._hash_of_waiting_manual_plan(context, store, now):
             yield PlanError(
                 Reason.PLAN_UNDER_WAY, f"manual plan {asked} waits for approval: approve or reject it first"
             )
         if hindrance := self._why_no_restart(context):
             yield PlanError(Reason.RESTART_FAILED, f"roll_restart_dag: {hindrance}")
 
-    def _manual_question(self, context: Context, store: StateStore, now: datetime) -> str:
+    def _hash_of_waiting_manual_plan(self, context: Context, store: StateStore, now: datetime) -> str:
         question, at = store.get(Question), Situation(self.entry.settings, store.orders(), now)
         run = self.storage.run(question.plan_id)
         if run is None or deadline_of(at) is None:
