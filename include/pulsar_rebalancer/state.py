@@ -180,7 +180,7 @@ class MovesState(StateDocument):
 
 
 SETTLED = 25.0
-"""Minutes after a broker's last move from which its score reflects only its current bundles."""
+"""How many minutes after its last move a broker's score reflects only its current bundles."""
 
 
 class LearnedBroker(NamedTuple):

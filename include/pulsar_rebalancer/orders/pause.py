@@ -48,7 +48,7 @@ def without_used_skip(control: Control, recorded_at: datetime) -> Control:
     return control.without("skip") if order is not None and recorded_at > order.at else control
 
 
-def _stop_closing(situation: Situation, started: datetime | None) -> Closing | None:
+def _closing_by_stop(situation: Situation, started: datetime | None) -> Closing | None:
     """Stop runs that were in progress when the order was given; later runs are not affected."""
     order = situation.control.last("stop")
     stops = order is not None and started is not None and order.at >= started
@@ -56,7 +56,7 @@ def _stop_closing(situation: Situation, started: datetime | None) -> Closing | N
 
 
 def _order_texts(situation: Situation) -> Iterator[str]:
-    if stopped := _stop_closing(situation, situation.orders.started):
+    if stopped := _closing_by_stop(situation, situation.orders.started):
         yield f"stopped {stopped.detail}"
 
 
@@ -70,7 +70,7 @@ STOP = OrderKind(
             button="Stop",
         ),
     ),
-    closes=lambda situation: _stop_closing(situation, situation.run.started),
+    closes=lambda situation: _closing_by_stop(situation, situation.run.started),
     words={Reason.STOPPED: Wording("stopped")},
     says=_order_texts,
 )

@@ -360,11 +360,11 @@ def taken_candidates(run: StoragePath) -> list[Row]:
 
     Raises SnapshotError `file_missing`, `file_damaged` or `storage_failed`.
     """
-    found = candidates(run)
+    found = candidates_table(run)
     return found.filter(found["taken"]).to_pylist()
 
 
-def candidates(run: StoragePath) -> pa.Table:
+def candidates_table(run: StoragePath) -> pa.Table:
     """Return `plan/moves.parquet`; raises as `taken_candidates` does."""
     return (run / _MOVES).read_table()
 

@@ -152,7 +152,7 @@ class UnloadWaveOperator(PlanPartOperator):
     Nothing is unloaded if the store now has another plan, or if Pulsar's own shedding was switched on. If the wave does
     not start in time, its moves are recorded as not made. The same applies to moves to a broker that is now drained, to
     those of a drain or rolling restart that has ended, to moves of a bundle or broker that a setting now excludes, and,
-    if waves are made by hash range, to moves whose range a bundle of another wave still needs (`_ranges_in_use`).
+    if waves are made by hash range, to moves whose range a bundle of another wave still needs (`_ranges_to_wait_for`).
     """
 
     template_fields: Sequence[str] = ("run", "wave")
@@ -199,7 +199,7 @@ class UnloadWaveOperator(PlanPartOperator):
             if verdict.reason.has(Trait.ORDERED) and all(move.bundle in history.outcomes for move in planned):
                 return []
             raise PlanError(verdict.reason, f"wave {self.wave} did not begin: {verdict.detail}")
-        stop_reason, waiting = holds.reason(), _ranges_in_use(run, history, fresh)
+        stop_reason, waiting = holds.reason(), _ranges_to_wait_for(run, history, fresh)
 
         def skip_reason(move: Move) -> Reason | None:
             return holds.skip_reason(move) or (Reason.NOT_ATTEMPTED if range_of(move.bundle) in waiting else None)
@@ -251,7 +251,7 @@ class UnloadWaveOperator(PlanPartOperator):
             progress.publish(history)
 
 
-def _ranges_in_use(run: StoragePath, history: WaveHistory, moves: Sequence[Move]) -> frozenset[str]:
+def _ranges_to_wait_for(run: StoragePath, history: WaveHistory, moves: Sequence[Move]) -> frozenset[str]:
     """Return the moves' hash ranges that must wait, because a bundle of another wave still has to be placed.
 
     Leaders before Pulsar 4.0.10 and 4.2.1 store one destination per hash range, which the unload would

@@ -15,7 +15,7 @@ from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.names import is_heartbeat, is_in_bundle
 from pulsar_rebalancer.orders.manual_plans import Drain
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.plan import candidate_rows, candidates, read_decisions
+from pulsar_rebalancer.run.plan import candidate_rows, candidates_table, read_decisions
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Measure, Row
 from pulsar_rebalancer.show.page.brokers import drain_text, pair_views
@@ -72,7 +72,7 @@ class _StayReasons:
     def __init__(self, run: Run, names: Collection[str], rules: Rules) -> None:
         self.run, self.settings = run, run.request.resolved.settings
         try:
-            considered = candidates(run.folder)
+            considered = candidates_table(run.folder)
             considered = considered.filter(pc.is_in(considered["bundle"], pa.array(names, pa.string())))
             self.rows = {row["bundle"]: row for row in considered.to_pylist()}
             self.decisions = {row["pair"]: row for row in read_decisions(run.folder)}
