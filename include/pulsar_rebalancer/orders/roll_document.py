@@ -305,7 +305,7 @@ ROLL = OrderKind(
         FormAction(
             "stop_roll",
             "Stop the rolling restart",
-            "The drained broker is released if it is up, and stays drained if it is down.",
+            "The drained broker is released, unless it still has to restart: it then stays drained.",
             button="Stop roll",
             group="Brokers",
             offered=lambda situation: situation.orders.get(Roll).active,

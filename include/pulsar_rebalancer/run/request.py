@@ -22,7 +22,7 @@ from pulsar_rebalancer.config.clusters_file import PLAN_HASH, RunParams, RunSett
 from pulsar_rebalancer.config.field_types import Action, Overrule, SplitAlgorithm
 from pulsar_rebalancer.config.settings import parse_typed
 from pulsar_rebalancer.errors import WrongFields
-from pulsar_rebalancer.names import HashRange, is_broker_id
+from pulsar_rebalancer.names import HashRange, is_broker_id, range_of
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.storage.documents import VersionedDocument
 
@@ -107,7 +107,10 @@ def _valid_bundles(text: str) -> str:
 
 def _parsed_position(value: object) -> object:
     if isinstance(value, str) and len(value) <= len("0xffffffff"):
-        return int(value, 16 if value.lower().startswith("0x") else 10)
+        try:
+            return int(value, 16 if value.lower().startswith("0x") else 10)
+        except ValueError:
+            raise ValueError("not a hash such as 0x15000000") from None
     return value
 
 
@@ -200,7 +203,7 @@ class HandRequest(BaseModel):
         for bundle in filter(_BUNDLE.fullmatch, self.bundles if splits else ()):
             lower, upper = HashRange.of(bundle)
             if outside := [f"{at:#010x}" for at in self.positions if not lower < at < upper]:
-                wrong["positions"] = f"Not inside the bundle's range: {', '.join(outside)}."
+                wrong["positions"] = f"{', '.join(outside)} is not inside {range_of(bundle)}."
         held = sorted({*self.overrule} - _OVERRULED[self.action])
         if held:
             wrong["overrule"] = f"{self.action} cannot overrule {', '.join(held)}."

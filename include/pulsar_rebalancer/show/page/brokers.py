@@ -139,8 +139,8 @@ def pair_views(run: Run) -> list[PairView]:
         return []
     settings = run.request.resolved.settings
     # A broker that is left out is in no pair; under a strategy without pairs it has no value.
-    sample = run.seconds_per_sample(settings)
-    views = [_pair_view(row, settings, sample) for row in rows if row["pair"] is not None or row["value"] is not None]
+    pace = run.seconds_per_sample(settings), run.seconds_to_act
+    views = [_pair_view(row, settings, *pace) for row in rows if row["pair"] is not None or row["value"] is not None]
     return sorted(views, key=lambda view: (-(view.gap or 0.0), view.number, view.source))
 
 
@@ -163,13 +163,14 @@ def _is_waiting(view: PairView) -> bool:
     return reason is not None and reason.has(Trait.WAITING | Trait.STUCK)
 
 
-def _pair_view(row: Row, settings: Settings, seconds_per_sample: float) -> PairView:
+def _pair_view(row: Row, settings: Settings, seconds_per_sample: float, seconds_to_act: float) -> PairView:
     reason, gap = Reason.get(row["reason"]), row["gap"]
     counts = row["low_hits"] is not None and reason is not Reason.NO_PARTNER
     thresholds = safe_profile_of(settings).thresholds(settings) if counts else {}
     hits = {kind: HitsView(have=row[f"{kind}_hits"] or 0, need=limit.hits) for kind, limit in thresholds.items()}
     band = _band(gap, thresholds)
-    missing = _missing_hits(hits, band)
+    missing = None if row["fired"] else _missing_hits(hits, band)
+    seconds = None if missing is None else round(missing * seconds_per_sample + seconds_to_act, 1)
     return PairView(
         number=row["pair"] if row["pair"] is not None else -1,
         source=row["source"],
@@ -178,7 +179,7 @@ def _pair_view(row: Row, settings: Settings, seconds_per_sample: float) -> PairV
         band=band,
         hits=hits,
         fired=bool(row["fired"]),
-        seconds_to_fire=None if row["fired"] or missing is None else round(missing * seconds_per_sample, 1),
+        seconds_to_fire=seconds,
         overdue="with the next run" if (missing or 0) <= 1 else f"after {missing} more samples",
         reason=row["reason"],
         meaning=reason.meaning if reason else "",

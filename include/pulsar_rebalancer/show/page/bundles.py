@@ -18,7 +18,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.plan import candidate_rows, candidates_table, read_decisions
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Measure, Row
-from pulsar_rebalancer.show.page.brokers import drain_text, pair_views
+from pulsar_rebalancer.show.page.brokers import drain_text, pair_views, short_names
 from pulsar_rebalancer.show.page.page_model import BundleFound, BundlesFound, DrainView, PairView, StayView
 from pulsar_rebalancer.show.page.recent_runs import Run, latest
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -45,18 +45,18 @@ def find_bundles(storage: ClusterStorage, text: str, now: datetime, rules: Rules
     if run is None:
         return BundlesFound()
     table = run.snapshot.table("bundles", _COLUMNS)
-    named = table.filter(_matches(table, text))
+    labels = short_names([sample.broker for sample in run.brokers])
+    broker = next((name for name, label in labels.items() if text in (name, label)), "")
+    named = table.filter(
+        pc.equal(table["broker"], pa.scalar(broker)) if broker else pc.match_substring(table["bundle"], text)
+    )
     table = named if len(named) else table.filter(_of_topic(table["bundle"], text))
     table = table.append_column("traffic", pc.add(table["msg_throughput_in"], table["msg_throughput_out"]))
     largest = table.sort_by([("traffic", "descending"), ("bundle", "ascending")]).slice(0, FOUND_LISTED)
     rows = largest.select(["bundle", "broker", "traffic", "topics"]).to_pylist()
     stays = _StayReasons(run, [row["bundle"] for row in rows], rules)
     found = tuple(BundleFound(**row, **stays.why(row["bundle"], row["broker"])) for row in rows)
-    return BundlesFound(bundles=found, all=table.num_rows, sampled_at=run.request.collected_at)
-
-
-def _matches(table: pa.Table, text: str) -> Column:
-    return pc.or_(pc.match_substring(table["bundle"], text), pc.equal(table["broker"], pa.scalar(text)))
+    return BundlesFound(bundles=found, all=table.num_rows, broker=broker, sampled_at=run.request.collected_at)
 
 
 def _of_topic(bundles: Column, text: str) -> Column:

@@ -71,7 +71,7 @@ def current_overview(storage: ClusterStorage, entry: ClusterEntry, facts: Airflo
 
 def without_run(strip: Status, facts: AirflowContext, now: datetime) -> Overview:
     """Return a cluster's page if no run can be shown: only orders and their progress."""
-    return Overview(status=strip, drains=tuple(drain_views(None, facts.drains)), roll=_roll_view(facts.roll, now))
+    return Overview(status=strip, drains=tuple(drain_views(None, facts.drains)), roll=_roll_view(facts, now))
 
 
 def _current_runs(
@@ -172,13 +172,16 @@ def _overview_of(storage: ClusterStorage, run: Run, strip: Status, facts: Airflo
         hits=cluster_hits(run, kept),
         plan=_plan_view(storage, run),
         drains=tuple(drain_views(run, facts.drains)),
-        roll=_roll_view(facts.roll, now),
+        roll=_roll_view(facts, now),
         findings=explain(run.validation).reasons if run.validation else (),
         validated=run.validation is not None,
     )
 
 
-def _roll_view(roll: Roll, now: datetime) -> RollView | None:
+def _roll_view(facts: AirflowContext, now: datetime) -> RollView | None:
+    roll = facts.roll
+    if roll.stranded not in facts.drains:  # released since the roll ended
+        roll = roll.model_copy(update={"stranded": ""})
     if not roll.active and (roll.ended_at is None or now - roll.ended_at >= _ENDED_ROLL):
         return None
     stop = words.STOPPED_IN[roll.phase].format(roll.broker) if roll.active else ""

@@ -127,10 +127,11 @@ class BundleFound(View):
 
 
 class BundlesFound(View):
-    """The bundles that match a search: those with the most traffic, and the total number."""
+    """The bundles that match a search: those with the most traffic, and the total number; the broker that it names."""
 
     bundles: tuple[BundleFound, ...] = ()
     all: int = 0
+    broker: str = ""
     sampled_at: AwareDatetime | None = None
 
 
@@ -298,9 +299,9 @@ class PairView(View):
     Attributes:
         band: the highest threshold that the gap reaches: `low` or `high`, else `calm`.
         hits: hits by threshold, `low` and `high`; empty if the strategy counts no hits.
-        seconds_to_fire: seconds from the sample until the pair fires if the gap does not change, else
-            None.
-        overdue: when the pair fires, in words, once those seconds have passed.
+        seconds_to_fire: seconds from the sample until the pair's bundles move if the gap does not change,
+            else None.
+        overdue: when they move, in words, once those seconds have passed.
     """
 
     number: int

@@ -98,10 +98,16 @@ class Run:
     def seconds_per_sample(self, settings: Settings) -> float:
         """Return the measured time between counted samples; before there are three, at least that of a run."""
         counted = dict.fromkeys(_counted_at(folder) for _, folder in self._before())
-        ran = (self.outcome.ended_at - self.request.collected_at).total_seconds() if self.outcome else 0
         return _median_step([at for at in counted if at]) or max(
-            settings.interval_seconds, settings.host_usage_interval_minutes * 60, ran
+            settings.interval_seconds, settings.host_usage_interval_minutes * 60, self.seconds_to_act
         )
+
+    @property
+    def seconds_to_act(self) -> float:
+        """Seconds from the sample to the end of a run without moves, about when others begin to move; 0 with moves."""
+        if self.outcome is None or self.has_moved:
+            return 0.0
+        return (self.outcome.ended_at - self.request.collected_at).total_seconds()
 
     def longest_age(self, settings: Settings) -> timedelta:
         """Return the age at which the next run's data is overdue, given how often runs really begin."""

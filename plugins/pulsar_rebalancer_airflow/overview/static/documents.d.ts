@@ -8,7 +8,7 @@ export interface BrokerView { name: string; label: string; score: number | null;
   drained: string; average: number | null; average_throughput: number | null; msg_throughput: number; bundles: number; }
 export interface BundleFound { bundle: string; broker: string; traffic: number; topics: number; reason: string;
   why: string; moved: string; }
-export interface BundlesFound { bundles: BundleFound[]; all: number; sampled_at: string | null; }
+export interface BundlesFound { bundles: BundleFound[]; all: number; broker: string; sampled_at: string | null; }
 export interface Count { reason: Reason; count: number; meaning: string; }
 export interface DrainView { broker: string; drained: string; bundles: number | null; movable: number | null;
   moving: number; gone: number; left: StayView[]; more: number; }

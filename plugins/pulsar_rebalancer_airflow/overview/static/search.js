@@ -41,7 +41,7 @@ export function answered(answer, part, view, buttons) {
   if (!part) return [];
   const none = make("p", { class: "empty" }, "No bundle, topic or broker has this name.");
   const found = answer.bundles.length ? list(answer, ({ bundle }) => bundle, buttons) : none;
-  return [ofBroker(part, view, buttons), found];
+  return [ofBroker(answer.broker || part, view, buttons), found];
 }
 
 /** @type {(name: string, view: Overview, buttons: Buttons) => Child} */

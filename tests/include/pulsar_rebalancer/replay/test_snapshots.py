@@ -64,7 +64,7 @@ def test_of_several_samples_of_a_minute_the_last_counts(tmp_path: Path) -> None:
     assert recording.coverage.repeated == 2
     (note,) = recording.coverage.notes
     assert "a replay counts at most one hit a minute" in note
-    assert "excluding 2 samples that were not the first of their minute" in recording.coverage.sentence
+    assert "excluding 2 samples that were not the last of their minute" in recording.coverage.sentence
 
 
 def test_coverage_says_what_part_it_is(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_coverage_says_what_part_it_is(tmp_path: Path) -> None:
     )
     once = coverage.model_copy(update={"gaps": 1, "samples": 1, "expected": 1, "repeated": 1000})
     assert once.sentence.startswith("1 of 1 sample (")
-    assert ", 1 gap, the longest 10 minutes, excluding 1,000 samples after" in once.sentence
+    assert ", 1 gap, the longest 10 minutes, excluding 1,000 samples that" in once.sentence
 
 
 def test_a_run_that_cannot_be_read_is_named_and_passed_over(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def found(scene: Scene, part: str) -> BundlesFound:
 def test_a_broker_shows_its_bundles_and_a_pair_that_has_not_fired_says_its_hits(tmp_path: Path) -> None:
     scene = Scene(str(tmp_path), uneven(4))
     scene.run(JUST_NOW)
-    answer = found(scene, broker(0))
+    assert (answer := found(scene, "broker-0")) == found(scene, broker(0))
     assert answer.all == 10
     assert {each.broker for each in answer.bundles} == {broker(0)}
     assert answer.bundles[0].why.startswith(f"No rule keeps the bundle in place. {broker(0)} sheds nothing. The gap ")

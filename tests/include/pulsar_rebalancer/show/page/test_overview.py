@@ -207,7 +207,9 @@ def test_a_rolling_restart_has_a_row_for_each_broker_and_says_what_a_stop_does(
     assert stop in found.stop
 
     ended = roll.stopped(Reason.ROLL_STOPPED, "by ada", NOW, stranded=True)
-    over = seen(made, roll=ended).roll
+    drained = {"b:1": Drain(by="ada", reason="", at=NOW)}
+    over, released = seen(made, roll=ended, drains=drained).roll, seen(made, roll=ended).roll
     assert over is not None
     assert [turn.state for turn in over.turns] == ["done", "still drained", "not restarted"]
+    assert "drained" not in str(released)
     assert over.stop == ""

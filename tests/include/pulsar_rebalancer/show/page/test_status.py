@@ -35,7 +35,7 @@ def strip(made: Scene, **more: Any) -> Status:
 
 @pytest.mark.parametrize(
     ("age", "hits", "said"),  # a sample each minute
-    [(30, 5, "(hit 5 of 8); moves start in about 2 min."), (150, 6, "(hit 6 of 8); moves start after 2 more samples.")],
+    [(30, 5, "(hit 5 of 8); moves start in about 3 min."), (150, 6, "(hit 6 of 8); moves start after 2 more samples.")],
 )
 def test_a_pair_says_how_far_it_is_from_firing(tmp_path, age, hits, said):
     made = scene(tmp_path, loads=uneven(4, hottest=55, coldest=30))
@@ -49,7 +49,7 @@ def test_a_pair_says_how_far_it_is_from_firing(tmp_path, age, hits, said):
 
 @pytest.mark.parametrize(
     ("samples", "took", "seconds", "said"),
-    [(5, 20, 28 * 3, "(hit 5 of 8); moves start in about 54 s."), (1, 40, 40 * 7, "in about 4 min.")],
+    [(5, 20, 28 * 3 + 20, "(hit 5 of 8); moves start in about 74 s."), (1, 40, 40 * 8, "in about 5 min.")],
 )
 def test_a_forecast_follows_the_time_that_samples_really_take(tmp_path, samples, took, seconds, said):
     rules: dict[str, Any] = {"interval_seconds": 15, "host_usage_interval_minutes": 0.25}
@@ -220,7 +220,7 @@ def test_an_approval_that_was_refused_is_not_about_to_move_anything(tmp_path, re
 
 
 WAITS = "broker-2 and broker-3 differ by 29 points (hit 5 of 8)"
-WOULD_FIRE = f"{WAITS}; moves would start in about 2 min."
+WOULD_FIRE = f"{WAITS}; moves would start in about 3 min."
 NO_SCHEDULER, NOT_LOOKED = "Airflow's scheduler is not running", "No new data for"
 RULES = {"breaker": {"failed_moves": 1, "minutes": 60}}
 PAUSED = "Rebalancing is paused until 13:00 UTC (ada: a holiday)."

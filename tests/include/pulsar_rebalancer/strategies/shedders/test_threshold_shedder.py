@@ -61,7 +61,7 @@ def test_every_broker_is_told_why_it_sheds_or_not():
     assert [row.explanation for row in completed(result)[:4]] == [
         "average load 100.0% reaches the mean of 52.5% plus 10 points: 42.50 MiB/s must leave. Taken: no bundle. "
         "Passed over: 2 moved recently.",
-        "average load 95.0% reaches the mean of 52.5% plus 10 points: 37.50 MiB/s must leave, but its single bundle "
+        "average load 95.0% reaches the mean of 52.5% plus 10 points: 37.50 MiB/s must leave, but the only bundle "
         "stays",
         "average load 90.0% reaches the mean of 52.5% plus 10 points: 0.00 MiB/s would have to leave, less than the "
         "minimum of 10.00 MiB/s",
