@@ -164,25 +164,27 @@ def _speed(results: Mapping[str, Results], variant: str) -> Judgement:
 PROBLEMS = (
     Problem(
         "heterogeneous environment",
-        f"range at the end where one broker is far stronger, as a share of that without shedding: "
-        f"{SHARE_OF_RANGE.words()}; next to other processes, {HOTTER.words()} than without.",
+        f"the range at the end where one broker is far stronger, in percent of the range without shedding "
+        f"({SHARE_OF_RANGE.words()}); where other processes use CPU, the hottest broker's score, against no shedding "
+        f"({HOTTER.words()}).",
         _heterogeneous,
     ),
-    Problem("load jitter", f"unload events under jitter and a CPU spike: {EVENTS.words()}.", _jitter),
+    Problem("load jitter", f"minutes with unloads (events) under jitter and a CPU spike ({EVENTS.words()}).", _jitter),
     Problem(
         "over-placement",
-        f"share of the moved bundles that went to a broker 5 points above the mean: {PLACED_HOT.words()}.",
+        f"percentage of the moved bundles whose new broker was 5 points above the mean ({PLACED_HOT.words()}).",
         _over_placement,
     ),
     Problem(
         "over-unloading",
-        f"share of the moved bundles whose source was 5 points below the mean within ten minutes: {OVERSHOT.words()}.",
+        f"percentage of the moved bundles whose old broker was 5 points below the mean within ten minutes "
+        f"({OVERSHOT.words()}).",
         _over_unloading,
     ),
     Problem(
         "slow load balancing",
-        f"time until a hundred hot and a hundred new brokers are balanced: {SETTLED.words()}; what is left: "
-        f"{RANGE_LEFT.words()}.",
+        f"minutes until a hundred hot and a hundred new brokers are balanced ({SETTLED.words()}); the range at the end "
+        f"({RANGE_LEFT.words()}).",
         _speed,
     ),
 )
