@@ -102,7 +102,7 @@ def test_only_what_ever_moves_needs_room_where_policies_allow_it(tmp_path):
 
     snapshots.policies = Policies(isolation=(only_b.model_copy(update={"primary": ("a",)}),))
     (turn,) = roll_plan.restarts(Snapshot(snapshots.take(after=timedelta(seconds=2))), ["a:1"])
-    assert turn.why_not.endswith("2 kept by isolation policies")
+    assert turn.why_not.endswith("(reasons: 2 kept by isolation policies)")
 
 
 def test_roll_plan_shows_what_brokers_would_wait_for(tmp_path):

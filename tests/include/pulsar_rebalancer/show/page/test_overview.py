@@ -188,8 +188,8 @@ def test_scores_that_follow_traffic_are_as_predicted(tmp_path):
     [
         (Phase.WAITING, {"waits": "its turn"}, ("waiting", "waits for its turn"), "has not begun its turn"),
         (Phase.DRAINING, {"left": 3}, ("draining", "3 bundles to go"), "is released. Bundles that have left"),
-        (Phase.RESTARTING, {}, ("restarting", ""), "stays drained if it is down"),
-        (Phase.RESTARTING, {"may_restart": True}, ("restart now", ""), "stays drained if it is down"),
+        (Phase.RESTARTING, {}, ("restarting", ""), "else it stays drained"),
+        (Phase.RESTARTING, {"may_restart": True}, ("restart now", ""), "else it stays drained"),
         (Phase.RETURNING, {"left": 1}, ("returning", "1 bundle to go"), "is up. Bundles that have not returned"),
     ],
 )
@@ -207,7 +207,7 @@ def test_a_rolling_restart_has_a_row_for_each_broker_and_says_what_a_stop_does(
     assert stop in found.stop
 
     ended = roll.stopped(Reason.ROLL_STOPPED, "by ada", NOW, stranded=True)
-    drained = {"b:1": Drain(by="ada", reason="", at=NOW)}
+    drained = Drains(brokers={"b:1": Drain(by="ada", reason="", at=NOW)})
     over, released = seen(made, roll=ended, drains=drained).roll, seen(made, roll=ended).roll
     assert over is not None
     assert [turn.state for turn in over.turns] == ["done", "still drained", "not restarted"]

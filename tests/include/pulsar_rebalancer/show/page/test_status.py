@@ -234,7 +234,7 @@ ROLL = Roll(id="0a1b", by="bob", order=(broker(0),), turn_at=NOW)
 @pytest.mark.parametrize(
     ("settings", "facts", "minutes", "state", "said"),
     [
-        ({}, {}, 0, "waiting", f"{WAITS}; moves start in about 2 min."),
+        ({}, {}, 0, "waiting", f"{WAITS}; moves start in about 3 min."),
         ({"mode": "observe"}, {}, 0, "waiting", f"{WOULD_FIRE} Nothing is moved, because the mode is observe."),
         ({}, {"control": PAUSE}, 0, "paused", f"{PAUSED} {WOULD_FIRE}"),
         ({"blackouts": [BLACKOUT]}, {}, 0, "held back", f"{Reason.BLACKOUT.meaning} {WOULD_FIRE}"),
