@@ -96,11 +96,7 @@ def balanced(session: Session, scene: Scene, at: datetime, verdict: Reason | Non
         ),
         (Reason.PAUSED, "refused", "at the gate (paused): A plan to move 4 bundles was not carried out: the cluster"),
         (Reason.REJECTED, "refused", "at the gate (rejected): A plan to move 4 bundles was not carried out: A person"),
-        (
-            Reason.ON_HOLD,
-            "refused",
-            "at the gate (on_hold): A plan to move 4 bundles was not carried out: A validation",
-        ),
+        (Reason.ON_HOLD, "refused", "at the gate (on_hold): A plan to move 4 bundles was not carried out: A vali"),
     ],
 )
 def test_a_plan_that_was_not_carried_out_is_not_done(session, tmp_path, verdict, state, said):
