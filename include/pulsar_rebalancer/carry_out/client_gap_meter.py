@@ -124,7 +124,7 @@ class ClientGapMeter:
             while self._watched and stop_reason() is None and time.monotonic() - self._started < _LONG_WAVE_S:
                 await asyncio.wait(self._watched, timeout=1.0)
         except Exception:
-            _log.exception("clients could not be counted; this wave does not wait for the remaining clients")
+            _log.exception("whether the wave has to end is unknown; it does not wait for the remaining clients")
 
     async def close(self) -> None:
         tasks = [*self._watched, *self._connected.values()]

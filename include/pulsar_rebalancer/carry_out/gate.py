@@ -206,7 +206,7 @@ def approval_request(
     """Return the plan as Markdown for the person who approves or rejects it. Names are escaped.
 
     Args:
-        deadline: for approving the plan.
+        deadline: when the plan can no longer be approved.
         requesters: users who requested the plan and therefore may not approve it.
     """
     moves, splits = actions

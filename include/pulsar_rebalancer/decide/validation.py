@@ -115,7 +115,7 @@ def judged_tables(run: Snapshot) -> dict[str, pa.Table]:
     infinity, because null means that the broker reported no averages. These columns are added:
 
     * `<resource>_percent`: usage as a percentage of the limit; null if there is no limit;
-    * `deciding_resource` and `deciding_percent`: result of `_deciding`;
+    * `deciding_resource` and `deciding_percent`: the resource that makes the score, and its percentage;
     * `unaccounted_percent`: the largest difference, over the four traffic values, between the broker's own
       value and the sum over its bundles; 0 if it is at most one unit, null if a value is invalid, because
       invalid values are separate findings.

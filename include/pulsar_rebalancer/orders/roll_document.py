@@ -305,7 +305,7 @@ ROLL = OrderKind(
         FormAction(
             "stop_roll",
             "Stop the rolling restart",
-            "The drained broker is released, unless it still has to restart: it then stays drained.",
+            "The broker is released. If its restart was asked for, it stays drained until it is ready again.",
             button="Stop roll",
             group="Brokers",
             offered=lambda situation: situation.orders.get(Roll).active,

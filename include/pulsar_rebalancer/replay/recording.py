@@ -88,7 +88,7 @@ class Coverage(BaseModel):
         expected: number of samples that the period would have without gaps.
         gaps: number of times that samples were missing for longer than `state_max_gap` intervals.
         blocked: number of samples that validation blocked.
-        repeated: number of samples after the first in the same minute.
+        repeated: number of samples that were not the last of their minute.
         unreadable: the first files that could not be read, and why.
     """
 

@@ -117,7 +117,7 @@ _BUNDLE_COLUMNS = ("broker", "bundle", *LOADS)
 
 @dataclass
 class BundleBatch:
-    """Some of a run's bundles; `bundles` and `owner` are numbers in `Names`, `carried` a row per value."""
+    """Some of a run's bundles; `bundles` and `owner` are numbers in `NumberedNames`, `carried` a row per value."""
 
     bundles: Ints
     owner: Ints

@@ -203,7 +203,7 @@ class HandRequest(BaseModel):
         for bundle in filter(_BUNDLE.fullmatch, self.bundles if splits else ()):
             lower, upper = HashRange.of(bundle)
             if outside := [f"{at:#010x}" for at in self.positions if not lower < at < upper]:
-                wrong["positions"] = f"{', '.join(outside)} is not inside {range_of(bundle)}."
+                wrong.setdefault("positions", f"Not inside {range_of(bundle)}: {', '.join(outside)}.")
         held = sorted({*self.overrule} - _OVERRULED[self.action])
         if held:
             wrong["overrule"] = f"{self.action} cannot overrule {', '.join(held)}."

@@ -97,7 +97,7 @@ class Condition(StrEnum):
     ROLL_LEFT = (
         "roll_left",
         "a rolling restart has stalled",
-        "No run of pulsar_roll__<cluster> continues the rolling restart, so no other bundles move.",
+        "No run of pulsar_roll__<cluster> continues the rolling restart; until the roll ends, no other bundles move.",
         "Unpause this DAG. If the roll's run has ended or is gone, trigger the DAG with the roll's id as plan.",
     )
     NO_RUN = (

@@ -279,12 +279,12 @@ class CarryOutOperator(HandOverOperator):
         return handed_over.model_copy(update={"run_id": new_run_id("by_hand", handed_over.plan.plan_id)})
 
     def _was_held_back(self, context: Context, handed_over: HandedOverPlan, answers: Answers) -> bool:
-        """Return whether a plan's run was cancelled, or orders or settings prevented part of the plan.
+        """Return whether a plan's run was cancelled or is gone, or orders or settings prevented part of the plan.
 
         Later orders do not count. In mode `approve`, another run carries out the approved plan.
         """
         run_ids = {handed_over.run_id}
-        if self._was_cancelled(context, handed_over.run_id):
+        if self._is_cancelled_or_gone(context, handed_over.run_id):
             return True
         latest = self.storage.latest_runs(datetime.now(UTC))
         young = takewhile(lambda run: (time_of(run.name) or handed_over.at) >= handed_over.plan.at, latest)
@@ -295,13 +295,13 @@ class CarryOutOperator(HandOverOperator):
             answer = answers.plans.get(run.name)
             if answer is not None and answer.carried_out_by:
                 run_ids.add(answer.carried_out_by)
-                if self._was_cancelled(context, answer.carried_out_by):
+                if self._is_cancelled_or_gone(context, answer.carried_out_by):
                     return True
             if _left_bundles_behind(run):
                 return True
         return False
 
-    def _was_cancelled(self, context: Context, run_id: str) -> bool:
+    def _is_cancelled_or_gone(self, context: Context, run_id: str) -> bool:
         return not self._run_count(context, {run_id}) or bool(cancelled(context, self.trigger_dag_id, {run_id}))
 
     def _run_count(self, context: Context, run_ids: set[str]) -> int:

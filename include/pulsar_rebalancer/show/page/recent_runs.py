@@ -105,9 +105,10 @@ class Run:
     @property
     def seconds_to_act(self) -> float:
         """Seconds from the sample to the end of a run without moves, about when others begin to move; 0 with moves."""
-        if self.outcome is None or self.has_moved:
+        if self.outcome is None or self.has_moved or self.cuts:
             return 0.0
-        return (self.outcome.ended_at - self.request.collected_at).total_seconds()
+        took = (self.outcome.ended_at - self.request.collected_at).total_seconds()
+        return min(took, self.request.resolved.settings.max_plan_age_seconds)  # no move begins later
 
     def longest_age(self, settings: Settings) -> timedelta:
         """Return the age at which the next run's data is overdue, given how often runs really begin."""

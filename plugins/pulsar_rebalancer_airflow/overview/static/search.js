@@ -20,7 +20,7 @@ const PAUSE = 300;
  */
 export function search(base, dag, render) {
   const found = make("div", {});
-  const field = make("input", { type: "search", autocomplete: "off", placeholder: "name or topic" });
+  const field = make("input", { type: "search", autocomplete: "off", placeholder: "name or persistent://…" });
   const show = async () => {
     const part = field.value.trim();
     /** @type {BundlesFound} */
@@ -39,7 +39,7 @@ export function search(base, dag, render) {
 /** @type {(answer: BundlesFound, part: string, view: Overview, buttons: Buttons) => Child} */
 export function answered(answer, part, view, buttons) {
   if (!part) return [];
-  const none = make("p", { class: "empty" }, "No bundle, topic or broker has this name.");
+  const none = make("p", { class: "empty" }, `No bundle${answer.broker ? "." : ", topic or broker has this name."}`);
   const found = answer.bundles.length ? list(answer, ({ bundle }) => bundle, buttons) : none;
   return [ofBroker(answer.broker || part, view, buttons), found];
 }
