@@ -34,7 +34,7 @@ AT_ONCE = 4
 """Maximum number of topics counted concurrently per broker, so that a slow broker does not delay moves."""
 
 BEFORE_S = 2.0
-"""Maximum seconds by which counting may delay an unload. This wave does not query a slower broker again."""
+"""Maximum seconds to count clients before an unload. A broker that takes longer is not asked again in this wave."""
 
 WATCHED_S = 15.0
 """Maximum seconds to wait for clients at the new owner. Pulsar's clients retry after 0.1, 0.2, 0.4 … seconds, so a

@@ -315,7 +315,7 @@ class Reason(StrEnum):
         "The bundle's topics or the namespace's bounds were not read.",
         "See the log of the task collect.")
     NO_POSITION = ("no_position", VERDICT, Trait.NONE,
-        "The bundle cannot be split: it has only one topic, no position inside its range, or too narrow parts.",
+        "The bundle cannot be split: it has only one topic, or no position in its range leaves wide enough parts.",
         "Choose other positions or another algorithm.")
     UNEVEN_SPLIT = ("uneven_split", VERDICT, Trait.NONE,
         "A part would carry less than 10 % of the bundle's traffic, and a split is permanent.",

@@ -110,7 +110,7 @@ def _parsed_position(value: object) -> object:
         try:
             return int(value, 16 if value.lower().startswith("0x") else 10)
         except ValueError:
-            raise ValueError("not a hash such as 0x15000000") from None
+            raise ValueError("give a hash such as 0x15000000") from None
     return value
 
 
