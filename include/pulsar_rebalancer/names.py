@@ -38,6 +38,8 @@ _LONGEST_BROKER_ID = 253 + len("[]:65535")
 """Maximum length of host:port: the longest host name (RFC 1035), the brackets of an IPv6 address, and a port."""
 _LONGEST_PATTERN = 256
 _LAST_HASH = 0xFFFFFFFF
+RANGE = re.compile(r"0x[0-9a-fA-F]{8}_0x[0-9a-fA-F]{8}")
+"""Pattern of a bundle's hash range, the last part of its name."""
 
 
 def is_broker_id(text: str) -> bool:
@@ -133,6 +135,9 @@ class HashRange(NamedTuple):
     def of(cls, bundle: str) -> HashRange:
         lower, upper = (int(bound, 16) for bound in range_of(bundle).split("_"))
         return cls(lower, upper)
+
+    def can_be_cut_at(self, position: int) -> bool:
+        return self.lower < position < self.upper
 
     def contains(self, other: HashRange) -> bool:
         return self.lower <= other.lower and other.upper <= self.upper

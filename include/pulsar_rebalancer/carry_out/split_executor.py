@@ -143,8 +143,7 @@ class _BundleSplit:
         return self._success_reason(Reason.SPLIT) if self._found else Reason.NOT_SPLIT
 
     def _positions_within(self, bounds: Sequence[int]) -> tuple[int, ...]:
-        lower, upper = HashRange.of(self._split.bundle)
-        return tuple(bound for bound in bounds if lower < bound < upper)
+        return tuple(filter(HashRange.of(self._split.bundle).can_be_cut_at, bounds))
 
     def _success_reason(self, reason_if_planned: Reason) -> Reason:
         return reason_if_planned if self._found == self._split.positions else Reason.SPLIT_ELSEWHERE

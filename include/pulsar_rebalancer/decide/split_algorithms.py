@@ -77,7 +77,7 @@ def specified_positions_divide(hash_range: HashRange, topics: int, given_positio
 
     They may be in any order. A bundle with fewer than two topics is not split.
     """
-    return tuple(sorted({p for p in given_positions if hash_range.lower < p < hash_range.upper})) if topics > 1 else ()
+    return tuple(sorted(filter(hash_range.can_be_cut_at, set(given_positions)))) if topics > 1 else ()
 
 
 def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], settings: Settings) -> tuple[int, ...]:

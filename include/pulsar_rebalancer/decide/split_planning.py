@@ -138,7 +138,7 @@ def _why_no_cut(
         return Reason.RANGE_GONE
     few = candidate.topics is not None and len(candidate.topics) < FEWEST_TOPICS
     narrow = hash_range.upper - hash_range.lower <= 1
-    outside = not all(hash_range.lower < position < hash_range.upper for position in given_positions)
+    outside = not all(map(hash_range.can_be_cut_at, given_positions))
     return Reason.NO_POSITION if few or narrow or outside else None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import re
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -12,7 +11,7 @@ from urllib.parse import quote
 from pydantic import JsonValue, SecretStr
 
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.names import is_broker_id
+from pulsar_rebalancer.names import RANGE, is_broker_id
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import parse_json, storable
 
@@ -189,7 +188,6 @@ class TokenMask:
         return storable(text)
 
 
-_RANGE = re.compile(r"0x[0-9a-fA-F]{8}_0x[0-9a-fA-F]{8}")
 _DOMAINS = ("persistent", "non-persistent", "segment", "topic")
 
 
@@ -222,7 +220,7 @@ def split_namespace(namespace: str) -> tuple[str, str]:
 def split_bundle(bundle: str) -> tuple[str, str, str]:
     """Return tenant, namespace and range of a bundle's name; raise AdminError (`range_gone`)."""
     parts = bundle.split("/")
-    if len(parts) != 3 or not all(parts) or _RANGE.fullmatch(parts[2]) is None:
+    if len(parts) != 3 or not all(parts) or RANGE.fullmatch(parts[2]) is None:
         raise AdminError(
             Reason.RANGE_GONE, f"{bundle!a} is not a bundle of the form tenant/namespace/0x00000000_0xffffffff"
         )

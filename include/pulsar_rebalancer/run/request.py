@@ -22,7 +22,7 @@ from pulsar_rebalancer.config.clusters_file import PLAN_HASH, RunParams, RunSett
 from pulsar_rebalancer.config.field_types import Action, Overrule, SplitAlgorithm
 from pulsar_rebalancer.config.settings import parse_typed
 from pulsar_rebalancer.errors import WrongFields
-from pulsar_rebalancer.names import HashRange, is_broker_id, range_of
+from pulsar_rebalancer.names import RANGE, HashRange, is_broker_id, range_of
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.storage.documents import VersionedDocument
 
@@ -90,7 +90,6 @@ class Validation(VersionedDocument):
 
 _LISTED = 1000
 _BUNDLES = re.compile(r"[^/\s]+/[^/\s]+(?:/[^/\s]+)?")
-_BUNDLE = re.compile(r"\S+/0x[0-9a-fA-F]{8}_0x[0-9a-fA-F]{8}")
 
 
 def _valid_broker(name: str) -> str:
@@ -200,10 +199,11 @@ class HandRequest(BaseModel):
         if splits and bool(self.positions) != (self.algorithm is SplitAlgorithm.POSITIONS):
             verb = "Only {} takes positions." if self.positions else "{} needs a position."
             wrong["positions"] = verb.format(SplitAlgorithm.POSITIONS)
-        for bundle in filter(_BUNDLE.fullmatch, self.bundles if splits else ()):
-            lower, upper = HashRange.of(bundle)
-            if outside := [f"{at:#010x}" for at in self.positions if not lower < at < upper]:
-                wrong.setdefault("positions", f"Not inside {range_of(bundle)}: {', '.join(outside)}.")
+        for bundle in self.bundles if splits else ():
+            if RANGE.fullmatch(range_of(bundle)):  # else a pattern
+                outside = [f"{at:#010x}" for at in self.positions if not HashRange.of(bundle).can_be_cut_at(at)]
+                if outside:
+                    wrong.setdefault("positions", f"Not inside {range_of(bundle)}: {', '.join(outside)}.")
         held = sorted({*self.overrule} - _OVERRULED[self.action])
         if held:
             wrong["overrule"] = f"{self.action} cannot overrule {', '.join(held)}."

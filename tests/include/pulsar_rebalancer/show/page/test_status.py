@@ -49,7 +49,7 @@ def test_a_pair_says_how_far_it_is_from_firing(tmp_path, age, hits, said):
 
 @pytest.mark.parametrize(
     ("samples", "took", "seconds", "said"),
-    [(5, 20, 28 * 3 + 20, "(hit 5 of 8); moves start in about 74 s."), (1, 40, 40 * 8, "in about 5 min.")],
+    [(5, 20, 28 * 3 + 20, "(hit 5 of 8); moves start in about 74 s."), (1, 900, 180 * 8, "in about 24 min.")],
 )
 def test_a_forecast_follows_the_time_that_samples_really_take(tmp_path, samples, took, seconds, said):
     rules: dict[str, Any] = {"interval_seconds": 15, "host_usage_interval_minutes": 0.25}

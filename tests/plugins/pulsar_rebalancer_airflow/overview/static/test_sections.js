@@ -189,7 +189,7 @@ test("a search answers for a broker and for its bundles, each with its buttons",
   };
   const asked = [];
   const buttons = (names, given) => (asked.push([names.join(), given]), null);
-  const drawn = answered({ bundles: [row], all: 1, sampled_at: null }, "b:1", view, buttons);
+  const drawn = answered({ bundles: [row], all: 1, broker: "b:1", sampled_at: null }, ":1", view, buttons);
   assert.match(all("p", drawn)[0].textContent, /^b:1 drained by ada — empty, safe to stop\./);
   assert.match(
     all("td", drawn).map(({ textContent }) => textContent).join("|"),
