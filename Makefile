@@ -2,6 +2,8 @@
 PYTHON_BIN := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export DENO_DIR := $(CURDIR)/.cache/deno
+# Python keeps what it compiles, whatever the environment says: Airflow starts a process for each task.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help run test test-system test-pulsar test-sdist test-versions coverage mutants lint audit setup lock docs wheel release benchmark experiments families clean
 
