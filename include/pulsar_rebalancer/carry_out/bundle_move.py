@@ -116,7 +116,7 @@ class BundleMove:
             end = await self._attempt_move(topics)
             if not end.again or self._attempts > RETRIES:
                 return end
-            _log.warning("%s: result %s (owner %s), unloading again", self.move.bundle, end.reason, end.owner or "none")
+            _log.warning("%s: result %s (owner %s); retrying", self.move.bundle, end.reason, end.owner or "none")
             early = await self._check_destination(Reason.MOVED)
             if early is not None:
                 return early
