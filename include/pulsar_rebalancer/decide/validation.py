@@ -33,7 +33,7 @@ from pulsar_rebalancer.run.tables import AVERAGES, BROKERS, LARGEST, RESOURCES, 
 from pulsar_rebalancer.strategies.shedders.registry import not_recommended, profile_of
 
 KEYS = {"cluster": "cluster", "brokers": "broker", "bundles": "bundle"}
-"""For each table, the column that names what a finding is about."""
+"""The column, by table, that names the cluster, broker or bundle of a finding."""
 
 SLACK_SECONDS = 60.0
 """Seconds by which a report may be older than the brokers' longest report interval."""

@@ -96,7 +96,7 @@ class Reason(StrEnum):
         "The brokers' load manager provides no load reports.",
         "Use ModularLoadManagerImpl or ExtensibleLoadManagerImpl.")
     FOREIGN_ADDRESS = ("foreign_address", VERDICT, Trait.NOT_UNLOADED | Trait.MAY_HAVE_PLAN | Trait.NEEDS_PERSON,
-        "A redirect or service URL names a host outside the cluster, so it was not used; or the URL is missing.",
+        "A redirect or service URL is missing, or names a host outside the cluster and was not used.",
         "Add the broker to the address map, correct its advertised address, or set service_url.")
     BAD_ANSWER = ("bad_answer", VERDICT, Trait.PASSING,
         "The answer was malformed, too large or not JSON, or redirects formed a loop.",
@@ -125,16 +125,16 @@ class Reason(StrEnum):
         "A value in a load report is missing, malformed, negative, or higher than any machine can reach.",
         "Check the broker's version and report.")
     LOAD_IN_DOUBT = ("load_in_doubt", QUARANTINE, Trait.NONE,
-        "The score depends on a resource that has no limit or is used above twice its limit.",
+        "The score depends on a resource without a limit, or with usage above twice its limit.",
         "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
     TRAFFIC_IN_DOUBT = ("traffic_in_doubt", QUARANTINE, Trait.NONE,
-        "The bundles left out together carry more than a quarter of the broker's traffic.",
+        "Together, the left-out bundles carry more than a quarter of the broker's traffic.",
         "See why these bundles were left out.")
     WRONG_BROKER = ("wrong_broker", QUARANTINE, Trait.NONE,
         "The broker's address returned another broker's load report.",
         "Map each broker to its own address, not to a proxy.")
     DOUBTFUL_LIMIT = ("doubtful_limit", WARN, Trait.NONE,
-        "A resource is used far above its limit, or a resource without a limit (other than CPU) scores 0.",
+        "A resource is used far above its limit, or a resource other than CPU has no limit and scores 0.",
         "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
     LISTED_TWICE = ("listed_twice", WARN, Trait.NONE,
         "The cluster lists a broker twice; the broker was counted once.",
@@ -196,7 +196,7 @@ class Reason(StrEnum):
         "Correct the custom shedder, or choose another strategy.")
     NOT_RECOMMENDED = ("not_recommended", WARN, Trait.NONE,
         "Pulsar's authors or our experiments advise against a setting, or one broker has too many system bundles.",
-        "Use settings from docs/strategies.md, or compare yours in a replay; unload a named bundle.")
+        "Use settings from docs/strategies.md, or compare yours in a replay; unload a named system bundle.")
     # counting
     COUNTED = ("counted", VERDICT, Trait.NONE,
         "The sample counted.")
@@ -241,7 +241,7 @@ class Reason(StrEnum):
     MEMORY_DECIDES = ("memory_decides", VERDICT, Trait.NONE,
         "Direct memory determines the scores, so the shedder follows the rules of AvgShedder.")
     NO_PARTNER = ("no_partner", VERDICT, Trait.NONE,
-        "The broker is not the busiest, or is in the middle of an odd number of brokers, so it has no partner.")
+        "The broker has no partner, because it is not the busiest or is in the middle of an odd number of brokers.")
     # bundles
     TAKEN = ("taken", VERDICT, Trait.NONE,
         "The bundle is moved.")
@@ -265,10 +265,10 @@ class Reason(StrEnum):
         "The namespace's policies could not be read.",
         "See the finding policy_unclear or policy_unreadable.")
     POLICY_FORBIDS = ("policy_forbids", VERDICT, Trait.KEPT_IN_PLACE,
-        "Policies allow no other broker or forbid the planned one, or shed_policy_bundles is off.",
+        "Policies forbid the planned broker or all other brokers, or shed_policy_bundles is off.",
         "If this is not intended, check the policy's brokers.")
     ANTI_AFFINITY = ("anti_affinity", VERDICT, Trait.KEPT_IN_PLACE,
-        "The bundle's anti-affinity group is even, would become less even, or already has a move in this run.")
+        "The anti-affinity group is spread evenly, would be spread less evenly, or already has a move in this run.")
     TOO_MANY_TOPICS = ("too_many_topics", VERDICT, Trait.KEPT_IN_PLACE,
         "The planned broker has more than max_broker_topics topics; other brokers have fewer.")
     NO_DESTINATION = ("no_destination", VERDICT, Trait.KEPT_IN_PLACE,
@@ -312,7 +312,7 @@ class Reason(StrEnum):
     RECENTLY_SPLIT = ("recently_split", VERDICT, Trait.NONE,
         "The bundle was created by a split within the last hour.")
     TOPICS_UNKNOWN = ("topics_unknown", VERDICT, Trait.NONE,
-        "The bundle's topics or the namespace's bounds were not read.",
+        "The bundle's topics or the namespace's bundle bounds were not read.",
         "See the log of the task collect.")
     NO_POSITION = ("no_position", VERDICT, Trait.NONE,
         "The bundle cannot be split: it has only one topic, or no position in its range leaves wide enough parts.",

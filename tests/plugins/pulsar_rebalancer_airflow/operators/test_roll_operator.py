@@ -195,7 +195,7 @@ def test_an_order_to_skip_a_broker_skips_no_other(tmp_path):
     desk.act("run")
     assert (desk.roll.done, desk.roll.broker) == ({"a:1": "roll_stopped"}, "b:1")
     given = {"action": "skip_broker", "reason": "later", "subject": "a:1"}
-    with pytest.raises(AirflowFailException, match="a:1 does not have its turn: b:1 has"):
+    with pytest.raises(AirflowFailException, match="not the turn of a:1; current broker: b:1"):
         control(desk.snapshots.storage, desk.state, desk.settings, given)
 
 
