@@ -98,7 +98,7 @@ class Condition(StrEnum):
         "roll_left",
         "a rolling restart has stalled",
         "No run of pulsar_roll__<cluster> continues the rolling restart; until the roll ends, no other bundles move.",
-        "Unpause this DAG. If the roll's run has ended or is gone, trigger the DAG with the roll's id as plan.",
+        "Unpause pulsar_roll__<cluster>. If the roll's run ended or is gone, trigger a run with the roll's id as plan.",
     )
     NO_RUN = (
         "no_run",
