@@ -110,12 +110,12 @@ def text_lines(doc: dict[str, Any]) -> Iterator[str]:
             for pair in sample["pairs"]:
                 most_hits = {kind: max(n, pair["hits"].get(kind, {}).get("have", 0)) for kind, n in most_hits.items()}
             yield f"  {sample['at']}: {most_hits['low']} low hits, {most_hits['high']} high hits; {_moves_text(plan)}"
-    yield f"if this lasts, {doc['shedder']} would: {_moves_text(doc['if_it_lasts'])}"
+    yield f"if the load lasts, {doc['shedder']} would: {_moves_text(doc['if_it_lasts'])}"
     for move in (doc["if_it_lasts"] or {}).get("moves", ())[:_LISTED]:
         yield f"  {move['bundle']}: {move['from']} -> {move['to']}"
     own = doc["configured"]
-    would = f"would: {_moves_text(own['if_it_lasts'])}" if own["if_it_lasts"] else "is unknown to the rebalancer"
-    yield f"Pulsar's own {own['shedder']} with placement {own['placement']} (shedding {own['shedding']}) {would}"
+    action = f"would: {_moves_text(own['if_it_lasts'])}" if own["if_it_lasts"] else "is unknown to the rebalancer"
+    yield f"Pulsar's own {own['shedder']} with placement {own['placement']} (shedding {own['shedding']}) {action}"
     for place in doc.get("topic", ()):
         yield f"{place['topic']}: {place['bundle']} on {place['broker'] or 'no broker'} ({place['load'] or 'idle'})"
         yield f"  {place['why']}"

@@ -89,7 +89,7 @@ class PulsarSettings(BaseModel):
     lower_boundary: bool = Field(
         False,
         alias="lowerBoundarySheddingEnabled",
-        description="ThresholdShedder: the busiest broker also sheds if any is average_threshold points below average",
+        description="ThresholdShedder: the busiest also sheds if a broker is average_threshold points below average",
     )
     overloaded_threshold: Percent = Field(
         85,

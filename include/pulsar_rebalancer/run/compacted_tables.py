@@ -47,7 +47,7 @@ DOCUMENTS = {
     "outcome": "outcome.json",
     "page": "validation/index.html",
 }
-"""For each column of `runs`: the path below a run's folder. The column `documents` has all other JSON files."""
+"""For each document column of `runs`: the path below a run's folder. `documents` has all other JSON files."""
 
 RUNS = "runs"
 KINDS = (*TABLES, RUNS)
