@@ -20,7 +20,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import number_of
 
 KEPT = 2000
-"""Maximum number of bundles whose last client gap is stored. Every manual plan reads the file, of half a megabyte."""
+"""Maximum number of bundles whose last client gap is stored. Every manual plan reads this file of half a megabyte."""
 
 
 class ClientGap(BaseModel):
