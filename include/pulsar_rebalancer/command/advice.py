@@ -186,7 +186,7 @@ def _partition_advice(topic: str) -> str:
     base, _, number = topic.rpartition("-partition-")
     if number.isdecimal() and base:
         return f"pulsar-admin topics update-partitioned-topic {base} --partitions N"
-    return "Spread its traffic over the partitions of a new topic: pulsar-admin topics create-partitioned-topic"
+    return "Spread the topic's traffic over the partitions of a new topic: pulsar-admin topics create-partitioned-topic"
 
 
 def _split_command(bundle: str) -> str:

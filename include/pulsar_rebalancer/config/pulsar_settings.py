@@ -217,7 +217,7 @@ class PulsarSettings(BaseModel):
     unload_split_bundles: bool = Field(
         True,
         alias="loadBalancerAutoUnloadSplitBundlesEnabled",
-        description="unload the parts of a split bundle, unless a policy applies to its namespace",
+        description="unload the parts of a split bundle, unless a policy applies to the namespace",
     )
     split_algorithm: SplitAlgorithm = Field(
         SplitAlgorithm.RANGE,

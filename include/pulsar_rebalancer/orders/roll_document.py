@@ -292,9 +292,9 @@ ROLL = OrderKind(
     actions=(
         FormAction(
             "skip_broker",
-            "Skip the broker whose turn it is",
+            "Skip the current broker",
             "The rolling restart continues with the next broker.",
-            subject="the broker whose turn it is (host:port)",
+            subject="the current broker (host:port)",
             pattern=".+",
             gives=_with_skip,
             button="Skip broker",

@@ -306,7 +306,7 @@ RETRIED = Trait.PASSING | Trait.RETRIED
 """Traits of failures that a retry of the task may fix."""
 
 TRIES = 3
-"""Maximum consecutive runs that try to return a bundle to its restarted broker if the bundle lands elsewhere."""
+"""Maximum consecutive runs that try to return a bundle to a restarted broker if the bundle lands on another broker."""
 
 _Record = TypeVar("_Record", Unload, BundleSplit)
 
