@@ -210,7 +210,7 @@ def test_the_users_own_dag_restarts_no_broker_while_one_is_not_listed(tmp_path, 
     desk.empties("run")
     desk.act("run")
     assert triggered == []
-    assert desk.roll.waits == f"{lost} to return to the list of active brokers"
+    assert desk.roll.waits == f"the return of {lost} to the list of active brokers"
 
     desk.snapshots.owned = owned
     desk.snapshots.take(after=datetime.now(UTC) - NOW)
