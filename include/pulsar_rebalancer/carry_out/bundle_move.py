@@ -25,7 +25,7 @@ from pulsar_rebalancer.run.plan import Move
 _log = logging.getLogger(__name__)
 
 _SAME_BROKER = "cannot be transfer to same broker"
-"""Part of the message (status 500) with which ExtensibleLoadManagerImpl refuses to move a bundle to its owner."""
+"""Part of the error (status 500) of ExtensibleLoadManagerImpl if the destination already owns the bundle."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 

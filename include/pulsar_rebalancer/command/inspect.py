@@ -110,7 +110,7 @@ def text_lines(doc: dict[str, Any]) -> Iterator[str]:
             for pair in sample["pairs"]:
                 most_hits = {kind: max(n, pair["hits"].get(kind, {}).get("have", 0)) for kind, n in most_hits.items()}
             yield f"  {sample['at']}: {most_hits['low']} low hits, {most_hits['high']} high hits; {_moves_text(plan)}"
-    yield f"if the load lasts, {doc['shedder']} would: {_moves_text(doc['if_it_lasts'])}"
+    yield f"if the load does not change, {doc['shedder']} would: {_moves_text(doc['if_it_lasts'])}"
     for move in (doc["if_it_lasts"] or {}).get("moves", ())[:_LISTED]:
         yield f"  {move['bundle']}: {move['from']} -> {move['to']}"
     own = doc["configured"]

@@ -281,7 +281,7 @@ _MISSES: Mapping[str, Callable[[Any, ExpectationArguments], Any]] = {
     "not_be_in_set": _in_set,
     "match_regex": _not_matching,
 }
-"""Functions that mark unexpected values, by the expectation's type; null passes, as in Great Expectations."""
+"""Functions that mark unexpected values, by expectation type. Null values pass, as in Great Expectations."""
 
 
 def _results_of(table: pa.Table, key: str, suite: Mapping[str, Any], values: Mapping[str, float]) -> Iterator[Result]:

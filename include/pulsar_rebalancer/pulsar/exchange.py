@@ -25,9 +25,9 @@ logging.getLogger("httpcore").setLevel(logging.INFO)  # below that level it logs
 MAX_ERROR_BYTES = 64 * 1024
 """Maximum bytes read of an error response, which is only quoted in a message."""
 TOPIC_NAMES = 4
-"""Factor on `max_answer_bytes` for a namespace's topic names: the resulting 32 MiB hold about 300,000 names."""
+"""Multiplies `max_answer_bytes` for a namespace's topic names: the resulting 32 MiB hold about 300,000 names."""
 TOPIC_STATS = 32
-"""Factor on `max_answer_bytes` for a broker's topic statistics: the resulting 256 MiB hold about 100,000 topics."""
+"""Multiplies `max_answer_bytes` for a broker's topic statistics: the resulting 256 MiB hold about 100,000 topics."""
 _SHORT_BYTES = 1024 * 1024
 """Maximum bytes of a short response. The value is Pulsar's default limit for a load report."""
 _LONG_AT_ONCE = 8

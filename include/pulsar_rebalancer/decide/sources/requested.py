@@ -115,7 +115,7 @@ def _bundles_named(owners: Mapping[str, str], names: Any, name: str) -> list[str
 
 
 _COMPARED = (SplitAlgorithm.TOPIC_COUNT, SplitAlgorithm.RANGE, SplitAlgorithm.FLOW)
-"""Split algorithms to compare. The one with the most even parts is chosen; if there are several, the first."""
+"""Split algorithms to compare. The first algorithm with the most even parts is chosen."""
 
 LARGEST, HOT = "LARGEST", "HOT"
 """Placeholders for the bundle with the most topics or the most traffic in a namespace (BundleType in pulsar-admin)."""
