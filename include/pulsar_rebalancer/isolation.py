@@ -119,7 +119,7 @@ def _parsed_policy(name: str, policy: object) -> IsolationPolicy:
 
 def _pattern_part(value: object) -> _Part:
     if not isinstance(value, list) or not all(isinstance(pattern, str) for pattern in value):
-        return _Part((), "not a list of strings")
+        return _Part((), "the value is not a list of strings")
     unreadable = [pattern for pattern in value if not means_same_in_java(pattern)]
     problem = f"{_quoted(unreadable[0])} is not a supported pattern" if unreadable else ""
     return _Part(tuple(pattern for pattern in value if pattern not in unreadable), problem)
@@ -129,7 +129,7 @@ def _min_limit_part(value: object) -> _Part:
     if value is None:
         return _Part(0, "")
     if not isinstance(value, dict) or value.get("policy_type") != "min_available":
-        return _Part(0, "not a policy of type min_available")
+        return _Part(0, "the value has no policy_type min_available")
     parameters = value.get("parameters")
     limit = parameters.get("min_limit") if isinstance(parameters, dict) else None
     shown = str(limit) if isinstance(limit, str | int) else type(limit).__name__

@@ -180,7 +180,7 @@ class MovesState(StateDocument):
 
 
 SETTLED = 25.0
-"""How many minutes after its last move a broker's score reflects only its current bundles."""
+"""Minutes after a broker's last move until the score reflects only the current bundles."""
 
 
 class LearnedBroker(NamedTuple):
@@ -314,7 +314,7 @@ class StrategyState:
 
 
 PUNCTUALITY = 0.9
-"""Share of the host interval after which an unchanged value counts as a new sample, because runs may start early."""
+"""An unchanged value counts as a new sample after this share of the host interval: runs may start early."""
 
 COUNTING = (Reason.COUNTED, Reason.GAP)
 """Reasons of samples that add hits and update the bundles' moving averages."""

@@ -135,7 +135,7 @@ KINDS: dict[FaultKind, KindInfo] = {
     FaultKind.TWO_OWNERS: KindInfo("the broker lists `bundle` as its own, no matter which broker owns it"),
     FaultKind.LISTED_TWICE: KindInfo("the list of active brokers names the broker twice"),
     FaultKind.NOT_LISTED: KindInfo("the broker is missing from the list of active brokers"),
-    FaultKind.STRAY: KindInfo("a bundle unloaded with a destination lands elsewhere"),
+    FaultKind.STRAY: KindInfo("a bundle unloaded with a destination lands on another broker"),
     FaultKind.DESTINATION_VANISHES: KindInfo("the destination dies after the leader has accepted the move"),
     FaultKind.OTHER_CONFIGURATION: KindInfo("runtime configuration shows `values`, not the cluster's"),
     FaultKind.CLIENTS_GONE: KindInfo("producers and consumers of `bundle` do not reconnect after its unload"),

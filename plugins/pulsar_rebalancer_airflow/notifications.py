@@ -185,7 +185,7 @@ def update_alerts(
         for message, taken in zip(pending, accepted, strict=False):
             if taken:
                 state = delivered(state, message)
-                _log.info("Sent the alert about the %s of %s", "end" if message.over else "start", message.condition)
+                _log.info("Alert sent: %s of condition %s", "end" if message.over else "start", message.condition)
     store.put(state)
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _TRIGGER = re.compile(r"/api/v2/dags/([^/]+)/dagRuns/?$")
 
 _LONGEST = 1 << 20
-"""Maximum bytes of a request that this plugin checks. Longer ones are checked only by Airflow and the DAG."""
+"""Maximum bytes of a request that this plugin checks. Only Airflow and the DAG check longer requests."""
 
 
 class FormGuard:

@@ -100,7 +100,7 @@ def get_provider_info() -> dict[str, Any]:
                     },
                 },
                 "conn-fields": {
-                    "ca_file": _text("CA file", "PEM file of the certificate authority; all others are refused"),
+                    "ca_file": _text("CA file", "PEM file with the only trusted certificate authority"),
                     "client_cert": _text("Client certificate", "PEM file"),
                     "client_key": _text("Client key", "PEM file; empty if the client certificate file has the key"),
                     "token_file": _text(

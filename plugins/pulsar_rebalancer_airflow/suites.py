@@ -52,7 +52,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-a
 """Content security policy of the page: allow inline styles and nothing else."""
 
 _REPEATED = {"bundles": ["cluster", "broker", "policy"]}
-"""Columns, by table, that become categorical. Great Expectations would hash and copy each of their strings."""
+"""Columns, by table, that become categorical, because Great Expectations hashes and copies every string."""
 
 log = logging.getLogger(__name__)
 

@@ -136,19 +136,19 @@ def maintenance_params() -> dict[str, Param]:
 _PAGES = {
     "rebalance": (
         "Reads the brokers' load, decides which bundles to move, and moves them if the gate opens. To force a "
-        "balance now, trigger it and fill in *Force*. **Backfills are refused**: only the current load can be "
+        "balance now, trigger the DAG and fill in *Force*. **Backfills are refused**: only the current load can be "
         "balanced. Thresholds missing from the clusters file come from the live brokers.",
         ("mode", "interval_seconds", "connection", "strategy"),
         "docs/runs.md",
     ),
     "by_hand": (
-        "Moves, splits and drains on request. Trigger it with an *Action*: the *plan* task shows what would move. "
-        "To carry the plan out, trigger it again with only the plan's hash.",
+        "Moves, splits and drains on request. Trigger the DAG with an *Action*: the *plan* task shows what would move. "
+        "To carry out the plan, trigger the DAG again with only the plan's hash.",
         ("mode", "max_awaiting_minutes"),
         "docs/control.md",
     ),
     "control": (
-        "Pauses and stops runs, and manages the state. Trigger it with an *Action* and a reason.",
+        "Pauses and stops runs, and manages the state. Trigger the DAG with an *Action* and a reason.",
         ("mode",),
         "docs/control.md",
     ),
@@ -164,7 +164,7 @@ _PAGES = {
     ),
     "roll": (
         "Restarts brokers one after the other: each is drained, restarts and gets its bundles back. The first run only "
-        "shows the order and how long it takes. To carry it out, trigger it again with only the shown *Plan*.",
+        "shows the order and how long it takes. To begin, trigger the DAG again with only the shown *Plan*.",
         ("mode", "roll_restart_dag", "roll_wait_minutes"),
         "docs/rolling-restarts.md",
     ),
@@ -174,7 +174,7 @@ _PAGES = {
         "docs/replay.md",
     ),
     "watch": (
-        "Sends an alert when no run has ended for several intervals. Keep it unpaused.",
+        "Sends an alert when no run has ended for several intervals. Keep this DAG unpaused.",
         ("alert_connection", "alert_after_intervals", "interval_seconds"),
         "docs/alerts.md",
     ),

@@ -43,7 +43,7 @@ _F, _KEY = pa.float64(), {"cluster": pa.string()}
 
 _COUNTS: _Columns = dict.fromkeys(("high", "low"), pa.int64())
 KNOWN = pa.schema({**_KEY, "broker": pa.string(), **_COUNTS, "counted_score": _F})
-"""Columns of the table of stored hits by broker, with the score that recently gave the broker a hit."""
+"""Columns of the table of stored hits: one row per broker, with the score of its most recent hit."""
 
 _SETTINGS: _Columns = {
     **{f"{name}_weight": _F for name in SCORED},
@@ -55,7 +55,7 @@ _OF_RUN: _Columns = {
     **dict.fromkeys(("judges", "counts"), pa.bool_()),
 }
 RULES = pa.schema({**_KEY, **_SETTINGS, **_OF_RUN})
-"""Columns of the table of rules by cluster: settings, and properties of the run (`Judge`, `Counting`)."""
+"""Columns of the table of rules: one row per cluster, with settings and properties of the run (`Judge`, `Counting`)."""
 
 BUNDLES_PER_TASK = 100_000
 

@@ -228,8 +228,8 @@ SOON, LATER = (datetime.now(UTC) + timedelta(hours=hours) for hours in (1, 2))
         ("by_hand", {"action": "release"}, "broker", "Choose at least one broker."),
         ("by_hand", {"action": "release", "broker": [broker(0)]}, "broker", "Drained brokers: a:1."),
         ("control", {"action": "pause", "until": SOON.isoformat()}, "until", "(bob: disks) ends later"),
-        ("control", {"action": "freeze", "subject": "t/n", "until": "2026-01-02T03:04:05Z"}, "until", "is past"),
-        ("control", {"action": "skip_broker", "subject": "x:1"}, "subject", "x:1 does not have"),
+        ("control", {"action": "freeze", "subject": "t/n", "until": "2026-01-02T03:04:05Z"}, "until", "in the past"),
+        ("control", {"action": "skip_broker", "subject": "x:1"}, "subject", "not the turn of x:1"),
         ("roll", {"brokers": ["x:1"]}, "brokers", "Not among the 4 active brokers: x:1."),
     ],
 )

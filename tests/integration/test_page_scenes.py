@@ -91,7 +91,7 @@ def test_looking_moving_and_moved(stage: Stage) -> None:
     stage.cluster.faults.add("slow", path="/unload", amount=20, times=1)
     os.mkfifo(stage.pipe)
     stage.begin()
-    stage.says("looking", "has not decided yet")
+    stage.says("looking", "there is no plan yet")
 
     press(stage.chromium, "Balance now…", "a broker was added")
     told(stage.chromium, "waiting for its turn")

@@ -25,7 +25,7 @@ from pulsar_rebalancer.run.plan import Move
 _log = logging.getLogger(__name__)
 
 _SAME_BROKER = "cannot be transfer to same broker"
-"""Part of the message (status 500) with which ExtensibleLoadManagerImpl refuses to move a bundle to its owner."""
+"""Part of the error (status 500) of ExtensibleLoadManagerImpl if the destination already owns the bundle."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 
@@ -116,7 +116,7 @@ class BundleMove:
             end = await self._attempt_move(topics)
             if not end.again or self._attempts > RETRIES:
                 return end
-            _log.warning("%s: result %s (owner %s), unloading again", self.move.bundle, end.reason, end.owner or "none")
+            _log.warning("%s: result %s (owner %s); retrying", self.move.bundle, end.reason, end.owner or "none")
             early = await self._check_destination(Reason.MOVED)
             if early is not None:
                 return early

@@ -31,7 +31,7 @@ MOST_TOPICS = 10
 """Maximum number of a bundle's topics whose clients are counted: each topic costs several requests."""
 
 AT_ONCE = 4
-"""Maximum number of topics counted concurrently per broker, so that a slow broker does not delay moves."""
+"""Maximum number of topics whose clients are counted at once per broker: a slow broker must not delay moves."""
 
 BEFORE_S = 2.0
 """Maximum seconds to count clients before an unload. A broker that takes longer is not asked again in this wave."""
@@ -43,7 +43,7 @@ client makes seven attempts."""
 _LONGEST_PAUSE_S = 1.0
 
 _LONG_WAVE_S = 600.0
-"""Seconds after which counting no longer prolongs a wave; the wave's task is limited to 15 minutes."""
+"""Seconds after which a wave no longer waits for clients; the wave's task is limited to 15 minutes."""
 
 _REFUSALS = (Reason.FORBIDDEN, Reason.UNAUTHORIZED)
 
@@ -124,7 +124,7 @@ class ClientGapMeter:
             while self._watched and stop_reason() is None and time.monotonic() - self._started < _LONG_WAVE_S:
                 await asyncio.wait(self._watched, timeout=1.0)
         except Exception:
-            _log.exception("whether the wave has to end is unknown; it does not wait for the remaining clients")
+            _log.exception("whether the wave must end is unknown, so the wave stops waiting for clients")
 
     async def close(self) -> None:
         tasks = [*self._watched, *self._connected.values()]

@@ -17,7 +17,7 @@ from pulsar_rebalancer.run.plan import Move
 _log = logging.getLogger(__name__)
 
 MOST_AT_A_BROKER = 16
-"""Maximum number of concurrent moves from or to one broker. With 24 or more, bundles landed on unplanned brokers."""
+"""Maximum number of concurrent moves from or to one broker. With 24 or more, bundles landed on wrong brokers."""
 
 
 class AdaptivePace:
@@ -56,7 +56,7 @@ class AdaptivePace:
             elif in_time is False and self._begun[move.bundle] > self._halved_at[broker]:
                 self._allowed[broker] = max(allowed / 2, 1.0)
                 self._halved_at[broker] = len(self._begun)
-                _log.info("%s: clients of %s were late; %d moves at a time", broker, move.bundle, self._allowed[broker])
+                _log.info("%s: clients of %s were late; limit now %d moves", broker, move.bundle, self._allowed[broker])
 
 
 class MoveQueue:

@@ -25,7 +25,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 _log = logging.getLogger(__name__)
 
 _PAUSE_S = 0.2
-"""Seconds between two reads of the bounds: other brokers see a split with some delay."""
+"""Seconds between two reads of the bundle bounds: other brokers see a split with some delay."""
 
 
 async def carry_out_splits(
@@ -128,13 +128,13 @@ class _BundleSplit:
             if not error.sent:
                 self._attempts = 0
             failed = error  # the bundle may have been split nevertheless: only the bounds show the outcome
-            _log.warning("%s: the split request failed; the bounds show the outcome: %s", self._split.bundle, error)
+            _log.warning("%s: the split request failed; the bundle may be split anyway: %s", self._split.bundle, error)
         until = time.monotonic() + (0 if failed and failed.status else self._timeout_s)
         while not self._found:
             try:
                 self._found = self._positions_within(await self._bundles.bounds(namespace_of(self._split.bundle)))
             except AdminError as error:
-                _log.info("%s: the bounds could not be read and are read again: %s", self._split.bundle, error)
+                _log.info("%s: the namespace's bundle bounds could not be read: %s", self._split.bundle, error)
             if self._found or time.monotonic() > until:
                 break
             await asyncio.sleep(_PAUSE_S)

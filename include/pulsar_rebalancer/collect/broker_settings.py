@@ -23,7 +23,7 @@ from pulsar_rebalancer.texts import one_line
 _NAMESPACE = re.compile(r"[^/:]+/[^/:]+")
 _NAMED = 3
 _ASKED = 8
-"""Maximum number of brokers that share the requests about namespaces. One broker takes seconds for a thousand."""
+"""Maximum number of brokers that share the namespace requests. One broker takes seconds for a thousand requests."""
 
 
 @dataclass(frozen=True, slots=True)

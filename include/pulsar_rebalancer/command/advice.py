@@ -35,14 +35,14 @@ _MOST = 5
 """Maximum number of findings listed per kind."""
 
 _OF_THE_REBALANCER = {Reason.BUILTIN_SHEDDING_ON}
-"""Findings that concern only runs, not the cluster."""
+"""Reasons that matter only to runs, so an inspection does not list them."""
 
 _SET = "pulsar-admin brokers update-dynamic-config --config {} --value {}"
 _FIXES = {
     "even_distribution": _SET.format("loadBalancerDistributeBundlesEvenlyEnabled", "false"),
     "max_unload_percentage": _SET.format("maxUnloadPercentage", 0.5),
 }
-"""Commands that replace values that are not recommended."""
+"""Commands that set a recommended value."""
 
 _BUNDLE = re.compile(r"[^\s/]+/[^\s/]+/0x[0-9a-f]{8}_0x[0-9a-f]{8}")
 
@@ -186,7 +186,7 @@ def _partition_advice(topic: str) -> str:
     base, _, number = topic.rpartition("-partition-")
     if number.isdecimal() and base:
         return f"pulsar-admin topics update-partitioned-topic {base} --partitions N"
-    return "Spread its traffic over the partitions of a new topic: pulsar-admin topics create-partitioned-topic"
+    return "Spread the topic's traffic over the partitions of a new topic: pulsar-admin topics create-partitioned-topic"
 
 
 def _split_command(bundle: str) -> str:

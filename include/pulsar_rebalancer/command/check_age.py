@@ -75,7 +75,7 @@ def _age(seconds: float | None) -> str:
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root", required=True, help="the storage root, a path or an object-store URI")
     parser.add_argument("--cluster", required=True, type=_cluster_name, help="cluster's name in the clusters file")
-    parser.add_argument("--max-age-seconds", required=True, type=_max_age, help="maximum age, such as five intervals")
+    parser.add_argument("--max-age-seconds", required=True, type=_max_age, help="maximum age of outcome and decision")
 
 
 def _cluster_name(text: str) -> str:

@@ -30,7 +30,7 @@ PAUSE_SECONDS = 5.0
 _ANSWER_SECONDS = 30.0
 _LONGEST_ANSWER = 64 * 1024 * 1024
 _PLAN_AGAIN = ("other_plan", "plan_expired")
-"""Reason codes of an order that came too late for its plan, for example because another drain was ordered first."""
+"""Reason codes after which the drain is planned again, for example because another drain was ordered first."""
 
 
 class RefusedError(Exception):
@@ -101,7 +101,7 @@ class Airflow:
             left = drains[broker]["movable"] if broker in drains else None
             if left == 0:
                 return
-            held = "its bundles are not known yet" if left is None else f"it still owns {left} bundles that can move"
+            held = "bundles are not known yet" if left is None else f"still owns {left} bundles that can move"
             self._pause_or_fail(f"{broker} is drained, but {held}")
 
     def _pause_or_fail(self, status: str) -> None:

@@ -43,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--for", dest="seconds", type=_seconds, default=0.0, help="total sampling time, such as 10m")
     parser.add_argument("--every", type=_seconds, default=60.0, help="time between samples (default: 60s)")
     parser.add_argument("--connection", type=Path, help="YAML file with the fields of the connection")
-    parser.add_argument("--topic", default="", help="also show this topic's bundle, and why it moves or stays")
+    parser.add_argument("--topic", default="", help="also show this topic's bundle, and why the bundle moves or stays")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write the page of the cluster to this file")
     parser.add_argument("--json", action="store_true", help="print a JSON document")
 
@@ -110,12 +110,12 @@ def text_lines(doc: dict[str, Any]) -> Iterator[str]:
             for pair in sample["pairs"]:
                 most_hits = {kind: max(n, pair["hits"].get(kind, {}).get("have", 0)) for kind, n in most_hits.items()}
             yield f"  {sample['at']}: {most_hits['low']} low hits, {most_hits['high']} high hits; {_moves_text(plan)}"
-    yield f"if this lasts, {doc['shedder']} would: {_moves_text(doc['if_it_lasts'])}"
+    yield f"if the load does not change, {doc['shedder']} would: {_moves_text(doc['if_it_lasts'])}"
     for move in (doc["if_it_lasts"] or {}).get("moves", ())[:_LISTED]:
         yield f"  {move['bundle']}: {move['from']} -> {move['to']}"
     own = doc["configured"]
-    would = f"would: {_moves_text(own['if_it_lasts'])}" if own["if_it_lasts"] else "is unknown to the rebalancer"
-    yield f"Pulsar's own {own['shedder']} with placement {own['placement']} (shedding {own['shedding']}) {would}"
+    action = f"would: {_moves_text(own['if_it_lasts'])}" if own["if_it_lasts"] else "is unknown to the rebalancer"
+    yield f"Pulsar's own {own['shedder']} with placement {own['placement']} (shedding {own['shedding']}) {action}"
     for place in doc.get("topic", ()):
         yield f"{place['topic']}: {place['bundle']} on {place['broker'] or 'no broker'} ({place['load'] or 'idle'})"
         yield f"  {place['why']}"

@@ -159,7 +159,7 @@ def _by_field(entries: _YamlMap, label: str) -> dict[str, object]:
     for key, value in entries.items():
         field = FIELD_OF_PULSAR_NAME.get(str(key), str(key))
         if field in given:
-            raise SettingsError(Reason.CONTRADICTION, f"{label}: {field} is set twice: by this and by Pulsar's name")
+            raise SettingsError(Reason.CONTRADICTION, f"{label}: {field} is set twice, once under Pulsar's name")
         if isinstance(value, _YamlMap):
             _refuse_repeated_keys(value, f"{label}: {field}")
         given[field] = value
@@ -186,7 +186,7 @@ class RunParams(BaseModel):
 
     force: str = Field("", max_length=500, description="reason for forcing a balance; empty for a normal run")
     force_threshold: Percent | None = Field(
-        None, description="score gap at which a forced run moves bundles, points; empty: low_threshold"
+        None, description="score gap, in points, at which a forced run moves bundles; empty: low_threshold"
     )
     mode: Mode | None = Field(None, description="mode of this run, not higher than the mode in the clusters file")
     low_threshold: Percent | None = None

@@ -125,7 +125,7 @@ class Window(BaseModel):
         except (CroniterError, StopIteration):
             pass
         if expression:
-            raise ValueError("expected a cron expression of five fields that matches at some time")
+            raise ValueError("expected a cron expression of five fields that matches at least one date")
         return ""
 
     @model_validator(mode="after")

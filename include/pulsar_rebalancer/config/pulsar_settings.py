@@ -25,12 +25,12 @@ class PulsarSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
     low_threshold: Percent = Field(
-        15, alias="loadBalancerAvgShedderLowThreshold", description="score gap at which a pair gets a low hit, points"
+        15, alias="loadBalancerAvgShedderLowThreshold", description="score gap (points) at which a pair gets a low hit"
     )
     high_threshold: Percent = Field(
         40,
         alias="loadBalancerAvgShedderHighThreshold",
-        description="score gap at which a pair also gets a high hit, points",
+        description="score gap (points) at which a pair also gets a high hit",
     )
     hit_count_low: int = Field(
         8,
@@ -89,7 +89,7 @@ class PulsarSettings(BaseModel):
     lower_boundary: bool = Field(
         False,
         alias="lowerBoundarySheddingEnabled",
-        description="ThresholdShedder: the busiest broker also sheds if one is average_threshold points below average",
+        description="ThresholdShedder: the busiest also sheds if a broker is average_threshold points below average",
     )
     overloaded_threshold: Percent = Field(
         85,
@@ -99,14 +99,14 @@ class PulsarSettings(BaseModel):
     rate_difference: float = Field(
         50,
         alias="loadBalancerMsgRateDifferenceShedderThreshold",
-        description="UniformLoadShedder: sheds if the busiest broker's message rate exceeds the idlest's by more "
+        description="UniformLoadShedder: sheds if the highest message rate exceeds the lowest by more "
         "than this percentage; 0: ignored",
     )
     throughput_ratio: float = Field(
         4,
         alias="loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold",
-        description="UniformLoadShedder: sheds if the busiest broker's throughput is more than this factor "
-        "times the idlest's; 0: ignored",
+        description="UniformLoadShedder: sheds if the highest throughput is more than this factor "
+        "times the lowest; 0: ignored",
     )
     max_unload_bundles: int = Field(
         -1,
@@ -118,7 +118,7 @@ class PulsarSettings(BaseModel):
         0.25,
         ge=0,
         alias="loadBalancerBrokerLoadTargetStd",
-        description="TransferShedder: target standard deviation of the brokers' loads, 1 is 100 percent",
+        description="TransferShedder: target standard deviation of the brokers' loads (1 is 100 percent)",
     )
     hit_count_transfer: int = Field(
         3,
@@ -141,7 +141,7 @@ class PulsarSettings(BaseModel):
         180,
         ge=0,
         alias="loadBalanceSheddingDelayInSeconds",
-        description="TransferShedder: seconds after a broker's last unload before its reports count",
+        description="TransferShedder: seconds after a broker's last unload before its reports are used",
     )
     load_data_ttl_seconds: float = Field(
         1800,
@@ -163,7 +163,7 @@ class PulsarSettings(BaseModel):
     credit_swaps: bool = Field(
         False,
         alias="loadBalancerDebugModeEnabled",
-        description="TransferShedder: counts the throughput that swaps bring back; Pulsar does so only in debug mode",
+        description="TransferShedder: counts traffic that a swap moves back to the source (Pulsar: only in debug mode)",
     )
     usage_difference: Percent = Field(
         10,
@@ -174,7 +174,7 @@ class PulsarSettings(BaseModel):
         50000,
         ge=0,
         alias="loadBalancerBrokerMaxTopics",
-        description="maximum topics of a broker that may be a destination",
+        description="number of topics above which placement avoids a broker",
     )
     even_distribution: bool = Field(
         False,
@@ -217,7 +217,7 @@ class PulsarSettings(BaseModel):
     unload_split_bundles: bool = Field(
         True,
         alias="loadBalancerAutoUnloadSplitBundlesEnabled",
-        description="unload the parts of a split bundle, unless a policy applies to its namespace",
+        description="unload the parts of a split bundle, unless a policy applies to the namespace",
     )
     split_algorithm: SplitAlgorithm = Field(
         SplitAlgorithm.RANGE,
@@ -225,12 +225,12 @@ class PulsarSettings(BaseModel):
         description="algorithm that chooses the split position (Pulsar's name)",
     )
     max_bundle_topics: int = Field(
-        1000, alias="loadBalancerNamespaceBundleMaxTopics", description="topics above which a bundle is split"
+        1000, alias="loadBalancerNamespaceBundleMaxTopics", description="number of topics above which a bundle is split"
     )
     max_bundle_sessions: int = Field(
         1000,
         alias="loadBalancerNamespaceBundleMaxSessions",
-        description="producers and consumers above which a bundle is split; 0: ignored",
+        description="number of producers and consumers above which a bundle is split; 0: ignored",
     )
     max_bundle_msg_rate: int = Field(
         30000,
@@ -250,8 +250,8 @@ class PulsarSettings(BaseModel):
     flow_difference: float = Field(
         10,
         alias="flowOrQpsDifferenceThresholdPercentage",
-        description="flow_or_qps_equally_divide: percent above max_bundle_msg_rate or max_bundle_bandwidth at "
-        "which bundles are split",
+        description="flow_or_qps_equally_divide: splits bundles that exceed max_bundle_msg_rate or "
+        "max_bundle_bandwidth by this many percent",
     )
     hit_count_split: int = Field(
         3,

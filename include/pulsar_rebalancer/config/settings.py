@@ -45,7 +45,7 @@ class BreakerRules(BaseModel):
 
     bad_brokers: int | None = Field(None, ge=1, description="the breaker opens if a run leaves out this many brokers")
     failed_moves: int | None = Field(
-        None, ge=1, description="the breaker opens if this many moves of a run fail or land elsewhere"
+        None, ge=1, description="the breaker opens if this many moves of a run fail or land on another broker"
     )
     worse_rounds: int | None = Field(
         None, ge=1, description="the breaker opens if the score range grows in this many rounds of moves in a row"
@@ -82,7 +82,7 @@ class Settings(PulsarSettings):
     )
     placement: Placement | None = Field(
         None,
-        description="placement strategy (Pulsar's class name) for moves without a destination from the shedder; "
+        description="placement strategy (Pulsar's class name) if the shedder chooses no destination; "
         "empty: the shedder's default",
     )
     min_bundle_share: float = Field(
@@ -123,8 +123,8 @@ class Settings(PulsarSettings):
         6,
         ge=0,
         le=120,
-        description="maximum seconds to read the extensible load manager's system topics; 0: the rebalancer computes "
-        "averages of throughput and top bundles itself",
+        description="maximum seconds to read the extensible load manager's system topics; 0: compute top bundles "
+        "and average throughput instead",
     )
     max_plan_age_seconds: float = Field(180, gt=0, description="maximum age of a plan when it is carried out, seconds")
     max_awaiting_minutes: float = Field(
@@ -132,17 +132,17 @@ class Settings(PulsarSettings):
     )
     two_people: bool = Field(
         False,
-        description="nobody may approve a plan, or carry out a drain or rolling restart, that they "
-        "requested (mode auto: any manual plan)",
+        description="nobody may approve their own plan, or carry out their own drain or rolling restart (in mode "
+        "auto: their own manual plan)",
     )
     unload_concurrency: Annotated[int, Field(ge=1, le=MOST_MOVES)] | Literal["auto"] = Field(
-        4, description="maximum concurrent moves; auto: per broker, as max_client_gap_seconds allows"
+        4, description="maximum concurrent moves; auto: adapted to each broker's clients (max_client_gap_seconds)"
     )
     max_client_gap_seconds: float = Field(
         0.5, gt=0, le=15, description="seconds within which clients must reconnect, if unload_concurrency is auto"
     )
     move_timeout_seconds: float = Field(
-        30, gt=0, description="maximum seconds for the unload request, and for the new owner to appear"
+        30, gt=0, description="maximum seconds each for the unload request and for the new owner to appear"
     )
     fill_new_brokers: bool = Field(False, description="automatically fill a new healthy broker up to the mean score")
     roll_restart_dag: str = Field(
@@ -154,7 +154,7 @@ class Settings(PulsarSettings):
         30,
         gt=0,
         le=60 * 24 * 7,
-        description="minutes without progress after which a rolling restart stops; time held by orders is not counted",
+        description="minutes without progress after which a rolling restart stops, unless orders forbid progress",
     )
     split_mode: Mode = Field(
         Mode.OFF,

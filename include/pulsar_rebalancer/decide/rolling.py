@@ -15,7 +15,7 @@ _LOOKS = timedelta(minutes=1)
 """Interval at which the time of the latest step is stored."""
 
 _LONGEST_GAP = timedelta(minutes=3)
-"""Maximum time between two steps; the rest of a longer gap does not count as time without progress."""
+"""Maximum part of the time between two steps that counts as time without progress."""
 
 REPORTS = 2
 """Number of samples that must show that a drained broker is empty, or that a restarted broker reports."""
@@ -137,7 +137,7 @@ def _why_no_turn(roll: Roll, sample: RollSample) -> str:
         return "the next run's sample"
     why = why_unsafe(roll, sample)
     if not why and sample.started[roll.broker] is None:
-        return f"{roll.broker} to report its start time"
+        return f"a report of the start time of {roll.broker}"
     return why or sample.no_room
 
 
@@ -165,7 +165,7 @@ def why_wait(
     """
     missing = [name for name in roll_brokers if name not in active]
     if missing:
-        return f"{', '.join(missing[:3])} to return to the list of active brokers"
+        return f"the return of {', '.join(missing[:3])} to the list of active brokers"
     if problems:
         return "; ".join(f"{name} to recover: {reason}" for name, reason in sorted(problems.items())[:3])
     return f"an operator to release {', '.join(sorted(drained)[:3])}" if drained else ""

@@ -329,4 +329,4 @@ def _advice_sentence(move: CandidateMove, decision: Decision, source_traffic: fl
     parts = math.ceil(move.traffic / fitting) if fitting else 2
     share = 100 * move.traffic / whole
     too_large = f"{move.bundle} carries {share:.0f} % of {move.source}'s traffic, too much for one move"
-    return f"{too_large}; if it is split into {parts}, a part can move." if parts > 1 else ""
+    return f"{too_large}; after a split into {parts} parts, a part can move." if parts > 1 else ""

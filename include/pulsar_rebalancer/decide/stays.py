@@ -31,7 +31,7 @@ Column: TypeAlias = Any
 """An Arrow array or chunked array, for which the type stubs have no common type."""
 
 MAY_GIVE = (Reason.DRAINING, Reason.NO_PERSISTENT_TOPICS)
-"""Reasons why a broker must not receive bundles, although operators and drains may move bundles off it."""
+"""Reasons why a broker must not receive bundles, although operators and drains may move bundles off the broker."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from pulsar_rebalancer.run.tables import AVERAGES, BROKERS, LARGEST, RESOURCES, 
 from pulsar_rebalancer.strategies.shedders.registry import not_recommended, profile_of
 
 KEYS = {"cluster": "cluster", "brokers": "broker", "bundles": "bundle"}
-"""For each table, the column that names what a finding is about."""
+"""The column, by table, that names the cluster, broker or bundle of a finding."""
 
 SLACK_SECONDS = 60.0
 """Seconds by which a report may be older than the brokers' longest report interval."""
@@ -281,7 +281,7 @@ _MISSES: Mapping[str, Callable[[Any, ExpectationArguments], Any]] = {
     "not_be_in_set": _in_set,
     "match_regex": _not_matching,
 }
-"""Functions that mark unexpected values, by the expectation's type; null passes, as in Great Expectations."""
+"""Functions that mark unexpected values, by expectation type. Null values pass, as in Great Expectations."""
 
 
 def _results_of(table: pa.Table, key: str, suite: Mapping[str, Any], values: Mapping[str, float]) -> Iterator[Result]:

@@ -110,7 +110,7 @@ def _opening_reason(rules: BreakerRules, results: Round, worse_rounds: int, know
     if bad is not None and most is not None and bad >= max(most, known_bad_brokers + 1):
         return f"validation left out {number_of(bad, 'faulty broker')} in one run"
     if rules.failed_moves is not None and results.failed >= rules.failed_moves:
-        return f"in one run, {number_of(results.failed, 'move')} failed or went elsewhere"
+        return f"{number_of(results.failed, 'move')} of a run failed or reached another broker"
     if rules.worse_rounds is not None and worse_rounds >= rules.worse_rounds:
         return f"the score range grew in {worse_rounds} consecutive rounds of moves"
     return ""

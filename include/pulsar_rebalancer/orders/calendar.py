@@ -123,7 +123,7 @@ def _calendar_closing(situation: Situation) -> Closing | None:
 def _order_texts(situation: Situation) -> Iterator[str]:
     windows, blackouts = len(situation.settings.maintenance_windows), len(situation.settings.blackouts)
     if windows:
-        yield f"moves only within {number_of(windows, 'maintenance window')} of the clusters file"
+        yield f"bundles move only within {number_of(windows, 'maintenance window')} of the clusters file"
     if blackouts:
         yield f"no moves during {number_of(blackouts, 'blackout')} of the clusters file"
 

@@ -100,7 +100,7 @@ class Drains(StateDocument):
 
 
 _RELEASE_KEPT = timedelta(days=366)
-"""Time for which a release is kept. A rolling restart that began earlier does not drain the broker again."""
+"""Time for which a release is stored, so that an older rolling restart does not drain the broker again."""
 
 
 class GateOpening(NamedTuple):

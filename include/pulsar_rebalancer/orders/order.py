@@ -166,7 +166,7 @@ def with_end(orders: OrdersInForce, order: GivenOrder) -> Control:
     Raises SettingsError: `wrong_setting` if the end is past, `contradiction` if it is before the present one's.
     """
     if order.until is not None and order.until <= order.at:
-        raise wrong_field(Reason.WRONG_SETTING, "until", "This time is past: give a future end.")
+        raise wrong_field(Reason.WRONG_SETTING, "until", "This time is in the past: give a future time.")
     for other in orders.get(Control).orders:
         same = (other.action, other.subject) == (order.action, order.subject)
         if same and other.until and order.until and other.until > order.until:

@@ -175,7 +175,7 @@ class Roll(StateDocument):
         """Return the roll as operators see it: once it is to stop, nobody is asked to restart a broker."""
         if not (self.active and self.stop_order(control)):
             return self
-        return self.model_copy(update={"may_restart": False, "waits": "its next step, in which it stops"})
+        return self.model_copy(update={"may_restart": False, "waits": "the next step, in which the roll stops"})
 
     def skip_order(self, control: Control) -> GivenOrder | None:
         """Return the order, given in the current phase, to end the broker's turn; None if there is none."""
@@ -283,7 +283,7 @@ def _with_skip(orders: OrdersInForce, order: GivenOrder) -> Control:
     # The order names the broker, lest the next one be skipped.
     turn = orders.get(Roll).broker
     if order.subject != turn:
-        text = f"{order.subject} does not have its turn: {turn or 'no broker'} has."
+        text = f"It is not the turn of {order.subject}; current broker: {turn or 'none'}."
         raise wrong_field(Reason.CONTRADICTION, "subject", text)
     return orders.get(Control).with_order(order)
 
@@ -292,9 +292,9 @@ ROLL = OrderKind(
     actions=(
         FormAction(
             "skip_broker",
-            "Skip the broker whose turn it is",
+            "Skip the current broker",
             "The rolling restart continues with the next broker.",
-            subject="the broker whose turn it is (host:port)",
+            subject="the current broker (host:port)",
             pattern=".+",
             gives=_with_skip,
             button="Skip broker",
@@ -305,7 +305,7 @@ ROLL = OrderKind(
         FormAction(
             "stop_roll",
             "Stop the rolling restart",
-            "The broker is released. If its restart was asked for, it stays drained until it is ready again.",
+            "The current broker is released; a restarting broker stays drained until a person releases it.",
             button="Stop roll",
             group="Brokers",
             offered=lambda situation: situation.orders.get(Roll).active,

@@ -125,7 +125,7 @@ _RACE_PAUSES_S = (0.1, 0.2, 0.4, 0.8)
 """Seconds to wait before the next request to a broker, while several brokers compete for the bundle."""
 
 _ONLY_CLIENTS = {"getPreciseBacklog": "false", "subscriptionBacklogSize": "false"}
-"""Query parameters with which brokers leave out statistics that they would have to compute from ledgers."""
+"""Query parameters that make brokers leave out statistics whose computation reads ledgers."""
 
 
 @dataclass(frozen=True, slots=True)

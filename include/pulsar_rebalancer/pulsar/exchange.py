@@ -25,17 +25,17 @@ logging.getLogger("httpcore").setLevel(logging.INFO)  # below that level it logs
 MAX_ERROR_BYTES = 64 * 1024
 """Maximum bytes read of an error response, which is only quoted in a message."""
 TOPIC_NAMES = 4
-"""Factor on `max_answer_bytes` for a namespace's topic names: the resulting 32 MiB hold about 300,000 names."""
+"""Multiplies `max_answer_bytes` for a namespace's topic names: the resulting 32 MiB hold about 300,000 names."""
 TOPIC_STATS = 32
-"""Factor on `max_answer_bytes` for a broker's topic statistics: the resulting 256 MiB hold about 100,000 topics."""
+"""Multiplies `max_answer_bytes` for a broker's topic statistics: the resulting 256 MiB hold about 100,000 topics."""
 _SHORT_BYTES = 1024 * 1024
 """Maximum bytes of a short response. The value is Pulsar's default limit for a load report."""
 _LONG_AT_ONCE = 8
-"""Maximum number of longer responses that are read concurrently, so that they do not exhaust memory."""
+"""Maximum number of responses above `_SHORT_BYTES` that are read concurrently: they must not exhaust memory."""
 OF_ONE_BROKER = 32
 """Maximum concurrent requests per address. Requests about a thousand namespaces could all go to one broker."""
 MOST_KEPT = max(384, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
-"""Maximum number of idle connections, except to the first seed. A process may often open only 1,024 files."""
+"""Maximum number of idle connections, except to the first seed: many systems allow a process only 1,024 files."""
 _ONE_IDLE = httpx.Limits(max_keepalive_connections=1, keepalive_expiry=15)  # brokers close them after 30 s
 _HEADERS = {
     "User-Agent": "pulsar-rebalancer",

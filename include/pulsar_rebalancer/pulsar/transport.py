@@ -124,7 +124,7 @@ class Transport:
         if self.connection.read_only and request.method != "GET":
             name = broker or address_of(self.connection.seeds[0])
             raise self._exchange.failure(
-                request, name, Reason.READ_ONLY, "the connection is read-only, nothing was sent"
+                request, name, Reason.READ_ONLY, "the connection is read-only; nothing was sent"
             )
         if broker and not is_broker_id(broker):
             detail = "the brokerId is not of the form host:port; nothing was sent"
@@ -232,7 +232,7 @@ class Transport:
             await self._refresh_brokers(request)
             known = self.addresses.find(address, parts.path)
         if known is None:
-            detail = f"redirected to {first_line(address)}, which is no broker of the cluster; nothing was sent there"
+            detail = f"the broker redirected to {first_line(address)}, outside the cluster; nothing was sent there"
             raise self._exchange.failure(request, answer.broker, Reason.FOREIGN_ADDRESS, detail, answer.status)
         base, path = known
         if unquote(path) != unquote(request.path):

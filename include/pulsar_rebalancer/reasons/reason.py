@@ -96,7 +96,7 @@ class Reason(StrEnum):
         "The brokers' load manager provides no load reports.",
         "Use ModularLoadManagerImpl or ExtensibleLoadManagerImpl.")
     FOREIGN_ADDRESS = ("foreign_address", VERDICT, Trait.NOT_UNLOADED | Trait.MAY_HAVE_PLAN | Trait.NEEDS_PERSON,
-        "A redirect or service URL names a host outside the cluster, so it was not used; or the URL is missing.",
+        "A redirect or service URL is missing, or names a host outside the cluster and was not used.",
         "Add the broker to the address map, correct its advertised address, or set service_url.")
     BAD_ANSWER = ("bad_answer", VERDICT, Trait.PASSING,
         "The answer was malformed, too large or not JSON, or redirects formed a loop.",
@@ -125,16 +125,16 @@ class Reason(StrEnum):
         "A value in a load report is missing, malformed, negative, or higher than any machine can reach.",
         "Check the broker's version and report.")
     LOAD_IN_DOUBT = ("load_in_doubt", QUARANTINE, Trait.NONE,
-        "The score depends on a resource that has no limit or is used above twice its limit.",
+        "The score depends on a resource without a limit, or with usage above twice its limit.",
         "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
     TRAFFIC_IN_DOUBT = ("traffic_in_doubt", QUARANTINE, Trait.NONE,
-        "The bundles left out together carry more than a quarter of the broker's traffic.",
+        "Together, the left-out bundles carry more than a quarter of the broker's traffic.",
         "See why these bundles were left out.")
     WRONG_BROKER = ("wrong_broker", QUARANTINE, Trait.NONE,
         "The broker's address returned another broker's load report.",
         "Map each broker to its own address, not to a proxy.")
     DOUBTFUL_LIMIT = ("doubtful_limit", WARN, Trait.NONE,
-        "A resource is used far above its limit, or a resource without a limit (other than CPU) scores 0.",
+        "A resource is used far above its limit, or a resource other than CPU has no limit and scores 0.",
         "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
     LISTED_TWICE = ("listed_twice", WARN, Trait.NONE,
         "The cluster lists a broker twice; the broker was counted once.",
@@ -153,7 +153,7 @@ class Reason(StrEnum):
         "The broker takes part after two host samples.")
     TWO_OWNERS = ("two_owners", QUARANTINE, Trait.NONE,
         "Two brokers report the same bundle.",
-        "This is normal for one interval after a move.")
+        "Two reports are normal for one interval after a move.")
     TOO_MANY_QUARANTINED = ("too_many_quarantined", BLOCK, Trait.NONE,
         "Validation left out more brokers than max_quarantined_brokers allows.",
         "Repair the brokers, or raise the limit.")
@@ -196,7 +196,7 @@ class Reason(StrEnum):
         "Correct the custom shedder, or choose another strategy.")
     NOT_RECOMMENDED = ("not_recommended", WARN, Trait.NONE,
         "Pulsar's authors or our experiments advise against a setting, or one broker has too many system bundles.",
-        "Use settings from docs/strategies.md, or compare yours in a replay; unload a named bundle.")
+        "Use settings from docs/strategies.md, or compare yours in a replay; unload a named system bundle.")
     # counting
     COUNTED = ("counted", VERDICT, Trait.NONE,
         "The sample counted.")
@@ -226,7 +226,7 @@ class Reason(StrEnum):
         "Check the broker's clock and the metadata store.")
     NO_TOP_BUNDLES = ("no_top_bundles", VERDICT, Trait.STUCK,
         "The broker has no top bundle that the strategy may move.",
-        "Check its traffic, policies and excluded namespaces.")
+        "Check the broker's traffic, policies and excluded namespaces.")
     FIRED = ("fired", VERDICT, Trait.NONE,
         "Bundles have to move: the threshold was reached in enough samples.")
     BELOW_MINIMUM = ("below_minimum", VERDICT, Trait.STUCK,
@@ -241,7 +241,7 @@ class Reason(StrEnum):
     MEMORY_DECIDES = ("memory_decides", VERDICT, Trait.NONE,
         "Direct memory determines the scores, so the shedder follows the rules of AvgShedder.")
     NO_PARTNER = ("no_partner", VERDICT, Trait.NONE,
-        "The broker is not the busiest, or is in the middle of an odd number of brokers, so it has no partner.")
+        "The broker has no partner, because it is not the busiest or is in the middle of an odd number of brokers.")
     # bundles
     TAKEN = ("taken", VERDICT, Trait.NONE,
         "The bundle is moved.")
@@ -265,10 +265,10 @@ class Reason(StrEnum):
         "The namespace's policies could not be read.",
         "See the finding policy_unclear or policy_unreadable.")
     POLICY_FORBIDS = ("policy_forbids", VERDICT, Trait.KEPT_IN_PLACE,
-        "Policies allow no other broker or forbid the planned one, or shed_policy_bundles is off.",
-        "If this is not intended, check the policy's brokers.")
+        "Policies forbid the planned broker or all other brokers, or shed_policy_bundles is off.",
+        "To allow more brokers, change the policies.")
     ANTI_AFFINITY = ("anti_affinity", VERDICT, Trait.KEPT_IN_PLACE,
-        "The bundle's anti-affinity group is even, would become less even, or already has a move in this run.")
+        "The anti-affinity group is spread evenly, would be spread less evenly, or already has a move in this run.")
     TOO_MANY_TOPICS = ("too_many_topics", VERDICT, Trait.KEPT_IN_PLACE,
         "The planned broker has more than max_broker_topics topics; other brokers have fewer.")
     NO_DESTINATION = ("no_destination", VERDICT, Trait.KEPT_IN_PLACE,
@@ -305,14 +305,14 @@ class Reason(StrEnum):
         "The bundle will be split; its parts may move later.")
     SPLIT_OBSERVED = ("split_observed", VERDICT, Trait.NONE,
         "The bundle would be split if split_mode were auto.",
-        "Set split_mode to auto to split it.")
+        "Set split_mode to auto to split the bundle.")
     BUILTIN_SPLITTING_ON = ("builtin_splitting_on", VERDICT, Trait.NONE,
         "A broker splits bundles itself (loadBalancerAutoBundleSplitEnabled).",
         "Leave splits to the brokers, or set loadBalancerAutoBundleSplitEnabled to false.")
     RECENTLY_SPLIT = ("recently_split", VERDICT, Trait.NONE,
         "The bundle was created by a split within the last hour.")
     TOPICS_UNKNOWN = ("topics_unknown", VERDICT, Trait.NONE,
-        "The bundle's topics or the namespace's bounds were not read.",
+        "The bundle's topics or the namespace's bundle bounds were not read.",
         "See the log of the task collect.")
     NO_POSITION = ("no_position", VERDICT, Trait.NONE,
         "The bundle cannot be split: it has only one topic, or no position in its range leaves wide enough parts.",
@@ -356,13 +356,13 @@ class Reason(StrEnum):
         "Wait, or lift the pause: run pulsar_control__<cluster> with resume, or edit the clusters file.")
     AWAITING_APPROVAL = ("awaiting_approval", VERDICT, HELD | Trait.ORDERED,
         "The plan waits for a person's approval.",
-        "Approve or reject it in pulsar_apply__<cluster>.")
+        "Approve or reject the plan in pulsar_apply__<cluster>.")
     REJECTED = ("rejected", VERDICT, Trait.NONE,
         "A person rejected these moves within the last max_awaiting_minutes.",
-        "To move them sooner, make a manual plan.")
+        "To move these bundles sooner, make a manual plan.")
     SAME_PERSON = ("same_person", VERDICT, Trait.TYPED,
         "Nobody may approve or carry out a plan that they requested (two_people).",
-        "Ask another person to do so.")
+        "Ask another person.")
     NO_USER = ("no_user", VERDICT, Trait.TYPED,
         "No person is recorded for the plan or approval: a task made it, nobody was signed in, or its run was cleared.",
         "Sign in, and make or approve the plan again. Before you repeat a drain, release the broker.")
@@ -386,7 +386,7 @@ class Reason(StrEnum):
         "The next run may act.")
     ON_HOLD = ("on_hold", VERDICT, Trait.NONE,
         "A validation finding has the effect hold.",
-        "See these findings of the run.")
+        "See the run's findings with the effect hold.")
     PLAN_TOO_OLD = ("plan_too_old", VERDICT, Trait.NONE,
         "The plan is older than max_plan_age_seconds (for a later wave, plus five minutes).",
         "The next run makes a new plan.")
@@ -411,10 +411,10 @@ class Reason(StrEnum):
         "Make a new manual plan, or wait for the next plan to approve.")
     PLAN_USED = ("plan_used", VERDICT, Trait.TYPED,
         "A run was already started for the plan.",
-        "See that run. If it was stopped, you may submit the plan again.")
+        "See that run. If the run was stopped, you may submit the plan again.")
     PLAN_UNDER_WAY = ("plan_under_way", VERDICT, Trait.TYPED,
         "Another manual plan is queued or being carried out.",
-        "Wait until it ends.")
+        "Wait until that plan ends.")
     LAST_BROKER = ("last_broker", VERDICT, Trait.TYPED,
         "No other broker could take the drained broker's bundles.",
         "See why the other brokers were left out.")
@@ -425,7 +425,7 @@ class Reason(StrEnum):
     GIVE_BACK = ("give_back", VERDICT, Trait.NONE,
         "The broker gives bundles back to their former brokers.")
     DRAINING = ("draining", VERDICT, Trait.TYPED | Trait.SETTLED,
-        "The broker is being drained: it gets no bundles until it is released.",
+        "A drained broker gets no bundles until it is released.",
         "Release the broker, or name another one.")
     NOT_DRAINED = ("not_drained", VERDICT, Trait.TYPED | Trait.SETTLED,
         "The broker is not drained.")
@@ -450,8 +450,8 @@ class Reason(StrEnum):
         "See the DAG's log. Start and release the broker, then restart the other brokers.")
     BROKER_NOT_BACK = ("broker_not_back", VERDICT, Trait.NONE,
         "The broker did not report twice under its name within roll_wait_minutes; the roll stopped.",
-        "Start the broker under its former address, or release its former name; then restart the other brokers. If it "
-        "starts slowly, raise roll_wait_minutes.")
+        "Start the broker under its former address, or release its former name; then restart the other brokers. If "
+        "brokers start slowly, raise roll_wait_minutes.")
     # moves
     MOVED = ("moved", VERDICT, Trait.ON_PLANNED_BROKER | Trait.NEW_OWNER | Trait.SETTLED,
         "The bundle is owned by its planned broker.")
@@ -466,10 +466,10 @@ class Reason(StrEnum):
         "The next run makes a new plan.")
     ASTRAY = ("astray", VERDICT, Trait.NEW_OWNER,
         "The bundle landed on another broker, even after the retries.",
-        "The bundle stays there for the grace period. If this happens again, see the leader's log.")
+        "The bundle stays on that broker for the grace period. If this happens again, see the leader's log.")
     NO_LOOKUP = ("no_lookup", VERDICT, Trait.NONE,
         "The bundle was unloaded, but brokers refused to look up its topics.",
-        "This is normal if the topics were deleted; otherwise see the refusal next to this code.")
+        "Refusals are normal if the topics were deleted; otherwise see the brokers' answer.")
     UNKNOWN_OWNER = ("unknown_owner", VERDICT, Trait.RETRIED,
         "The bundle was unloaded, but no new owner was seen within the time-out.",
         "The next lookup by a client places the bundle. If this happens again, see the leader's log.")

@@ -68,7 +68,7 @@ class BundlePlacer:
 MINUTE = 60.0
 
 _UNLOADED_AFTER = 1.0
-"""Assumed seconds from a sample to the unloads it causes. A real run records an unload's time when it is done."""
+"""Assumed seconds between a sample and the unloads that follow. A real run records the time of each unload."""
 
 
 class IndexedMove(NamedTuple):

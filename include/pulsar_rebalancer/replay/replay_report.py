@@ -147,7 +147,7 @@ def _agreement_section(answer: ReplayResult, recorded: Metrics, current: Variant
     result = "The current settings failed." if answer.agreement is None else f"{answer.agreement.sentence}."
     return (
         f"<p>{result}</p>{_scrollable_table('Recording and replay', ('values', *_HEADS), lines)}"
-        "<p class=quiet>As recorded: number of bundles that another broker had in the previous sample. "
+        "<p class=quiet>As recorded: a bundle counts if its broker has changed since the previous sample. "
         "Lost: bundles whose broker was gone, had restarted or did not report. Recording and replay can agree only if "
         "the cluster was balanced with the current settings.</p>"
     )
@@ -162,7 +162,7 @@ def _scatter_chart(ordered: Sequence[Metrics], answer: ReplayResult, recorded: M
     field.plot([row.unloads_per_day for row in front], [row.range_mean for row in front], color=_FRONT, linewidth=1)
     groups = {
         ("other variants", _PLAIN, 22): [row for row in ordered if row.variant not in answer.front],
-        ("no variant is better in both", _FRONT, 22): front,
+        ("Pareto front", _FRONT, 22): front,
         (CURRENT, _CURRENT, 60): [row for row in ordered if row.variant == CURRENT],
         ("picked", _PICKED, 60): [row for row in ordered if row.variant == answer.picked],
         ("as recorded", _RECORDED, 60): [recorded],

@@ -205,10 +205,10 @@ def _column_values(column: pa.ChunkedArray[Any]) -> list[Any]:
 
 
 MAX_SAMPLES = 10
-"""Samples in the short-term mean: each sample from the tenth on moves it by a tenth of the difference (BundleData)."""
+"""Samples in the short-term mean: from the tenth on, a new sample has the weight of one tenth (BundleData)."""
 
 LONG_TERM_SAMPLES = 1000
-"""Samples in the long-term mean: each sample from the thousandth on moves it by a thousandth of the difference."""
+"""Samples in the long-term mean: from the thousandth on, a new sample has the weight of one thousandth."""
 
 
 def update(bundles: Iterable[Row], previous_means: Iterable[Row]) -> list[Row]:

@@ -36,7 +36,7 @@ TABLES: dict[str, tuple[str, pa.Schema]] = {
     "moves": ("plan/moves.parquet", tables.MOVES),
     "splits": ("plan/splits.parquet", tables.SPLITS),
 }
-"""Each table's path below a run's folder and its columns, by kind."""
+"""For each kind of table: the path below a run's folder, and the columns."""
 
 DOCUMENTS = {
     "settings": "input/settings.json",
@@ -47,7 +47,7 @@ DOCUMENTS = {
     "outcome": "outcome.json",
     "page": "validation/index.html",
 }
-"""Each document's path below a run's folder, by column of `runs`. Other JSON files are in the column `documents`."""
+"""For each document column of `runs`: the path below a run's folder. `documents` has all other JSON files."""
 
 RUNS = "runs"
 KINDS = (*TABLES, RUNS)

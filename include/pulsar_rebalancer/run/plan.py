@@ -58,7 +58,7 @@ class Split(BaseModel):
 
     @property
     def cut(self) -> str:
-        return parts_text(self.positions, self.shares) + ("; its parts are unloaded" if self.unload else "")
+        return parts_text(self.positions, self.shares) + ("; the parts are unloaded" if self.unload else "")
 
     @property
     def excess(self) -> str:

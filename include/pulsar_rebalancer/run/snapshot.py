@@ -196,9 +196,9 @@ class Snapshot:
             found = source.schema_arrow
             version = version_of(found)
             if version != VERSION or found.names != INPUT[name].names:
-                what = f"has version {version or 'none'}" if version != VERSION else "has unexpected columns"
+                problem = f"has version {version or 'none'}" if version != VERSION else "has unexpected columns"
                 where = f"{self.folder.uri}: table {name}"
-                raise SnapshotError(Reason.FILE_DAMAGED, f"{where} {what}; this release reads version {VERSION}")
+                raise SnapshotError(Reason.FILE_DAMAGED, f"{where} {problem}; this release reads version {VERSION}")
             yield source
 
     def bundles_named(self, names: Collection[str], columns: list[str]) -> list[Row]:

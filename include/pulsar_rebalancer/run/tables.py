@@ -72,7 +72,7 @@ LARGEST: dict[str, float] = {
     "load_average": 1e6,
     "throughput_average": 1e15,
 }
-"""Largest plausible values, in the units above, of a machine or broker; validation rejects larger ones."""
+"""Largest plausible values of a machine or broker, in the columns' units; validation rejects larger ones."""
 
 VERSION = "1"
 
@@ -156,7 +156,7 @@ BUNDLE_COSTS = pa.schema([MEANS.field("bundle"), *(pa.field(name, pa.float32()) 
 # Not `empty_table`, which imports pandas.
 NO_COSTS = pa.Table.from_batches([], BUNDLE_COSTS)
 NO_LOADS = pa.Table.from_batches([], pa.schema([MEANS.field("bundle"), pa.field("load", pa.float64())]))
-"""Load that a bundle adds to its broker, as msg/s or kB/s of average cost."""
+"""Load that a bundle adds to its broker: traffic of average cost that adds the same load, in msg/s or kB/s."""
 
 DECISIONS = _schema(
     ("cluster", _S),

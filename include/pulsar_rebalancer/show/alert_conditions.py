@@ -92,13 +92,13 @@ class Condition(StrEnum):
         "roll_elsewhere",
         "bundles stay elsewhere",
         "The rolling restart has ended, but some bundles are still on other brokers.",
-        "The strategy balances these brokers. If the bundles must return, move them with a manual plan.",
+        "The strategy balances all brokers. If the bundles must return, move them with a manual plan.",
     )
     ROLL_LEFT = (
         "roll_left",
         "a rolling restart has stalled",
         "No run of pulsar_roll__<cluster> continues the rolling restart; until the roll ends, no other bundles move.",
-        "Unpause this DAG. If the roll's run has ended or is gone, trigger the DAG with the roll's id as plan.",
+        "Unpause pulsar_roll__<cluster>. If the roll's run ended or is gone, trigger a run with the roll's id as plan.",
     )
     NO_RUN = (
         "no_run",

@@ -158,7 +158,7 @@ def compose(cluster: str, pending: PendingMessage, value_lines: Sequence[str], l
     else:
         lines.append(f"What: {condition.meaning}{detail}")
     lines += ["Reasons:", *_reason_lines(incident.reasons, actions=not pending.over)]
-    lines += ["Values:", *(f"  {line}" for line in value_lines or ["none: the run ended too early"])]
+    lines += ["Values:", *(f"  {line}" for line in value_lines or ["no values: the run ended too early"])]
     lines.append(f"What to do: {'nothing, because the condition has ended.' if pending.over else condition.action}")
     lines.append(f"Run: {link}")
     title = f"{'[Resolved] ' if pending.over else ''}Pulsar {cluster}: {condition.label}"

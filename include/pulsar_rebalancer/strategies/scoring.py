@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 SCORED = ("cpu", "direct_memory", "bandwidth_in", "bandwidth_out")
-"""Resources that the score includes; it ignores the JVM heap (LocalBrokerData.getMaxResourceUsageWithWeight)."""
+"""Resources that the score includes; the JVM heap is ignored (LocalBrokerData.getMaxResourceUsageWithWeight)."""
 
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 """Largest 32-bit float; above it, Pulsar gets infinity, or NaN if the weight is 0."""
@@ -200,10 +200,10 @@ def scores_after(
 MEMORY, NETWORK = "direct_memory", "bandwidth_out"
 
 LASTING = 10
-"""Number of consecutive counted samples that another resource must determine to become the bottleneck."""
+"""A resource becomes the bottleneck when it has determined the score of this number of counted samples in a row."""
 
 UNIT = {Measure.RATE: 1.0, Measure.THROUGHPUT: 1000.0}
-"""Divisors that convert msg/s and bytes/s to the units of learned loads: msg/s and kB/s, which are of similar size."""
+"""Divisors from msg/s and bytes/s to msg/s and kB/s, the units of learned loads, whose values have similar sizes."""
 
 
 def measure_of(bottleneck: str) -> Measure:

@@ -21,7 +21,7 @@ class Unload(NamedTuple):
 
 
 Place = Callable[[int, list[int]], int | None]
-"""Function of a bundle and the registered brokers (all by index) that returns the chosen broker, or None."""
+"""Chooses one of the registered brokers for a bundle, all given by index; returns None if none suits."""
 
 
 class Simulation:

@@ -68,8 +68,8 @@ class AirflowHome:
         if not keep and self.folder.exists():
             if any(self.folder.iterdir()) and not self._marker.exists():
                 raise EmbeddedError(
-                    f"{self.folder} would be deleted, but no earlier run created it: delete it yourself if you do not "
-                    f"need it, or {_ANOTHER_FOLDER}"
+                    f"no earlier run created {self.folder}, so this run does not delete it: delete the folder yourself "
+                    f"if you do not need it, or {_ANOTHER_FOLDER}"
                 )
             shutil.rmtree(self.folder)
         make_private(self.folder.parent)
@@ -147,7 +147,7 @@ def locked(folder: Path) -> Iterator[Path]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise EmbeddedError(f"another run is using {folder}: end it, or {_ANOTHER_FOLDER}") from None
+            raise EmbeddedError(f"another run is using {folder}: end that run, or {_ANOTHER_FOLDER}") from None
         yield folder
 
 

@@ -74,7 +74,7 @@ class ApproveOperator(ApprovalOperator):
             if is_retry(context, self) and asked.get(_ASKED):
                 raise TaskAwaitingInput(method_name="execute_complete", timeout=self.response_timeout)
             if question.plan_id in store.get(Answers).plans:
-                raise AirflowSkipException("The question was answered before its task was cleared")
+                raise AirflowSkipException("The request was answered before its task was cleared")
             self.subject, self.body = self._request_texts(question, until)
         try:
             super().execute(context)
@@ -124,7 +124,7 @@ class ApproveOperator(ApprovalOperator):
         store = StateStore.of(context, self.entry.name)
         question, answers = store.get(Question), store.get(Answers)
         if question.run_id != context["dag_run"].run_id:
-            raise PlanError(Reason.PLAN_EXPIRED, f"the open question belongs to {question.run_id or 'no run'}")
+            raise PlanError(Reason.PLAN_EXPIRED, f"approval is now requested by {question.run_id or 'no run'}")
         before, carried_out_by = answers.plans.get(question.plan_id), ""
         if event["chosen_options"] == [self.APPROVE]:
             # A retry keeps what an earlier attempt has recorded.
@@ -168,7 +168,7 @@ class CarryOutApprovedOperator(HandOverOperator):
             noted = (known for known in answers if known.question.run_id == asked_by and known.carried_out_by)
             answer = next(noted, None)
             if answer is None:
-                raise PlanError(Reason.NO_USER, f"no approval is recorded for the question that run {asked_by} asked")
+                raise PlanError(Reason.NO_USER, f"run {asked_by} asked for approval, but no approval is recorded")
             refusal = refusal_now(context, self.entry, store, datetime.now(UTC))
             if refusal := refusal or roll_refusal(store, answer.question.plan_id):
                 raise refusal

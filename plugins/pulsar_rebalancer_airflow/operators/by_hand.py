@@ -228,7 +228,7 @@ class CarryOutOperator(HandOverOperator):
             raise PlanError(Reason.OTHER_PLAN, f"no plan {form.plan[:16]} was shown recently")
         different = form.differs(planned.request)
         if different:
-            raise PlanError(Reason.OTHER_PLAN, f"plan {form.plan[:16]} has different values of {', '.join(different)}")
+            raise PlanError(Reason.OTHER_PLAN, f"the form differs from plan {form.plan[:16]} in {', '.join(different)}")
         age = (now - entry.at).total_seconds()
         if age > self.entry.settings.max_awaiting_minutes * 60:
             raise PlanError(Reason.PLAN_EXPIRED, f"plan {form.plan[:16]} is {age:.0f} s old")

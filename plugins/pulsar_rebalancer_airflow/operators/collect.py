@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 _ANY_THRESHOLDS = {"low_threshold": "0", "high_threshold": "1000"}
-"""Placeholders for the brokers' thresholds. They contradict no setting from the clusters file or a run's form."""
+"""Placeholders until the brokers' thresholds are known: no setting of the clusters file or form contradicts them."""
 
 
 class CollectOperator(ClusterOperator):
@@ -109,7 +109,7 @@ class CollectOperator(ClusterOperator):
         """
         handed = store.handed_over(identity, airflow_run_id)
         if handed is None:
-            raise PlanError(Reason.OTHER_PLAN, f"plan {identity[:16]} was not handed over to this run")
+            raise PlanError(Reason.OTHER_PLAN, f"plan {identity[:16]} was not submitted to this run")
         if not handed.approved:
             require_second_person(self.entry.settings, handed.plan.by, handed.by, asks_second_person=True)
         elif store.get(Question).supersedes(handed):

@@ -387,9 +387,9 @@ class ControlOperator(ClusterOperator):
             if self.ordered.get("undecided"):
                 answer |= {"undecided": "the run in progress may still make a plan, but will not carry it out"}
             answer = {"in_force": self._in_force(store)} | answer
-        self.log.info("%s of cluster %s:\n%s", request.action, self.entry.name, json.dumps(answer, indent=1))
+        self.log.info("Result of %s for cluster %s:\n%s", request.action, self.entry.name, json.dumps(answer, indent=1))
         if request.form_action.needs_reason:
-            self.log.warning("%s of cluster %s was ordered %s", request.action, self.entry.name, order.because)
+            self.log.warning("Cluster %s: %s was ordered %s", self.entry.name, request.action, order.because)
         return answer
 
     def _carry_out(self, store: StateStore, request: ControlRequest, order: GivenOrder) -> dict[str, object]:

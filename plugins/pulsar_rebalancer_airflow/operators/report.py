@@ -222,7 +222,9 @@ class WatchOperator(BaseOperator):
         seconds = (now - since).total_seconds()
         limit = self.settings.alert_after_intervals * self.settings.interval_seconds
         said = f"last run ended {since:%Y-%m-%d %H:%M:%S %Z}" if last else "no run has ended yet"
-        self.log.info("Cluster %s: %s; %.0f s have passed, alert after %.0f s", self.cluster, said, seconds, limit)
+        self.log.info(
+            "Cluster %s: %s; %.0f of the %.0f s before an alert have passed", self.cluster, said, seconds, limit
+        )
         seen = Observation(
             seconds > limit, {Reason.NO_RUN: 1}, f"{said}; interval {self.settings.interval_seconds:g} s"
         )

@@ -72,7 +72,7 @@ CANCELLED = exists().where(
     TaskInstance.state == TaskInstanceState.SKIPPED,
     TaskInstance.try_number == 0,
 )
-"""Whether a rebalancing run was marked as failed before it began. Its teardown task keeps such a run queued."""
+"""Whether a rebalancing run was marked as failed before it began. The teardown task keeps such a run queued."""
 
 
 def _stored(session: Session, asset: str, key: str) -> Any:

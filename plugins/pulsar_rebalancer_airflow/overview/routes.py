@@ -108,9 +108,7 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
         folder = airflow_facts.run_folder(session, storage, dag_id, run_id)
         view = overview.run_overview(storage, entry, folder, _now()) if folder else None
         if view is None:
-            raise HTTPException(
-                404, "This run has no files yet, or upkeep has moved the files to the history of the day."
-            )
+            raise HTTPException(404, "This run has no files yet, or upkeep has moved the files to the history tables.")
         return airflow_facts.with_links(view.model_copy(update={"acts": acts}), dag_id, storage)
     try:
         view = overview.current_overview(storage, entry, facts, _now())

@@ -77,7 +77,7 @@ def test_clusters_variants_and_days_side_by_side(
     page = (whole / REPORT).read_bytes().decode()
     assert page.count("<svg") == 2
     assert "$" not in page
-    for words in ("as recorded", "current settings, replayed", "time, UTC", "no variant is better in both", "picked"):
+    for words in ("as recorded", "current settings, replayed", "time, UTC", "Pareto front", "picked"):
         assert words in page[page.index("<svg") :]
     agreement = Agreement.of(recording, next(o for o in outcomes if o.variant == CURRENT), 16)
     assert Agreement.model_validate(answer["agreement"]) == agreement

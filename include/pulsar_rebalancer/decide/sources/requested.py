@@ -115,7 +115,7 @@ def _bundles_named(owners: Mapping[str, str], names: Any, name: str) -> list[str
 
 
 _COMPARED = (SplitAlgorithm.TOPIC_COUNT, SplitAlgorithm.RANGE, SplitAlgorithm.FLOW)
-"""Split algorithms to compare. The one with the most even parts is chosen; if there are several, the first."""
+"""Split algorithms to compare. The first algorithm with the most even parts is chosen."""
 
 LARGEST, HOT = "LARGEST", "HOT"
 """Placeholders for the bundle with the most topics or the most traffic in a namespace (BundleType in pulsar-admin)."""
@@ -153,7 +153,7 @@ def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) 
         raise PlanError(Reason.TOPICS_UNKNOWN, f"the topics of {bundle.bundle} were not read")
     single, given = sample.snapshot.extensible, len(request.positions)
     if single and given > 1:
-        raise PlanError(Reason.CONTRADICTION, f"{given} positions, but the extensible load manager accepts only one")
+        raise PlanError(Reason.CONTRADICTION, f"{given} positions: the extensible load manager accepts only one")
     tried = {
         each: where_to_cut(candidate, each, sample.settings, given_positions=request.positions, single_cut=single)
         for each in filter(None, dict.fromkeys([request.algorithm, *_COMPARED]))

@@ -127,7 +127,7 @@ class _StayReasons:
         if pair.source != broker:
             return f"No rule keeps the bundle in place. {broker} sheds nothing: its partner {pair.source} is hotter."
         if pair.fired:
-            return f"No rule keeps the bundle in place. {broker} sheds other bundles, and need not shed this one."
+            return f"No rule keeps the bundle in place. {broker} sheds other bundles, and need not shed this bundle."
         gap = "" if pair.gap is None else f" The gap is {pair.gap:.1f} points."
         hits = " or ".join(f"hit {hit.have} of {hit.need} ({kind})" for kind, hit in pair.hits.items()).capitalize()
         return f"No rule keeps the bundle in place. {broker} sheds nothing.{gap} {f'{hits}.' if hits else pair.meaning}"

@@ -203,7 +203,7 @@ def latest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Ru
 
 
 _scores: Cache[Scores] = Cache(200_000)
-"""Cache of scores by run folder, weighted by the number of scores; each score takes about 100 bytes."""
+"""Cache of scores by run folder, limited to this number of scores; each score takes about 100 bytes."""
 
 
 def scores_are_known(folder: StoragePath) -> bool:

@@ -165,7 +165,7 @@ def headline_of_run(run: Run, firing: str, age: float) -> Headline:
         return _moving_headline(run)
     if run.outcome is None and run.summary is None and young:
         step = "validated" if run.validation else "collected"
-        return Headline(State.LOOKING, f"A run is in progress: its data is {step}, but it has not decided yet.")
+        return Headline(State.LOOKING, f"A run is in progress: the data is {step}, but there is no plan yet.")
     if run.summary is None or _was_interrupted(run):
         return Headline(State.FAILED, f"{(verdict or Reason.UNFINISHED).meaning} {Reason.UNFINISHED.action}".strip())
     if run.outcome is None and not (young or run.request.dry_run):

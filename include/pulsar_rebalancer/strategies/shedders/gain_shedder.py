@@ -47,7 +47,7 @@ class GainSettings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     min_gain: float = Field(45, ge=0, description="minimum gain of a move, points squared; halved for an urgent pair")
-    hot_threshold: float = Field(80, ge=0, description="score of the source from which its pair is urgent, percent")
+    hot_threshold: float = Field(80, ge=0, description="source score from which a pair is urgent, percent")
 
 
 @dataclass(slots=True, eq=False)
@@ -240,7 +240,7 @@ def _move(sample: ClusterSample, gain_settings: GainSettings, hotter: _Broker, c
         giver = "" if hotter.gives else f" of {hotter.name}"  # a pair may take from a broker that is not its own
         points = f"{hotter.height:+.0f} and {colder.height:+.0f} to {after[0]:+.0f} and {after[1]:+.0f}"
         worth = f"gain {gains[best]:.0f}, price {prices[best]:.0f}"
-        hotter.words = f"{bundle.bundle}{giver} to {colder.name}: brokers go from {points} points off the mean; {worth}"
+        hotter.words = f"{bundle.bundle}{giver} to {colder.name}: loads go from {points} points off the mean; {worth}"
     if net[best] < 0:
         return None
     hotter.height, colder.height = after

@@ -110,7 +110,7 @@ def choose_bundles(sample: ClusterSample, broker: str, pair: int, target: float)
 
 
 MARGIN = 0.05
-"""Shedding lowers a broker's load to this far below the threshold; 1 is 100 percent."""
+"""Shedding aims at a load this far below the threshold; 1 is 100 percent."""
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:

@@ -141,7 +141,7 @@ def not_recommended(settings: Settings, cpu_limits: Iterable[float]) -> list[Fin
     if strategy == Strategy.AVG and settings.max_unload_percentage < _HALF:
         found.append(f"{strategy} with max_unload_percentage {settings.max_unload_percentage:g} leaves pairs uneven")
     if strategy in (Strategy.AVG, Strategy.UNIFORM) and limits and max(limits) > _UNEQUAL * min(limits):
-        found.append(f"{strategy} suits equal brokers, not {min(limits) / 100:g} to {max(limits) / 100:g} cores")
+        found.append(f"{strategy} suits equal brokers; these have {min(limits) / 100:g} to {max(limits) / 100:g} cores")
     host = settings.host_usage_interval_minutes
     if settings.interval_seconds < host * 60:
         seconds = f"{host:g} ({host * 60:g} s)"
@@ -155,8 +155,8 @@ def _import_shedder(path: str) -> Profile:
     if path not in (listed.strip() for source in SOURCES for listed in source().split(",")):
         raise SettingsError(
             Reason.WRONG_SETTING,
-            f"strategy {path[:200]} is not listed in the option strategies of [pulsar_rebalancer]: add it to Airflow's "
-            "configuration of the DAG processor, the workers and the API server, or correct it",
+            f"strategy {path[:200]} is not listed in the option strategies of [pulsar_rebalancer]: correct the name, "
+            "or list it in Airflow's configuration of the DAG processor, the workers and the API server",
         )
     module, _, name = path.partition(":")
     try:

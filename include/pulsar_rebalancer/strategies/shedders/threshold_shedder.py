@@ -35,10 +35,10 @@ from pulsar_rebalancer.strategies.shedders.overload_shedder import MEASURE, Comp
 from pulsar_rebalancer.texts import number_of
 
 MARGIN = 0.05
-"""Shedding lowers a broker's load to this far below the upper bound; 1 is 100 percent."""
+"""Shedding aims at a load this far below the upper bound; 1 is 100 percent."""
 
 LOWER_MARGIN = 0.5
-"""Factor on average_threshold: the share of its traffic that the busiest broker sheds because of the lower boundary."""
+"""For the lower boundary, the busiest broker sheds this factor times average_threshold of its traffic."""
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:

@@ -196,7 +196,7 @@ def _shed_pair(
     )
     if len(bundles) <= 1:
         reason = Reason.FEW_BUNDLES if bundles else Reason.NO_TOP_BUNDLES
-        held = "it has only one bundle" if bundles else "it has no top bundles"
+        held = "the only bundle stays" if bundles else "the broker has no top bundles"
         words = f"{wanted}; {source.broker} gives no bundle: {held}"
         return replace(decision, reason=reason, explanation=words, fired=False, measure=None, target=None), transfer
     transfer.run(bundles)

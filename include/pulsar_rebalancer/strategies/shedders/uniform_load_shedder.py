@@ -120,8 +120,8 @@ def _traffic_extremes(sample: ClusterSample, measure: Measure) -> tuple[str, flo
 def _not_busiest(sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, pair: int) -> Decision:
     carried = broker.traffic(difference.measure)
     explanation = (
-        f"carries {amount(difference.measure, carried)}; only the busiest broker, {difference.busiest} with "
-        f"{amount(difference.measure, difference.most)}, sheds"
+        f"carries {amount(difference.measure, carried)}; only the busiest broker sheds: "
+        f"{difference.busiest} carries {amount(difference.measure, difference.most)}"
     )
     compared = Comparison(carried, difference.most)
     return broker_decision(sample, broker, pair, compared, Reason.NO_PARTNER, explanation)

@@ -67,7 +67,7 @@ def test_a_person_is_shown_what_the_plan_does(tmp_path):
     grown = half.model_copy(update={"unload": True, "condition": "topics", "value": 5, "bound": 4})
     shown = approval_request(summary, Actions(moves, [grown.model_copy(update={"bundle": bundle(2)})]), run, NOW)
     assert "* disturbs 12 topics, 24 producers, 0 consumers\n" in shown.body
-    assert "% of its traffic; its parts are unloaded (it has 5 topics, more than 4)\n" in shown.body
+    assert "% of its traffic; the parts are unloaded (it has 5 topics, more than 4)\n" in shown.body
 
     after = summary.model_copy(update={"predicted_min": 20.0, "predicted_max": 40.0})
     shown = approval_request(after, Actions(moves * 10, []), run, NOW)

@@ -101,7 +101,7 @@ def test_the_text_names_every_broker_and_the_result(served, capsys):
     assert main(["inspect", served.urls[0]]) == FINE
     said = capsys.readouterr().out
     assert [url for url in served.urls if url.removeprefix("http://") not in said] == []
-    assert "if this lasts, AvgShedder would: move" in said
+    assert "if the load does not change, AvgShedder would: move" in said
     assert said.endswith("no findings\n")
 
 

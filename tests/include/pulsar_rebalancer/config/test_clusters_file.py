@@ -60,7 +60,7 @@ def test_two_clusters_of_one_name_are_refused_and_the_others_live(tmp_path):
         ("{low_threshold: 10, mode: auto, low_threshold: 5}", "repeated: low_threshold"),
         (
             "{low_threshold: 10, loadBalancerAvgShedderLowThreshold: 30}",
-            "low_threshold is set twice: by this and by Pulsar's name",
+            "low_threshold is set twice, once under Pulsar's name",
         ),
         (
             "{pause: {until: 2027-01-05T10:00:00Z, until: 2026-01-05T10:00:00Z, reason: x}}",

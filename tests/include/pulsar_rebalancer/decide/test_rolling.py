@@ -82,11 +82,11 @@ def test_a_broker_is_drained_restarts_and_gets_its_bundles_back_before_the_next_
 @pytest.mark.parametrize(
     ("what", "why"),
     [
-        (seen(1, started={A: LONG_AGO, B: LONG_AGO}), "c:1 to return to the list of active brokers"),
+        (seen(1, started={A: LONG_AGO, B: LONG_AGO}), "the return of c:1 to the list of active brokers"),
         (seen(1, unwell={C: "bad_report_time"}), "c:1 to recover: bad_report_time"),
         (seen(1, drained=(C,)), "an operator to release c:1"),
         (seen(1, no_room="room for 3 of 9 bundles"), "room for 3 of 9 bundles"),
-        (seen(1, started={A: None, B: LONG_AGO, C: LONG_AGO}), "a:1 to report its start time"),
+        (seen(1, started={A: None, B: LONG_AGO, C: LONG_AGO}), "a report of the start time of a:1"),
         (seen(0), "the next run's sample"),
     ],
     ids=["missing", "unwell", "drained", "no room", "no start time", "old sample"],
@@ -245,13 +245,13 @@ def test_a_broker_is_empty_only_if_it_says_so_in_two_samples_in_a_row() -> None:
     assert step(planless, 4, seen(4, left=0), **short).phase is Phase.RESTARTING
 
     cut_off = emptied(draining, started={B: LONG_AGO, C: LONG_AGO})
-    assert (cut_off.phase, cut_off.waits) == (Phase.DRAINING, "a:1 to return to the list of active brokers")
+    assert (cut_off.phase, cut_off.waits) == (Phase.DRAINING, "the return of a:1 to the list of active brokers")
 
 
 @pytest.mark.parametrize(
     ("what", "why"),
     [
-        ({"started": {A: LONG_AGO, B: LONG_AGO}}, "c:1 to return to the list of active brokers"),
+        ({"started": {A: LONG_AGO, B: LONG_AGO}}, "the return of c:1 to the list of active brokers"),
         ({"unwell": {C: "bad_report_time"}}, "c:1 to recover: bad_report_time"),
         ({"drained": (C,)}, "an operator to release c:1"),
     ],
@@ -280,7 +280,7 @@ def test_the_users_own_dag_starts_only_while_the_broker_itself_is_seen() -> None
     roll = drained()
     assert why_unsafe(roll, seen(3)) == ""
     gone = seen(3, started={B: LONG_AGO, C: LONG_AGO})
-    assert why_unsafe(roll, gone) == "a:1 to return to the list of active brokers"
+    assert why_unsafe(roll, gone) == "the return of a:1 to the list of active brokers"
     assert step(roll, 3, gone, restart="").waits == why_unsafe(roll, gone)
     assert step(roll, 3, gone).may_restart, "people may have begun to restart it"
 

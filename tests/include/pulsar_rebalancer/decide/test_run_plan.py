@@ -119,7 +119,7 @@ def test_gain_shedder_moves_what_a_drain_a_group_and_a_cap_leave(tmp_path):
     assert (waits, moved[1:]) == (Reason.ANTI_AFFINITY, ":1")
     assert Reason.CAP_RUN in found.values()
     (decision,) = (each for each in read_decisions(folder) if each["pair"] == 0)
-    assert ": brokers go from " in str(decision["explanation"])
+    assert ": loads go from " in str(decision["explanation"])
 
 
 def learned_and_decided(run: RunInput) -> Plan:

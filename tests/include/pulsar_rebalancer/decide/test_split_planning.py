@@ -19,8 +19,8 @@ def move(bundle: str, rank: int, traffic: float, reason: str = "over_remaining",
 @pytest.mark.parametrize(
     ("reason", "topics", "target", "told"),
     [
-        (Reason.NO_FITTING_BUNDLE, 2, 400.0, "if it is split into 2, a part can move."),
-        (Reason.NO_FITTING_BUNDLE, 2, 200.0, "if it is split into 4, a part can move."),
+        (Reason.NO_FITTING_BUNDLE, 2, 400.0, "after a split into 2 parts, a part can move."),
+        (Reason.NO_FITTING_BUNDLE, 2, 200.0, "after a split into 4 parts, a part can move."),
         (Reason.NO_FITTING_BUNDLE, 1, 400.0, None),  # nothing to part
         (Reason.FIRED, 2, 400.0, None),
     ],

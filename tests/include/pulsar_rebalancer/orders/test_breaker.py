@@ -18,7 +18,7 @@ CALM = Round(bad_brokers=0, failed=0, moved=False, score_range=30.0, younger_tha
     [
         ({"bad_brokers": 2}, CALM._replace(bad_brokers=2), "validation left out 2 faulty brokers in one run"),
         ({"bad_brokers": 2}, CALM._replace(bad_brokers=1), ""),
-        ({"failed_moves": 3}, CALM._replace(failed=3), "in one run, 3 moves failed or went elsewhere"),
+        ({"failed_moves": 3}, CALM._replace(failed=3), "3 moves of a run failed or reached another broker"),
         ({"failed_moves": 3}, CALM._replace(failed=2), ""),
         ({"worse_rounds": 1}, CALM._replace(bad_brokers=9, failed=9), ""),
     ],

@@ -24,7 +24,7 @@ def ordered(action: str, **given: Any) -> Control:
 
 
 BREAKER = {"breaker": {"failed_moves": 2}}
-OPENED = Breaker(opened_at=NOW - 1.5 * HOUR / 2, why="in one run, 3 moves failed or went elsewhere")
+OPENED = Breaker(opened_at=NOW - 1.5 * HOUR / 2, why="3 moves of a run failed or reached another broker")
 AT = NOW - HOUR / 2
 WAITS = Question(plan_id="p", what="move 4 bundles", at=AT, run_id="ask__p")
 REJECTED = Answers(plans={"p": Answer(question=WAITS, at=AT, by="bob", reason="too many")})
@@ -78,12 +78,12 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
             {"maintenance_windows": [WINDOW]},
             {},
             f"{CLOSED}; outside the maintenance windows until 2026-11-22 13:00 UTC; "
-            "moves only within 1 maintenance window of the clusters file",
+            "bundles move only within 1 maintenance window of the clusters file",
         ),
         (
             {"maintenance_windows": [WINDOW | {"cron": "0 12 * * *"}]},
             {},
-            f"{CARRIED}; moves only within 1 maintenance window of the clusters file",
+            f"{CARRIED}; bundles move only within 1 maintenance window of the clusters file",
         ),
         ({}, {"documents": (ROLL,)}, f"Only moves of the rolling restart are carried out: mode auto; {ROLL.progress}"),
         (APPROVE, {"documents": (ROLL,)}, f"{WAIT}: mode approve; {ROLL.progress}"),

@@ -63,7 +63,7 @@ def test_a_folder_of_somebody_else_is_not_deleted(tmp_path):
     thesis.write_text("years of work")
     home = AirflowHome(folder=thesis.parent, clusters={}, connections={})
 
-    with pytest.raises(EmbeddedError, match="no earlier run created it"):
+    with pytest.raises(EmbeddedError, match="no earlier run created"):
         home.prepare(keep=False)
     assert thesis.read_text() == "years of work"
 

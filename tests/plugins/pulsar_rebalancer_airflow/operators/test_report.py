@@ -55,7 +55,7 @@ def report(
     return operator.execute(given), given["outlet_events"].get(moves_alias(CLUSTER).name, [])
 
 
-@pytest.mark.parametrize(("reason", "why"), [("", ""), ("astray", "in one run, 1 move failed or went elsewhere")])
+@pytest.mark.parametrize(("reason", "why"), [("", ""), ("astray", "1 move of a run failed or reached another broker")])
 def test_the_breaker_counts_moves_that_failed_and_none_of_a_killed_worker(storage, state, reason, why):
     run = make_run(storage, [move_row(1, "a:1", "b:1")])
     carried_out(run, state, 0, {1: reason})

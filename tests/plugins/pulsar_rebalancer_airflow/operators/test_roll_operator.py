@@ -195,7 +195,7 @@ def test_an_order_to_skip_a_broker_skips_no_other(tmp_path):
     desk.act("run")
     assert (desk.roll.done, desk.roll.broker) == ({"a:1": "roll_stopped"}, "b:1")
     given = {"action": "skip_broker", "reason": "later", "subject": "a:1"}
-    with pytest.raises(AirflowFailException, match="a:1 does not have its turn: b:1 has"):
+    with pytest.raises(AirflowFailException, match="not the turn of a:1; current broker: b:1"):
         control(desk.snapshots.storage, desk.state, desk.settings, given)
 
 
@@ -210,7 +210,7 @@ def test_the_users_own_dag_restarts_no_broker_while_one_is_not_listed(tmp_path, 
     desk.empties("run")
     desk.act("run")
     assert triggered == []
-    assert desk.roll.waits == f"{lost} to return to the list of active brokers"
+    assert desk.roll.waits == f"the return of {lost} to the list of active brokers"
 
     desk.snapshots.owned = owned
     desk.snapshots.take(after=datetime.now(UTC) - NOW)

@@ -161,7 +161,7 @@ def test_a_run_whose_moves_fail_is_stopped_by_the_breaker_that_its_report_opens(
         scene.unload(run, 1, **present)
     assert conclude(run, Reason.OPEN, NOW).counts == {"server_error": tried, "breaker_open": 8 - tried}
 
-    assert opened_by_report(scene, run, rules) == f"in one run, {tried} moves failed or went elsewhere"
+    assert opened_by_report(scene, run, rules) == f"{tried} moves of a run failed or reached another broker"
 
     # Once a person has closed it, the waves may be cleared.
     close_breaker(scene)

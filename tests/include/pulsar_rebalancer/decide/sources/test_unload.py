@@ -196,7 +196,7 @@ def test_a_plan_without_any_effect_is_not_carried_out(snapshots: Snapshots) -> N
     run = snapshots.storage.run(summary.plan_id)
     assert run is not None
     assert plan_document(summary, run, {})["plan"] == ""
-    assert "To carry it out" not in plan_text(summary, run, "the_dag", {})
+    assert "To carry out this plan" not in plan_text(summary, run, "the_dag", {})
 
 
 def test_a_run_carries_out_what_was_shown_as_far_as_it_still_holds(snapshots: Snapshots) -> None:

@@ -186,10 +186,10 @@ def test_scores_that_follow_traffic_are_as_predicted(tmp_path):
 @pytest.mark.parametrize(
     ("phase", "more", "state", "stop"),
     [
-        (Phase.WAITING, {"waits": "its turn"}, ("waiting", "waits for its turn"), "has not begun its turn"),
+        (Phase.WAITING, {"waits": "its turn"}, ("waiting", "waits for its turn"), "its turn has not begun"),
         (Phase.DRAINING, {"left": 3}, ("draining", "3 bundles to go"), "is released. Bundles that have left"),
-        (Phase.RESTARTING, {}, ("restarting", ""), "else it stays drained"),
-        (Phase.RESTARTING, {"may_restart": True}, ("restart now", ""), "else it stays drained"),
+        (Phase.RESTARTING, {}, ("restarting", ""), "otherwise it stays drained"),
+        (Phase.RESTARTING, {"may_restart": True}, ("restart now", ""), "otherwise it stays drained"),
         (Phase.RETURNING, {"left": 1}, ("returning", "1 bundle to go"), "is up. Bundles that have not returned"),
     ],
 )

@@ -129,7 +129,7 @@ def test_attention_stands_beside_the_balance(tmp_path):
     assert strip(made, roll=rolls.model_copy(update={"may_restart": False})).attention == ()
     stop = ordered("stop_roll", at=NOW, by="eve", reason="enough")
     stops = strip(made, roll=rolls.model_copy(update={"at": NOW, "waits": "a person"}), control=stop)
-    assert (stops.attention, "waits for its next step, in which it stops" in stops.in_force) == ((), True)
+    assert (stops.attention, "waits for the next step, in which the roll stops" in stops.in_force) == ((), True)
 
     (lost,) = strip(made, lost="drains: missing").attention
     assert (lost.since, lost.acts) == (None, ("Restore", "Reset"))

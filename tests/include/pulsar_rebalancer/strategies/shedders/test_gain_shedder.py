@@ -81,7 +81,7 @@ def test_the_best_bundle_moves_first_and_each_other_has_a_reason():
     assert {name: reason for name, reason in reasons(result).items() if reason is not Reason.TAKEN} == passed_over
     pair = result.decisions[0]
     assert pair.explanation == (
-        "hot is 41.1 points above cold, 8 low and 2 high hits. t/n/hot-1 to cold: brokers go from "
+        "hot is 41.1 points above cold, 8 low and 2 high hits. t/n/hot-1 to cold: loads go from "
         "+23 and -18 to +7 and -2 points off the mean; gain 803, price 30"
     )
     assert (pair.reason, pair.target) == (Reason.FIRED, 2000)

@@ -46,7 +46,7 @@ def test_a_run_of_a_strategy_that_is_gone_is_still_shown(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("strategy", "why"),
     [
-        ("tests.outside_shedder:PROFILE", "is not listed in the option strategies of [pulsar_rebalancer]: add it"),
+        ("tests.outside_shedder:PROFILE", "is not listed in the option strategies of [pulsar_rebalancer]: correct"),
         ("elsewhere:shed", "strategy elsewhere:shed: ModuleNotFoundError"),
         ("elsewhere", "Input should be AvgShedder"),
     ],
