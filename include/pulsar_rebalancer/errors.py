@@ -30,11 +30,11 @@ class SettingsError(RebalancerError):
         self.fields = {name: one_line(sentence) for name, sentence in (fields or {}).items()}
 
 
-def wrong_field(reason: Reason, name: str, sentence: str) -> SettingsError:
+def field_error(reason: Reason, name: str, sentence: str) -> SettingsError:
     return SettingsError(reason, f"form: {name}: {sentence}", {name: sentence})
 
 
-class WrongFields(ValueError):
+class FieldsError(ValueError):
     """Raised by the validator of a form, with a sentence for each wrong field."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
@@ -52,12 +52,12 @@ class AdminError(RebalancerError):
     """
 
     def __init__(
-        self, reason: Reason, message: str, *, broker: str = "", status: int | None = None, sent: bool = True
+        self, reason: Reason, message: str, *, broker: str = "", status: int | None = None, was_sent: bool = True
     ) -> None:
         super().__init__(reason, message)
         self.broker = broker
         self.status = status
-        self.sent = sent
+        self.sent = was_sent
 
 
 class SnapshotError(RebalancerError):

@@ -108,7 +108,7 @@ async def carry_out_moves(
     concurrency: int,
     timeout_seconds: float,
     on_outcome: Callable[[MoveOutcome], None],
-    unloaded: Container[str] = (),
+    unloaded_bundles: Container[str] = (),
     affinity: bool = True,
     stop_reason: Callable[[], Reason | None] = lambda: None,
     skip_reason: Callable[[Move], Reason | None] = lambda _: None,
@@ -125,7 +125,7 @@ async def carry_out_moves(
         moves: the moves of one wave; no hash range appears twice.
         timeout_seconds: limit for each phase: until the unload reaches a broker, and until the bundle has an owner.
         on_outcome: called as soon as an outcome is known. If it raises an error, no further move starts.
-        unloaded: bundles that an earlier attempt might have unloaded; only these move from a third broker.
+        unloaded_bundles: bundles that an earlier attempt might have unloaded; only these move from a third broker.
         stop_reason: called before each move; returns why no further move may start, or None.
         skip_reason: called before a bundle's first unload; returns why this move must not be made, or None.
         begin: called before a bundle's first unload. If it raises an error, the bundle is not unloaded.
@@ -136,7 +136,7 @@ async def carry_out_moves(
     outcomes: dict[int, MoveOutcome] = {}
 
     async def carry_out(move: Move) -> tuple[MoveOutcome, MoveClientGap | None]:
-        before = move.bundle in unloaded
+        before = move.bundle in unloaded_bundles
         if meter is None:
             return await BundleMove(admin, move, timeout_seconds, before, skip_reason, begin).outcome(), None
         client_gap = meter.measurement(move, is_retry=before)

@@ -45,11 +45,11 @@ class WaveHistory:
     def __init__(
         self,
         stored_state: MovesState,
-        store: Callable[[Callable[[MovesState], MovesState]], None],
+        change_moves: Callable[[Callable[[MovesState], MovesState]], None],
         run: StoragePath,
         wave: int,
     ) -> None:
-        self._store = store
+        self._store = change_moves
         self._file = wave_file(run, wave)
         self._plan_id = run.name
         earlier = read_wave(self._file) if self._file.exists() else {}
@@ -161,16 +161,14 @@ class WaveHistory:
         write_outcomes(self._file, self.outcomes)
 
     def _store_unloads(self) -> None:
-        def change(stored: MovesState) -> MovesState:
+        def change(state: MovesState) -> MovesState:
             # The destination of a new unload replaces a kept one.
             replaced = {outcome.bundle for outcome in self.ended_moves if outcome.attempts}
             kept = {
-                bundle: destination
-                for bundle, destination in stored.kept_destinations.items()
-                if bundle not in replaced
+                bundle: destination for bundle, destination in state.kept_destinations.items() if bundle not in replaced
             }
-            changed = {"unloads": stored.unloads | self._unloads, "kept_destinations": kept | self._kept_destinations()}
-            return stored.model_copy(update=changed)
+            changed = {"unloads": state.unloads | self._unloads, "kept_destinations": kept | self._kept_destinations()}
+            return state.model_copy(update=changed)
 
         self._store(change)
 

@@ -142,8 +142,8 @@ class _BundleSplit:
             raise failed
         return self._success_reason(Reason.SPLIT) if self._found else Reason.NOT_SPLIT
 
-    def _positions_within(self, bounds: Sequence[int]) -> tuple[int, ...]:
-        return tuple(filter(HashRange.of(self._split.bundle).can_be_cut_at, bounds))
+    def _positions_within(self, boundaries: Sequence[int]) -> tuple[int, ...]:
+        return tuple(filter(HashRange.of(self._split.bundle).can_be_cut_at, boundaries))
 
     def _success_reason(self, reason_if_planned: Reason) -> Reason:
         return reason_if_planned if self._found == self._split.positions else Reason.SPLIT_ELSEWHERE
@@ -161,9 +161,9 @@ class SplitHistory:
     """
 
     def __init__(
-        self, stored_state: MovesState, store: Callable[[Callable[[MovesState], MovesState]], None], run: StoragePath
+        self, stored_state: MovesState, change: Callable[[Callable[[MovesState], MovesState]], None], run: StoragePath
     ) -> None:
-        self._store = store
+        self._store = change
         self._run = run
         self._earlier = read_outcomes(run)
         self.planned = bool(records_of_plan(stored_state.splits, run.name))

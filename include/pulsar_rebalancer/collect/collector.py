@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pulsar_rebalancer.collect.broker_settings import Runtimes, read_isolation, read_policies, read_runtimes
+from pulsar_rebalancer.collect.broker_settings import Runtimes, read_configs, read_isolation, read_policies
 from pulsar_rebalancer.collect.extensible_reports import load_reports
 from pulsar_rebalancer.collect.load_report import LONGEST_NAME, UsableReports
 from pulsar_rebalancer.collect.split_candidates import read_candidates
@@ -35,7 +35,7 @@ from pulsar_rebalancer.strategies.shedders.registry import resolve
 from pulsar_rebalancer.texts import one_line
 
 
-def reports_by_bundle(bundles: pa.Table) -> Counter[str]:
+def report_counts(bundles: pa.Table) -> Counter[str]:
     return Counter(_strings(bundles["bundle"]))
 
 
@@ -60,10 +60,10 @@ def cluster_table(
 
 
 def broker_table(
-    request: RunRequest, listings: Mapping[str, int], reports: UsableReports, policies: Policies
+    request: RunRequest, listing_counts: Mapping[str, int], reports: UsableReports, policies: Policies
 ) -> pa.Table:
     rows = []
-    for broker, times in sorted(listings.items()):
+    for broker, times in sorted(listing_counts.items()):
         row: dict[str, Cell] = {"broker": broker, "listings": times, "error": reports.errors.get(broker)}
         row["reserved_by"] = policies.reserved_by(broker)
         report = reports.by_broker.get(broker)
@@ -157,7 +157,7 @@ async def collect(
         raise SettingsError(Reason.WRONG_SETTING, f"cluster {entry.name}: {entry.error}")
     listings = Counter(await admin.brokers())
     brokers = sorted(listings)
-    runtimes = await read_runtimes(admin, brokers)
+    runtimes = await read_configs(admin, brokers)
     request = _run_request(entry, trigger, runtimes.settings())
     settings = request.resolved.settings
     answers, isolation = await asyncio.gather(
@@ -173,7 +173,7 @@ async def collect(
     )
     reports = UsableReports.of(answers, brokers, runtimes)
     reported = reports.bundles()
-    owners = reports_by_bundle(reported)
+    owners = report_counts(reported)
     policies = await read_policies(
         admin,
         isolation,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import JsonValue
 
-from pulsar_rebalancer.collect.load_report import number
+from pulsar_rebalancer.collect.load_report import as_float
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.pulsar_settings import MIB
 from pulsar_rebalancer.config.settings import Settings
@@ -154,7 +154,7 @@ async def read_candidates(
     if not chosen:
         return Candidates()
     namespaces = sorted({namespace_of(large.bundle) for large in chosen})
-    bounds = dict(zip(namespaces, await asyncio.gather(*(_bounds(admin, n) for n in namespaces)), strict=True))
+    bounds = dict(zip(namespaces, await asyncio.gather(*(_boundaries(admin, n) for n in namespaces)), strict=True))
     topics: dict[str, tuple[TopicLoad, ...] | None] = {}
     try:
         async with asyncio.timeout(MOST_SECONDS):
@@ -174,11 +174,11 @@ async def read_candidates(
 
 
 async def read_candidate(admin: PulsarAdmin, bundle: str, broker: str) -> Candidate:
-    bounds, stats = await _bounds(admin, namespace_of(bundle)), await _topic_stats(admin, broker)
+    bounds, stats = await _boundaries(admin, namespace_of(bundle)), await _topic_stats(admin, broker)
     return Candidate(bundle=bundle, bounds=bounds, topics=await _topics(admin, bundle, stats, MOST_TOPICS))
 
 
-async def _bounds(admin: PulsarAdmin, namespace: str) -> tuple[int, ...]:
+async def _boundaries(admin: PulsarAdmin, namespace: str) -> tuple[int, ...]:
     try:
         return tuple(await admin.bundles.bounds(namespace))
     except AdminError as error:
@@ -215,5 +215,5 @@ async def _topics(
 
 
 def total_rate(load: JsonValue, kind: Literal["msgRate", "msgThroughput"]) -> float:
-    values = [number(load.get(f"{kind}{way}")) for way in ("In", "Out")] if isinstance(load, dict) else []
+    values = [as_float(load.get(f"{kind}{way}")) for way in ("In", "Out")] if isinstance(load, dict) else []
     return sum(rate for rate in values if rate is not None and 0 <= rate <= _LARGEST[kind])

@@ -106,12 +106,12 @@ def _topics(broker: str, stats: Mapping[str, object]) -> Iterator[LoadedTopic]:
                     yield LoadedTopic(one_line(name, 300), f"{namespace}/{hash_range}", broker, *values)
 
 
-def findings(runtimes: Runtimes, topics: LoadedTopics, runs: Sequence[StoragePath]) -> list[Advice]:
+def all_advice(runtimes: Runtimes, topics: LoadedTopics, runs: Sequence[StoragePath]) -> list[Advice]:
     """Return what is wrong, the gravest first; `runs` decided the same sample as if all hits were reached."""
     brokers = Snapshot(runs[0]).table("brokers").num_rows
     found = [*_validation_advice(runs), *class_advice(runtimes)]
     found += [each for run in runs for each in _size_advice(run, topics.loaded)]
-    found += islice(crowded_partitions(topics.loaded, brokers), _MOST)
+    found += islice(crowded_partition_advice(topics.loaded, brokers), _MOST)
     if topics.unread:
         named = ", ".join(topics.unread[:_NAMED])
         found.append(Advice("Topics of some brokers were not read.", named, "Inspect again when the brokers are idle."))
@@ -218,7 +218,7 @@ def _explanation(run: StoragePath, bundle: str, broker: str) -> str:
     return f"stays [{reason}]: {reason.meaning}"
 
 
-def crowded_partitions(topics: Iterable[LoadedTopic], brokers: int) -> Iterator[Advice]:
+def crowded_partition_advice(topics: Iterable[LoadedTopic], brokers: int) -> Iterator[Advice]:
     partitions: dict[str, list[LoadedTopic]] = {}
     for topic in topics:
         base, _, number = topic.name.rpartition("-partition-")

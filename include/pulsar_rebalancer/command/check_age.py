@@ -30,7 +30,7 @@ class Ages:
     decision: float | None
 
 
-def ages(storage: ClusterStorage, now: datetime) -> Ages:
+def read_ages(storage: ClusterStorage, now: datetime) -> Ages:
     return Ages(_seconds_since(_last_outcome(storage, now), now), _seconds_since(_last_decision(storage, now), now))
 
 
@@ -96,7 +96,7 @@ def _max_age(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     try:
-        measured = ages(ClusterStorage(args.root, args.cluster), datetime.now(UTC))
+        measured = read_ages(ClusterStorage(args.root, args.cluster), datetime.now(UTC))
     except (SnapshotError, OSError, ValueError) as error:
         text = error.message if isinstance(error, SnapshotError) else f"--root cannot be read: {type(error).__name__}"
         print(f"{_NAMES[CRITICAL]} - cluster {args.cluster}: {text}")

@@ -20,9 +20,9 @@ from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapaci
 from pulsar_rebalancer.decide.rolling import REPORTS, RollSample, why_wait
 from pulsar_rebalancer.decide.sources import requested
 from pulsar_rebalancer.decide.sources.drains import NEVER
-from pulsar_rebalancer.decide.sources.filling import recently_arrived, recently_moved
-from pulsar_rebalancer.decide.sources.returns import whole_bundles
-from pulsar_rebalancer.errors import PlanError, wrong_field
+from pulsar_rebalancer.decide.sources.filling import recent_arrivals, recent_unloads
+from pulsar_rebalancer.decide.sources.returns import parent_bundles
+from pulsar_rebalancer.errors import PlanError, field_error
 from pulsar_rebalancer.names import is_system_bundle
 from pulsar_rebalancer.orders.roll_document import BrokerRestart, Phase, Roll, ShownRestarts, ShownRoll
 from pulsar_rebalancer.reasons import Reason, Trait, counted
@@ -61,7 +61,7 @@ def removal(sample: PlanningSample, broker: str) -> Removal:
 
     Raises PlanError: `unknown_name`, `last_broker`, or why the removal cannot be predicted.
     """
-    sample = sample.with_drained([broker])
+    sample = sample.with_drained_brokers([broker])
     room, ends = SpareCapacity({broker: sample}), Counter[Reason]()
     for wanted in place_moves(sample, candidates_of(sample, requested.drain(sample, [broker]))):
         move = room.fitted_moves([wanted])[0] if wanted.taken else wanted
@@ -89,7 +89,7 @@ def shown_roll(snapshot: Snapshot, brokers: Sequence[str], user: str, reason: st
     unknown = [name for name in brokers if name not in started]
     if unknown:
         roll_text = f"Not among the {len(started)} active brokers: {', '.join(unknown)[:500]}."
-        raise wrong_field(Reason.UNKNOWN_NAME, "brokers", roll_text)
+        raise field_error(Reason.UNKNOWN_NAME, "brokers", roll_text)
     if len(started) < 2:
         raise PlanError(Reason.LAST_BROKER, f"{', '.join(started)} is the cluster's only broker")
     (leader,) = snapshot.table("cluster", ["leader"])["leader"].to_pylist()
@@ -231,9 +231,9 @@ def _remaining_returns(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Rea
     A bundle can return if the run moves it, if validation leaves out a broker of its move, if no report shows
     it yet, or if its home only seems full because bundles have just arrived there (`filling.unreported_points`).
     """
-    home, recent = set(roll.home), recently_moved(snapshot)
+    home, recent = set(roll.home), recent_unloads(snapshot)
     unreported = home - snapshot.owners(home).keys()
-    parents = _wholes_by_part(snapshot, unreported)
+    parents = _parents_by_part(snapshot, unreported)
     home, unreported = home.union(parents).difference(parents.values()), unreported.difference(parents.values())
     # Their last owners may still report them.
     back = {
@@ -258,20 +258,20 @@ def _remaining_returns(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Rea
     return 0, stay + Counter({Reason.UNKNOWN_NAME: gone})
 
 
-def _wholes_by_part(snapshot: Snapshot, bundles: Collection[str]) -> dict[str, str]:
+def _parents_by_part(snapshot: Snapshot, bundles: Collection[str]) -> dict[str, str]:
     batches = snapshot.batches("bundles", ["bundle"]) if bundles else ()
-    return whole_bundles((str(name) for batch in batches for name in batch["bundle"].to_pylist()), bundles)
+    return parent_bundles((str(name) for batch in batches for name in batch["bundle"].to_pylist()), bundles)
 
 
 def _home_bundles(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
     """Return a broker's bundles: reported or just received, and not just moved away."""
     owners = {
         name: unload.owner or ("" if unload.missed(unload.destination) else unload.destination)
-        for name, unload in recently_moved(snapshot).items()
+        for name, unload in recent_unloads(snapshot).items()
     }
     table = snapshot.table("bundles", ["broker", "bundle"])
     reported = table.filter(pc.equal(table["broker"], pa.scalar(broker)))["bundle"].to_pylist()
-    known = {*map(str, reported), *recently_arrived(snapshot, broker)}
+    known = {*map(str, reported), *recent_arrivals(snapshot, broker)}
     return tuple(sorted(name for name in known if owners.get(name, "") in ("", broker)))
 
 

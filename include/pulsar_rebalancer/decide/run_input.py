@@ -58,7 +58,7 @@ class RunInput(Snapshot):
 
     @cached_property
     def splits(self) -> SplitPlan:
-        return split_planning.planned_splits(self)
+        return split_planning.make_split_plan(self)
 
     @property
     def to_be_split(self) -> list[str]:
@@ -171,12 +171,12 @@ class RunBundles(Bundles):
     def bundle_counts(self, namespaces: Collection[str] | None = None) -> dict[str, Counter[str]]:
         """Return the number of reported bundles for each namespace and broker; `namespaces` None counts all."""
         if namespaces is not None:
-            return bundle_counts(self._reported.counted, namespaces)
+            return bundle_counts(self._reported_bundles.counted, namespaces)
         return bundle_counts(_concatenated_tables(self._batches(_NAMES), _NAMES), None)
 
     @cached_property
     def _table(self) -> pa.Table:
-        reported, run = self._reported.bundles, self._run
+        reported, run = self._reported_bundles.bundles, self._run
         bundles = reported.append_column(
             "reason", stays.stay_reasons(reported["bundle"], stays.BundleFacts.of(run, run.settings))
         )
@@ -186,7 +186,7 @@ class RunBundles(Bundles):
         return without_nulls(with_means(bundles, run.cluster, means))
 
     @cached_property
-    def _reported(self) -> _ReportedBundles:
+    def _reported_bundles(self) -> _ReportedBundles:
         held, counted = [], []
         for rows in self._batches(REPORTED):
             held.append(rows if self._announced is None else rows.filter(pc.is_in(rows["broker"], self._announced)))

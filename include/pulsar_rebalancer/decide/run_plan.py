@@ -202,18 +202,18 @@ def plan_run(run: RunInput, bundles: Bundles, learned: RunLearning | None = None
         seed=run.folder.name,
         judge=judge,
     )
-    return plan_with(run, lambda arriving: strategy.proposal(given, arriving))
+    return plan_with_strategy(run, lambda arriving: strategy.proposal(given, arriving))
 
 
-def plan_with(run: RunInput, propose: Callable[[Arriving], Proposal]) -> Plan:
+def plan_with_strategy(run: RunInput, propose: Callable[[Arriving], Proposal]) -> Plan:
     """Return the plan of a run whose strategy is given, with its drains, rolling restart and new brokers."""
     roll = run.before.roll
 
     def fallback() -> Proposal | None:
         if roll is not None:
             returning = roll.home and roll.phase is Phase.RETURNING
-            return returns.bring_back(run, roll.home, roll.broker, roll.sample) if returning else None
-        return filling.fill_new(run) if run.settings.fill_new_brokers and run.counting.counts else None
+            return returns.return_proposal(run, roll.home, roll.broker, roll.sample) if returning else None
+        return filling.new_broker_proposal(run) if run.settings.fill_new_brokers and run.counting.counts else None
 
     sources = Sources(
         drains=drains(run) if run.before.drains.brokers else None,
@@ -230,7 +230,7 @@ def plan_request(storage: ClusterStorage, run: StoragePath, request: HandRequest
     Raises PlanError: `unknown_name`, `would_overload`, or why a broker is left out.
     """
     draining = request.broker if request.action is Action.DRAIN else ()
-    sample = PlanningSample.read(Snapshot(run), request.overruled).with_drained(draining)
+    sample = PlanningSample.read(Snapshot(run), request.overruled).with_drained_brokers(draining)
     record = ManualPlanRecord(by=user, request=request)
     if request.action is Action.SPLIT:
         row = requested.split(sample, request, Candidates.find(run) or Candidates())
@@ -244,7 +244,7 @@ def plan_request(storage: ClusterStorage, run: StoragePath, request: HandRequest
     return _write_manual_plan(sample, wanted, record, room=lambda: SpareCapacity(samples, overruled))
 
 
-def plan_again(storage: ClusterStorage, run: StoragePath) -> Summary:
+def replan(storage: ClusterStorage, run: StoragePath) -> Summary:
     """Check an earlier plan against a new snapshot, and write the plan of the run that carries it out.
 
     An approved plan is carried out as a whole or refused; of any other, the moves that are still valid.
@@ -285,7 +285,7 @@ def _write_manual_plan(
     after = scores_after(sample.scores, new_plan.taken, sample.traffic)
     if record.request.action and room is None:  # an approved plan of a strategy is checked as in mode `auto`
         _check_load(sample, after, record.request.overruled)
-    return plan_files.write_by_hand(sample, new_plan, record, after, splits, restarts or {})
+    return plan_files.write_manual_plan(sample, new_plan, record, after, splits, restarts or {})
 
 
 def _require_all_moves(moves: Iterable[CandidateMove]) -> None:

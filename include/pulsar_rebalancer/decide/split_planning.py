@@ -249,7 +249,7 @@ _MOST_ADVICE = 5
 """Maximum number of sentences that advise operators to split a bundle."""
 
 
-def planned_splits(run: RunInput) -> SplitPlan:
+def make_split_plan(run: RunInput) -> SplitPlan:
     """Return the splits; empty if `split_mode` is off or the sample does not count. Raises SnapshotError."""
     candidates = {candidate.bundle: candidate for candidate in (Candidates.find(run.folder) or Candidates()).bundles}
     if run.settings.split_mode is Mode.OFF or not candidates or not run.counting.counts:

@@ -284,10 +284,10 @@ _MISSES: Mapping[str, Callable[[Any, ExpectationArguments], Any]] = {
 """Functions that mark unexpected values, by the expectation's type; null passes, as in Great Expectations."""
 
 
-def _results_of(table: pa.Table, key: str, suite: Mapping[str, Any], values: Mapping[str, float]) -> Iterator[Result]:
+def _results_of(table: pa.Table, key: str, suite: Mapping[str, Any], params: Mapping[str, float]) -> Iterator[Result]:
     for config in suite["expectations"]:
         allowed: Any = {
-            name: values[given["$PARAMETER"]] if isinstance(given, dict) else given
+            name: params[given["$PARAMETER"]] if isinstance(given, dict) else given
             for name, given in config["kwargs"].items()
         }
         seen: ObservedResult = {"observed_value": table.num_rows, "unexpected_index_list": []}
@@ -319,7 +319,7 @@ def findings_of(table: str, results: Iterable[Result]) -> list[Finding]:
     ]
 
 
-def suite_failed(table: str, detail: str) -> Finding:
+def suite_failure(table: str, detail: str) -> Finding:
     return Finding(reason=Reason.SUITE_FAILED, detail=f"{table}: {detail}"[:_DETAIL_CHARS])
 
 
@@ -332,9 +332,9 @@ def _failed_rows(table: str, results: Iterable[Result]) -> Iterator[_FailedRow]:
         problem = _exception_text(result.get("exception_info"))
         rows = result["result"].get("unexpected_index_list")
         if problem:
-            yield _FailedRow(suite_failed(table, f"{config['type']}({column}): {problem}"))
+            yield _FailedRow(suite_failure(table, f"{config['type']}({column}): {problem}"))
         elif not rows and reason.effect is Effect.QUARANTINE:
-            yield _FailedRow(suite_failed(table, f"{config['type']}({column}) failed, but the result names no row"))
+            yield _FailedRow(suite_failure(table, f"{config['type']}({column}) failed, but the result names no row"))
         elif not rows:
             yield _FailedRow(Finding(reason=reason, detail=_value_text(column, result["result"].get("observed_value"))))
         for row in rows if rows and not problem else ():

@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer.config.clusters_file import Origin
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.errors import wrong_field
+from pulsar_rebalancer.errors import field_error
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state import StateDocument
 from pulsar_rebalancer.texts import one_line
@@ -127,7 +127,7 @@ class Situation:
         return self.orders.get(Control).present(self.now)
 
 
-class Closing(NamedTuple):
+class Closure(NamedTuple):
     """A reason why nothing is moved. The detail gives the end time, the person and the person's reason."""
 
     reason: Reason
@@ -166,12 +166,12 @@ def with_end(orders: OrdersInForce, order: GivenOrder) -> Control:
     Raises SettingsError: `wrong_setting` if the end is past, `contradiction` if it is before the present one's.
     """
     if order.until is not None and order.until <= order.at:
-        raise wrong_field(Reason.WRONG_SETTING, "until", "This time is past: give a future end.")
+        raise field_error(Reason.WRONG_SETTING, "until", "This time is past: give a future end.")
     for other in orders.get(Control).orders:
         same = (other.action, other.subject) == (order.action, order.subject)
         if same and other.until and order.until and other.until > order.until:
             text = f"The {other.action} {ending(other.until, other.who, order.at)} ends later: first end that order."
-            raise wrong_field(Reason.CONTRADICTION, "until", text)
+            raise field_error(Reason.CONTRADICTION, "until", text)
     return with_order(orders, order)
 
 
@@ -230,7 +230,7 @@ class OrderKind:
 
     actions: tuple[FormAction, ...] = ()
     settings: tuple[str, ...] = ()
-    closes: Callable[[Situation], Closing | None] = lambda situation: None
+    closes: Callable[[Situation], Closure | None] = lambda situation: None
     words: Mapping[Reason, Wording] = field(default_factory=dict)
     says: Callable[[Situation], Iterable[str]] = lambda situation: ()
     keeps: Callable[[Settings, Control], Collection[str]] = lambda settings, control: ()

@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, computed_field
 from pulsar_rebalancer.config.clusters_file import PLAN_HASH
 from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.config.settings import parse_typed
-from pulsar_rebalancer.errors import WrongFields, wrong_field
+from pulsar_rebalancer.errors import FieldsError, field_error
 from pulsar_rebalancer.names import Brokers
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.orders.order import Control, FormAction, GivenOrder, OrderKind, OrdersInForce, Situation
@@ -223,12 +223,12 @@ class Roll(StateDocument):
         anew = {"left": None, "fewest": None, "seen": (), "may_restart": False, "restarted": None}
         return self.model_copy(update={"phase": phase, "since": now, "progress_at": now, "waits": waits_for} | anew)
 
-    def end_turn(self, outcome: Reason, now: datetime, elsewhere: str = "") -> Self:
-        """Return the document after a broker's turn; `elsewhere` says why bundles are not back."""
+    def end_turn(self, outcome: Reason, now: datetime, why_elsewhere: str = "") -> Self:
+        """Return the document after a broker's turn; `why_elsewhere` says why bundles are not back."""
         done = self.done | {self.broker: outcome}
         over = len(done) == len(self.order)
         ended = {"ended": Reason.ROLLED, "ended_at": now} if over else {}
-        ended |= {"elsewhere": self.elsewhere | {self.broker: elsewhere}} if elsewhere else {}
+        ended |= {"elsewhere": self.elsewhere | {self.broker: why_elsewhere}} if why_elsewhere else {}
         update = {"done": done, "turn_at": now, "started": None, "home": (), "outcome": Reason.ROLLED} | ended
         return self.with_phase(Phase.WAITING, now, "").model_copy(update=update)
 
@@ -260,11 +260,11 @@ class RollRequest(BaseModel):
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
         if self.plan and (self.brokers or self.reason):
-            raise WrongFields({"plan": "Give only the id: brokers and reason are those of the dry run."})
+            raise FieldsError({"plan": "Give only the id: brokers and reason are those of the dry run."})
         if not self.plan and not self.reason:
-            raise WrongFields({"reason": "Give a reason, or the id of a rolling restart that was shown."})
+            raise FieldsError({"reason": "Give a reason, or the id of a rolling restart that was shown."})
         if len(set(self.brokers)) < len(self.brokers):
-            raise WrongFields({"brokers": "Name each broker once."})
+            raise FieldsError({"brokers": "Name each broker once."})
         return self
 
 
@@ -284,7 +284,7 @@ def _with_skip(orders: OrdersInForce, order: GivenOrder) -> Control:
     turn = orders.get(Roll).broker
     if order.subject != turn:
         text = f"{order.subject} does not have its turn: {turn or 'no broker'} has."
-        raise wrong_field(Reason.CONTRADICTION, "subject", text)
+        raise field_error(Reason.CONTRADICTION, "subject", text)
     return orders.get(Control).with_order(order)
 
 

@@ -21,7 +21,7 @@ _LONGEST_TEXT = 1000
 _BY_STATUS = {401: Reason.FORBIDDEN, 403: Reason.FORBIDDEN, 404: Reason.NOT_FOUND}
 
 
-def failure(
+def admin_error(
     mask: TokenMask,
     reason: Reason,
     request_line: str,
@@ -29,12 +29,12 @@ def failure(
     detail: str,
     status: int | None = None,
     *,
-    sent: bool = True,
+    was_sent: bool = True,
 ) -> AdminError:
     action = reason.action
     to_do = f". {action}" if action and not action.startswith("Nothing") else ""
     seen = " ".join(mask.text(f"{request_line} at {broker}: {detail.removesuffix('.')}").splitlines())[:_LONGEST_DETAIL]
-    return AdminError(reason, f"{seen}{to_do}", broker=broker, status=status, sent=sent)
+    return AdminError(reason, f"{seen}{to_do}", broker=broker, status=status, was_sent=was_sent)
 
 
 def first_line(text: str) -> str:
@@ -66,7 +66,7 @@ class BrokerAnswer:
         """
         said = self._error_reason()
         detail = f"answered {self.status}" + (f", {_message_line(said)}" if said else "")
-        return failure(self.mask, self._reason(on_412, said), self.what, self.broker, detail, self.status)
+        return admin_error(self.mask, self._reason(on_412, said), self.what, self.broker, detail, self.status)
 
     def _reason(self, on_412: Reason, error_reason: str) -> Reason:
         if self.status == 412:
@@ -145,7 +145,7 @@ class BrokerAnswer:
         return listed
 
     def invalid(self, detail: str) -> AdminError:
-        return failure(self.mask, Reason.BAD_ANSWER, self.what, self.broker, detail, self.status)
+        return admin_error(self.mask, Reason.BAD_ANSWER, self.what, self.broker, detail, self.status)
 
 
 def _broker_entry(entry: object) -> str:

@@ -15,7 +15,7 @@ from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import is_in_bundle, namespace_of, range_of
 from pulsar_rebalancer.pulsar.answers import (
     BrokerAnswer,
-    failure,
+    admin_error,
     first_line,
     path,
     split_bundle,
@@ -218,7 +218,7 @@ class BundleAdmin:
                 return ids[address]
         what = f"GET {path('lookup', 'v2', 'topic', *split_topic(topic))}"
         detail = f"the owner {' or '.join(result.addresses)} is not one of the cluster's brokers"
-        raise failure(self._transport.mask, Reason.BAD_ANSWER, what, result.addresses[0], detail)
+        raise admin_error(self._transport.mask, Reason.BAD_ANSWER, what, result.addresses[0], detail)
 
     async def service_url(self, topic: str) -> str:
         """Return the service URL of a topic's owner: `pulsar://host:port` or `pulsar+ssl://host:port`.
@@ -232,13 +232,13 @@ class BundleAdmin:
         address = address_or_empty(url)  # empty for a list of hosts: a broker names only itself
         if not (address and is_service_url(url)):
             detail = f"the owner's service URL is invalid: {first_line(ascii(url))}"
-            raise failure(self._transport.mask, Reason.FOREIGN_ADDRESS, what, result.addresses[0], detail)
+            raise admin_error(self._transport.mask, Reason.FOREIGN_ADDRESS, what, result.addresses[0], detail)
         await self._transport.brokers()
         connection = self._transport.connection
         credentials = connection.has_token or connection.client_cert_file is not None
         if credentials and not self._transport.addresses.knows_host(address):
             detail = f"the owner's service URL {url} does not have the host of a broker; nothing was sent there"
-            raise failure(self._transport.mask, Reason.FOREIGN_ADDRESS, what, result.addresses[0], detail)
+            raise admin_error(self._transport.mask, Reason.FOREIGN_ADDRESS, what, result.addresses[0], detail)
         return url
 
     async def owns(self, broker: str, bundle: str) -> bool:

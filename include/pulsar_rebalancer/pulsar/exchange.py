@@ -16,7 +16,7 @@ from urllib.parse import quote
 import httpx
 
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.pulsar.answers import TokenMask, failure, first_line
+from pulsar_rebalancer.pulsar.answers import TokenMask, admin_error, first_line
 from pulsar_rebalancer.pulsar.connection import AdminConnection, address_or_empty
 from pulsar_rebalancer.reasons import Reason
 
@@ -112,7 +112,7 @@ class Exchange:
         for transport in chain.from_iterable(self._idle.values()):
             await transport.aclose()
 
-    def failure(
+    def admin_error(
         self,
         request: Request,
         broker: str,
@@ -120,9 +120,9 @@ class Exchange:
         detail: str,
         status: int | None = None,
         *,
-        sent: bool = True,
+        was_sent: bool = True,
     ) -> AdminError:
-        return failure(self.mask, reason, request.request_line, broker, detail, status, sent=sent)
+        return admin_error(self.mask, reason, request.request_line, broker, detail, status, was_sent=was_sent)
 
     def max_bytes(self, request: Request) -> int:
         return self._connection.max_answer_bytes * request.size

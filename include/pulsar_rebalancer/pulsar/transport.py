@@ -167,7 +167,7 @@ class Transport:
         first = address_of(self.connection.seeds[0])
         # With mixed reasons, a host that is only down may be back at the next attempt.
         reason = reasons.pop() if len(reasons) == 1 else Reason.UNREACHABLE
-        raise self._exchange.failure(request, first, reason, f"no connection to {', '.join(refused)}", sent=False)
+        raise self._exchange.failure(request, first, reason, f"no connection to {', '.join(refused)}", was_sent=False)
 
     def _move_to_end(self, host: str) -> None:
         if host in self._hosts:  # the list of brokers may have changed since
@@ -189,19 +189,19 @@ class Transport:
         if request.method == "GET" and time.monotonic() < self._silent_until.get(target.base, 0.0):
             # A broker that hangs costs one wait, not a second one after that for it as a seed.
             detail = "the broker did not answer the previous request in time, so this request was not sent"
-            raise self._exchange.failure(request, target.broker, Reason.TIMEOUT, detail, sent=False)
+            raise self._exchange.failure(request, target.broker, Reason.TIMEOUT, detail, was_sent=False)
         try:
             return await self._ask_with_token(request, target)
         except NotSentError as error:
             detail = f"no connection ({error})"
-            raise self._exchange.failure(request, target.broker, error.reason, detail, sent=False) from None
+            raise self._exchange.failure(request, target.broker, error.reason, detail, was_sent=False) from None
 
     async def _ask_with_token(self, request: Request, target: Target) -> tuple[BrokerAnswer, str]:
         """Renew a rejected token and ask again: a request with a 401 was not applied (RFC 9110, 15.5.2)."""
         token = await self.tokens.get(target.broker)
         answer, location = await self._single_answer(request, target, token)
         if answer.is_unauthenticated:
-            refused, token = token, await self.tokens.get(target.broker, rejected=token)
+            refused, token = token, await self.tokens.get(target.broker, rejected_token=token)
             if token != refused:
                 answer, location = await self._single_answer(request, target, token)
         if answer.is_unauthenticated:

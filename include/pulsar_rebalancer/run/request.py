@@ -21,7 +21,7 @@ from pydantic import (
 from pulsar_rebalancer.config.clusters_file import PLAN_HASH, RunParams, RunSettings
 from pulsar_rebalancer.config.field_types import Action, Overrule, SplitAlgorithm
 from pulsar_rebalancer.config.settings import parse_typed
-from pulsar_rebalancer.errors import WrongFields
+from pulsar_rebalancer.errors import FieldsError
 from pulsar_rebalancer.names import RANGE, HashRange, is_broker_id, range_of
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.storage.documents import VersionedDocument
@@ -181,12 +181,12 @@ class HandRequest(BaseModel):
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
-        wrong = {} if self.plan else self._wrong()  # with a plan, the other fields, if given, have to be the plan's
+        wrong = {} if self.plan else self._errors()  # with a plan, the other fields, if given, have to be the plan's
         if wrong:
-            raise WrongFields(wrong)
+            raise FieldsError(wrong)
         return self
 
-    def _wrong(self) -> dict[str, str]:
+    def _errors(self) -> dict[str, str]:
         if self.action is None:
             return {"action": "Choose an action, or give the hash of a plan that was shown."}
         needed, splits = _NEEDED[self.action], self.action is Action.SPLIT

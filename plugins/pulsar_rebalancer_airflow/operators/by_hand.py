@@ -19,7 +19,7 @@ from pulsar_rebalancer.decide.plan_files import plan_document, plan_text
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.run_plan import plan_request
 from pulsar_rebalancer.decide.sources.requested import bundle_to_split
-from pulsar_rebalancer.errors import PlanError, wrong_field
+from pulsar_rebalancer.errors import PlanError, field_error
 from pulsar_rebalancer.orders.manual_plans import (
     Answers,
     Drain,
@@ -84,7 +84,7 @@ def refuse_not_drained(store: StoredState, brokers: Iterable[str]) -> None:
     drained = {*store.get(Drains).brokers, store.get(Roll).stranded} - {""}
     if others := ", ".join(name for name in brokers if name not in drained):
         text = f"Not drained: {others}. Drained brokers: {', '.join(sorted(drained)) or 'none'}."
-        raise wrong_field(Reason.NOT_DRAINED, "broker", text)
+        raise field_error(Reason.NOT_DRAINED, "broker", text)
 
 
 def refuse_while_rolling(store: StateStore) -> None:

@@ -14,9 +14,9 @@ from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError, SettingsError
 from pulsar_rebalancer.orders.breaker import closed_at
-from pulsar_rebalancer.orders.in_force import closings, newly_excluded
+from pulsar_rebalancer.orders.in_force import closings, new_exclusion
 from pulsar_rebalancer.orders.manual_plans import Answers, Drains, GateOpening, Question
-from pulsar_rebalancer.orders.order import Closing, Control, JudgedRun, OrdersInForce
+from pulsar_rebalancer.orders.order import Closure, Control, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Move, Split, Summary, read_state, verify
@@ -248,7 +248,7 @@ class Holds:
         return self._exclusion_reason(action.bundle, {action.source, action.destination})
 
     def _exclusion_reason(self, bundle: str, brokers: Collection[str]) -> Reason | None:
-        return newly_excluded((self._planned, self._before.control), (self._present, self._control), bundle, brokers)
+        return new_exclusion((self._planned, self._before.control), (self._present, self._control), bundle, brokers)
 
     def _refresh(self) -> None:
         if self._reason is not None or time.monotonic() - self._looked_at < self._between_looks:
@@ -265,7 +265,7 @@ class Holds:
             _log.warning("No more moves or splits are started, because of %s: %s", *hold)
         self._looked_at = time.monotonic()
 
-    def _closing_now(self, orders: OrdersInForce) -> Closing | None:
+    def _closing_now(self, orders: OrdersInForce) -> Closure | None:
         self._closed_at = closed_at(self._control)
         settings = self._file.settings()
         self._present = settings or self._present
@@ -273,9 +273,9 @@ class Holds:
         if closed:
             return closed[0]
         if settings is None:
-            return Closing(Reason.WRONG_SETTING, self._file.error)
+            return Closure(Reason.WRONG_SETTING, self._file.error)
         if settings.mode is Mode.APPROVE and self._mode is not Mode.APPROVE:
-            return Closing(Reason.AWAITING_APPROVAL, f"the cluster's mode is now {settings.mode}")
+            return Closure(Reason.AWAITING_APPROVAL, f"the cluster's mode is now {settings.mode}")
         return None
 
 

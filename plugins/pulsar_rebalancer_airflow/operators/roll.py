@@ -18,7 +18,7 @@ from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, why
 from pulsar_rebalancer.errors import AdminError, PlanError, SettingsError, SnapshotError, StateError
 from pulsar_rebalancer.orders.in_force import LASTING, closings
 from pulsar_rebalancer.orders.manual_plans import Drains, Question, deadline_of
-from pulsar_rebalancer.orders.order import Closing, Control, Situation
+from pulsar_rebalancer.orders.order import Closure, Control, Situation
 from pulsar_rebalancer.orders.roll_document import Phase, Roll, RollRequest, ShownRestarts, parse_roll_form
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Reason
@@ -203,7 +203,7 @@ class RollOperator(BaseSensorOperator):
         closed = self._closings(store, now)
         return f"permission: {closed[0].reason} {closed[0].detail}" if closed else ""
 
-    def _closings(self, store: StateStore, now: datetime) -> list[Closing]:
+    def _closings(self, store: StateStore, now: datetime) -> list[Closure]:
         return closings(self.entry.settings, store.orders(), now)
 
     def _roll_sample(self, store: StateStore, roll: Roll) -> tuple[RollSample | None, str]:

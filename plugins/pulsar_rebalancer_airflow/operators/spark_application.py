@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from pydantic import JsonValue
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
-from pulsar_rebalancer.decide.run_plan import plan_again
+from pulsar_rebalancer.decide.run_plan import replan
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.variants import ANSWER, ReplayRequest, current_settings
@@ -243,7 +243,7 @@ class DecideOperator(SparkApplicationOperator):
 
         Raises:
             AirflowFailException: `foreign_run`; `wrong_setting` (see `checked_connection`); an earlier plan
-                was not handed over to this run, or is no longer valid (`decide.run_plan.plan_again`).
+                was not handed over to this run, or is no longer valid (`decide.run_plan.replan`).
             AirflowException: the application failed; the message has the last lines of its output, and the
                 XCom `failure` its reason code. This is retried.
         """
@@ -251,7 +251,7 @@ class DecideOperator(SparkApplicationOperator):
             _, root, _, address = self.application_args
             run = run_folder(context, self.cluster, address)
             if RunRequest.read(run).params.plan:
-                summary = plan_again(ClusterStorage(root, self.cluster), run)
+                summary = replan(ClusterStorage(root, self.cluster), run)
                 self.log.info("%s; stay: %s", summary.sentence, dict(summary.bundle_skip_reasons))
                 return
             connection = checked_connection(self.conn_id)

@@ -238,7 +238,7 @@ class UnloadWaveOperator(PlanPartOperator):
                 stop_reason=holds.reason,
                 skip_reason=holds.skip_reason,
                 begin=history.begin,
-                unloaded=history.maybe_unloaded,
+                unloaded_bundles=history.maybe_unloaded,
                 affinity=not is_extensible(runtime.get("loadManagerClassName", "")),
                 meter=ClientGapMeter(admin, moves, history.record_client_gap),
                 pace=pace,

@@ -19,7 +19,7 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
-from pulsar_rebalancer.decide.stays import rules_keeping
+from pulsar_rebalancer.decide.stays import keeping_rules
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.bundles import find_bundles, stay_views
@@ -141,7 +141,7 @@ def stay(dag_id: str, folder: str) -> tuple[StayView, ...]:
 @router.get("/dags/{dag_id}/bundles")
 def bundles(dag_id: str, part: Annotated[str, Query(max_length=512)] = "") -> BundlesFound:
     """Return the bundles of a broker or topic, or with `part` in their names, and why each moves or stays."""
-    return find_bundles(ClusterStorage(storage_root(), _balanced_cluster(dag_id)[1].name), part, _now(), rules_keeping)
+    return find_bundles(ClusterStorage(storage_root(), _balanced_cluster(dag_id)[1].name), part, _now(), keeping_rules)
 
 
 @router.get("/dags/{dag_id}/timeline")

@@ -10,7 +10,7 @@ from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.decide.planning import Proposal, RequestedMove, SourceReport, candidates_of, place_moves
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
 from pulsar_rebalancer.decide.rolling import why_wait
-from pulsar_rebalancer.decide.sources.filling import recently_arrived
+from pulsar_rebalancer.decide.sources.filling import recent_arrivals
 from pulsar_rebalancer.orders.manual_plans import Drain
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import DrainProgress
@@ -102,7 +102,7 @@ def _drain_decision(sample: PlanningSample, broker: str, pair: int, drain: Drain
 
 def _drain_progress(snapshot: Snapshot, broker: str, drain: Drain, moves: Iterable[CandidateMove]) -> DrainProgress:
     mine = [move for move in moves if move.source == broker]
-    unreported = recently_arrived(snapshot, broker) - {move.bundle for move in mine}
+    unreported = recent_arrivals(snapshot, broker) - {move.bundle for move in mine}
     stay = Counter(move.reason for move in mine if not move.taken)
     if unreported:
         stay[Reason.RECENTLY_UNLOADED] += len(unreported)

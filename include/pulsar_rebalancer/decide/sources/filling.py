@@ -26,12 +26,12 @@ _BELOW = 5.0
 """A broker counts as filled if its score is at most this number of points below the mean."""
 
 
-def fill_new(snapshot: Snapshot) -> Proposal | None:
+def new_broker_proposal(snapshot: Snapshot) -> Proposal | None:
     """Return the moves that fill new brokers, like the manual action `fill`; None if there are none."""
     now = snapshot.request.collected_at
     new = {name for name, at in snapshot.started.items() if at and abs(now - at) <= _NEW}
     # A broker that has just received bundles is left out: its report may lack them.
-    getting = {end for unload in recently_moved(snapshot).values() for end in (unload.destination, unload.owner)}
+    getting = {end for unload in recent_unloads(snapshot).values() for end in (unload.destination, unload.owner)}
     brokers = sorted(new - getting)
     if not brokers:
         return None
@@ -55,7 +55,7 @@ def fill(sample: PlanningSample, brokers: Sequence[str]) -> list[RequestedMove]:
     PlanError: `unknown_name`, or why one of the brokers is left out.
     """
     for broker in brokers:
-        check_broker(sample, broker)
+        check_receiver(sample, broker)
     scores, policies = dict(sample.scores), sample.policy_filter()
     mean = fmean(value for name, value in scores.items() if name not in sample.left_out)
     pools = {
@@ -102,14 +102,14 @@ def unreported_points(sample: PlanningSample) -> dict[str, float]:
     """
     points: dict[str, float] = {}
     traffic = math.fsum(sample.traffic[name] for name in sample.scores)
-    for bundle in recently_moved(sample.snapshot) if traffic else ():
+    for bundle in recent_unloads(sample.snapshot) if traffic else ():
         if (owner := sample.owners.get(bundle)) in sample.scores:
             share = sample.bundles.find(owner, bundle).msg_throughput / traffic
             points[owner] = points.get(owner, 0.0) + share * math.fsum(sample.scores.values())
     return points
 
 
-def recently_moved(snapshot: Snapshot) -> dict[str, Unload]:
+def recent_unloads(snapshot: Snapshot) -> dict[str, Unload]:
     """Return recent unloads, by bundle, that the new owner's report might not include yet."""
     now = snapshot.request.collected_at
     return {
@@ -117,12 +117,12 @@ def recently_moved(snapshot: Snapshot) -> dict[str, Unload]:
     }
 
 
-def recently_arrived(snapshot: Snapshot, broker: str) -> set[str]:
+def recent_arrivals(snapshot: Snapshot, broker: str) -> set[str]:
     """Return the bundles that a broker received recently, which its report might not include yet.
 
     If an unload has no known end, its bundle may be on either broker, until another one reports it.
     """
-    recent = recently_moved(snapshot)
+    recent = recent_unloads(snapshot)
     open_ended = {
         bundle: {broker, unload.source}
         for bundle, unload in recent.items()
@@ -133,7 +133,7 @@ def recently_arrived(snapshot: Snapshot, broker: str) -> set[str]:
     return maybe | {bundle for bundle, unload in recent.items() if unload.owner == broker}
 
 
-def check_broker(sample: PlanningSample, broker: str) -> None:
+def check_receiver(sample: PlanningSample, broker: str) -> None:
     """Raise a PlanError if a broker cannot receive bundles: `unknown_name`, or why it is excluded."""
     if broker not in sample.listed:
         raise PlanError(Reason.UNKNOWN_NAME, f"{broker} is not one of the {len(sample.listed)} active brokers")

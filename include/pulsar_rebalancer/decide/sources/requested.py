@@ -12,7 +12,7 @@ from pulsar_rebalancer.config.field_types import Action, Overrule, SplitAlgorith
 from pulsar_rebalancer.decide.planning import MEASURE, Proposal, RequestedMove, SourceReport
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.sources.drains import broker_moves
-from pulsar_rebalancer.decide.sources.filling import check_broker, fill
+from pulsar_rebalancer.decide.sources.filling import check_receiver, fill
 from pulsar_rebalancer.decide.split_planning import Cut, where_to_cut
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import match_mask, namespace_of, regex_of_glob
@@ -96,10 +96,10 @@ def unload(sample: PlanningSample, terms: Iterable[str], destination: str) -> li
         destination: the broker that receives the bundles; empty if placement chooses a broker for each.
 
     Raises:
-        PlanError: no bundle has any of these names (`unknown_name`), or `check_broker`'s reason.
+        PlanError: no bundle has any of these names (`unknown_name`), or `check_receiver`'s reason.
     """
     if destination:
-        check_broker(sample, destination)
+        check_receiver(sample, destination)
     names = pa.array(sample.owners, pa.string())
     bundles = dict.fromkeys(bundle for name in terms for bundle in _bundles_named(sample.owners, names, name) or [name])
     if not bundles.keys() & sample.owners.keys():
@@ -190,7 +190,7 @@ def drain(sample: PlanningSample, brokers: Collection[str]) -> list[RequestedMov
     """
     for broker in brokers:
         if sample.left_out.get(broker) is not Reason.DRAINING:
-            check_broker(sample, broker)
+            check_receiver(sample, broker)
     if not sample.cluster_sample.taking_part:
         raise PlanError(Reason.LAST_BROKER, f"no broker would be left to take the bundles of {', '.join(brokers)}")
     return [move for broker in brokers for move in broker_moves(sample, broker)]

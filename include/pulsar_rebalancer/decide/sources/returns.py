@@ -18,7 +18,7 @@ from pulsar_rebalancer.strategies.caps import by_pair_and_rank
 from pulsar_rebalancer.strategies.sample import CandidateMove
 
 
-def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since_run: str) -> Proposal | None:
+def return_proposal(snapshot: Snapshot, bundles: Collection[str], home: str, since_run: str) -> Proposal | None:
     """Return the moves that bring bundles back to their home, most traffic first; None if all are there.
 
     Policies, exclusions and caps apply, and the home must not exceed `overloaded_threshold`. So does the
@@ -27,7 +27,7 @@ def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since_ru
     no broker reports are ignored. If all bundles stay, the plan has only the reasons.
     """
     sample = PlanningSample.read(snapshot, (Overrule.GRACE_PERIOD,))
-    requested = _requested_moves(sample, whole_bundles(sample.owners, bundles), home, since_run)
+    requested = _requested_moves(sample, parent_bundles(sample.owners, bundles), home, since_run)
     hottest_first = sorted(candidates_of(sample, requested), key=lambda move: (-move.traffic, move.bundle))
     if not hottest_first:
         return None
@@ -52,7 +52,7 @@ def _return_report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> So
     return SourceReport([], f"Not brought back: {counted(reasons)}")
 
 
-def whole_bundles(bundles: Iterable[str], known_bundles: Collection[str]) -> dict[str, str]:
+def parent_bundles(bundles: Iterable[str], known_bundles: Collection[str]) -> dict[str, str]:
     names, ranges = frozenset(known_bundles), dict[str, list[tuple[HashRange, str]]]()
     for name in sorted(names):
         ranges.setdefault(namespace_of(name), []).append((HashRange.of(name), name))

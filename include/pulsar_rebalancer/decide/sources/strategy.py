@@ -55,7 +55,7 @@ class StrategyInput:
     brief: bool = False
 
 
-def proposal(inputs: StrategyInput, arriving: Mapping[str, Mapping[Measure, float]]) -> Proposal:
+def proposal(inputs: StrategyInput, arriving_traffic: Mapping[str, Mapping[Measure, float]]) -> Proposal:
     """Return what the strategy wants; drains' traffic is in msg/s and bytes/s. Raises PlanError `bad_result`."""
 
     @cache
@@ -73,8 +73,8 @@ def proposal(inputs: StrategyInput, arriving: Mapping[str, Mapping[Measure, floa
         counting=inputs.counting,
         forced=inputs.forced,
         force_threshold=inputs.force_threshold,
-        unloaded_brokers=_unloaded_before_the_report(inputs),
-        arriving=arriving,
+        unloaded_brokers=_unload_to_report_seconds(inputs),
+        arriving=arriving_traffic,
         learning=inputs.learning,
         forbids=lambda *move: policies().forbids(*move),
         judge=inputs.judge,
@@ -85,10 +85,10 @@ def proposal(inputs: StrategyInput, arriving: Mapping[str, Mapping[Measure, floa
     shed = shed._replace(moves=stays.checked_moves(sample, shed.moves))
     if profile.judges_pairs:
         return Proposal(shed.moves, lambda moves: _report(sample, shed, moves), replace(before, shedder=shed.state))
-    return _place_shed(inputs, sample, shed, policies, before)
+    return _shed_proposal(inputs, sample, shed, policies, before)
 
 
-def _place_shed(
+def _shed_proposal(
     inputs: StrategyInput,
     sample: ClusterSample,
     shedding: SheddingResult,
@@ -143,7 +143,7 @@ def _sentence_with_moves(sentence: str, moves: Sequence[CandidateMove]) -> str:
     return f"{sentence}. {taken_and_passed_over_text([move for move in moves if move.taken], held_back)}"
 
 
-def _unloaded_before_the_report(inputs: StrategyInput) -> dict[str, float]:
+def _unload_to_report_seconds(inputs: StrategyInput) -> dict[str, float]:
     # Brokers that report averages say when they measured these; others say when they last wrote to the metadata store.
     ages = Brokers.of(inputs.brokers).report_ages
     return {name: since - ages.get(name, 0) for name, since in inputs.unloaded_brokers.items()}

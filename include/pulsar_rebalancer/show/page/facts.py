@@ -10,7 +10,7 @@ from pydantic import AwareDatetime
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.in_force import WORDS, closings, order_texts, orders_sentence
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Drains, HandedOverPlans, Question, deadline_of
-from pulsar_rebalancer.orders.order import Closing, Control, JudgedRun, OrdersInForce, Situation, Wording
+from pulsar_rebalancer.orders.order import Closure, Control, JudgedRun, OrdersInForce, Situation, Wording
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.page.page_model import Attention, DrainView, View
@@ -70,12 +70,12 @@ class AirflowContext(View):
     def situation(self, settings: Settings, now: datetime) -> Situation:
         return Situation(settings, self.orders, now, JudgedRun(now, self.last_plan))
 
-    def held_by(self, settings: Settings, now: datetime) -> list[Closing]:
+    def held_by(self, settings: Settings, now: datetime) -> list[Closure]:
         """Return why the next run would not carry out the strategy's moves, except for the mode.
 
         The settings, here and below, are those of the current clusters file.
         """
-        rolls = [Closing(Reason.ROLLING, self.roll.progress)] if self.roll.active else []
+        rolls = [Closure(Reason.ROLLING, self.roll.progress)] if self.roll.active else []
         return [closing for closing in self.closed(settings, now) if closing.reason is not Reason.OBSERVE] + rolls
 
     def answer_deadline(self, settings: Settings, now: datetime) -> datetime | None:
@@ -129,10 +129,10 @@ class AirflowContext(View):
                 text = f"{drain.broker} is empty and safe to stop; drained by {order.by or 'unknown'}: {order.reason}."
                 yield Attention(text=text, since=order.at, acts=("Release",))
 
-    def closed(self, settings: Settings, now: datetime) -> list[Closing]:
+    def closed(self, settings: Settings, now: datetime) -> list[Closure]:
         """Return why the gate would be closed for any plan now; empty if it would open."""
         return closings(settings, self.orders, now, JudgedRun(now, self.last_plan))
 
 
-def why_held(closing: Closing) -> str:
+def why_held(closing: Closure) -> str:
     return WORDS.get(closing.reason, Wording()).next_run.replace("{}", closing.detail) or closing.reason.meaning

@@ -7,7 +7,7 @@ from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, fat
 from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.decide.run_plan import plan_again
+from pulsar_rebalancer.decide.run_plan import replan
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.reasons import Reason, counted
@@ -50,7 +50,7 @@ def approved(snapshots: Snapshots, shown: Summary, drains: Drains) -> dict[str, 
         drains=drains.model_dump(mode="json"),
     )
     snapshots.unloaded = unloaded
-    summary = plan_again(snapshots.storage, run)
+    summary = replan(snapshots.storage, run)
     assert summary.sentence.startswith("approved by bob (it is night): ")
     return fates(run)
 
@@ -127,6 +127,6 @@ def test_a_plan_that_is_too_old_by_the_time_of_its_run_is_not_carried_out(tmp_pa
 
     if refused:
         with pytest.raises(PlanError, match=r"is 3660 s old.*plan_expired"):
-            plan_again(snapshots.storage, run)
+            replan(snapshots.storage, run)
     else:
-        assert plan_again(snapshots.storage, run).bundles_taken == 3
+        assert replan(snapshots.storage, run).bundles_taken == 3

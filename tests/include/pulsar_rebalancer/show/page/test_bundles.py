@@ -5,7 +5,7 @@ from zlib import crc32
 import pytest
 from tests.overview_scene import JUST_NOW, NOW, Scene, broker, uneven
 
-from pulsar_rebalancer.decide.stays import rules_keeping
+from pulsar_rebalancer.decide.stays import keeping_rules
 from pulsar_rebalancer.names import is_in_bundle
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import read_moves
@@ -16,7 +16,7 @@ from pulsar_rebalancer.state import MovesState, Unload
 
 
 def found(scene: Scene, part: str) -> BundlesFound:
-    return find_bundles(scene.storage, part, NOW, rules_keeping)
+    return find_bundles(scene.storage, part, NOW, keeping_rules)
 
 
 def test_a_broker_shows_its_bundles_and_a_pair_that_has_not_fired_says_its_hits(tmp_path: Path) -> None:
