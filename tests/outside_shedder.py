@@ -10,8 +10,8 @@ from pulsar_rebalancer.strategies.sample import (
     CandidateMove,
     ClusterSample,
     Decision,
-    Line,
     Profile,
+    ScoreBand,
     SheddingResult,
     Threshold,
     hits_after,
@@ -33,7 +33,7 @@ class Own(BaseModel):
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     own = Own.model_validate(sample.settings.strategy_settings)
-    found = sorted(sample.taking_part, key=lambda broker: score(broker, sample.settings))
+    found = sorted(sample.compared_brokers, key=lambda broker: score(broker, sample.settings))
     hot, cold = found[-1], found[0]
     scores = {broker.broker: score(broker, sample.settings) for broker in found}
     gap = scores[hot.broker] - scores[cold.broker]
@@ -85,6 +85,6 @@ PROFILE = Profile(
     shed,
     thresholds=lambda settings: {"low": Threshold(_own(settings).gap, _own(settings).times)},
     own_settings=Own,
-    lines=lambda settings, mean: (Line(name="of somebody else", lower=1, upper=1 + _own(settings).gap),),
+    lines=lambda settings, mean: (ScoreBand(name="of somebody else", lower=1, upper=1 + _own(settings).gap),),
     sentence=lambda summary: f"somebody else finds {summary.brokers} brokers even enough",
 )

@@ -165,14 +165,14 @@ class Scene:
         sample = ClusterSample(samples, Bundles(_with_means(bundles)), self.settings)
         result = profile_of(self.settings).shed(sample, self.hits)
         self.hits = result.state
-        moves = caps.apply(result.moves, self.settings, {}, samples)
+        moves = caps.apply_caps(result.moves, self.settings, {}, samples)
         moves = [move.put_off(Reason.ROLLING) for move in moves] if self.rolls else moves
         taken = [move for move in moves if move.taken]
         hits = {name: count for name, count in self.hits.hits.items() if name}
         kept = StrategyState(shedder=self.hits).document()
         counted = {"plan_id": folder.name, "counted_at": request.collected_at}
         state = DecisionState(seq=self.runs, **counted, hits=hits, strategy_state=kept)
-        before = {each.broker: score(each, self.settings) for each in sample.taking_part}
+        before = {each.broker: score(each, self.settings) for each in sample.compared_brokers}
         gaps = [decision.gap for decision in result.decisions if decision.gap is not None]
         plan_files.write(
             Snapshot(folder),

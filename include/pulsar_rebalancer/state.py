@@ -352,7 +352,7 @@ def decide_counting(
     now: datetime,
     *,
     forced: bool = False,
-    thresholds: bool = False,
+    changes_thresholds: bool = False,
     same_hits: bool = False,
 ) -> Counting:
     """Return the rules for the hit counters in a run. Forced runs, or with own thresholds, add none.
@@ -370,7 +370,7 @@ def decide_counting(
         reason = Reason.FORCED
     elif since is not None and 0 <= since < settings.interval_seconds / 2:
         reason = Reason.TOO_SOON
-    elif thresholds:
+    elif changes_thresholds:
         reason = Reason.OTHER_THRESHOLDS
     else:
         reason = Reason.GAP if changed or gap else Reason.COUNTED

@@ -47,7 +47,7 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def typed(value: Any) -> Any:
+def cleaned_input(value: Any) -> Any:
     """Return a value that a person typed with each of its strings on one line, and without spaces around it.
 
     Raises ValueError: a string has a lone surrogate, or a control character other than tab and line break.

@@ -38,11 +38,11 @@ from pulsar_rebalancer.show.incidents import (
     WatchState,
     advance,
     compose,
-    delivered,
     pending_messages,
     value_lines,
+    with_delivered,
 )
-from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure, measure_orders
+from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure_orders, run_measurements
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
 from pulsar_rebalancer_airflow.options import FAILURE, clusters_file, current_xcom, storage_root
@@ -184,7 +184,7 @@ def update_alerts(
         accepted = deliver(settings.alert_connection, messages)
         for message, taken in zip(pending, accepted, strict=False):
             if taken:
-                state = delivered(state, message)
+                state = with_delivered(state, message)
                 _log.info("Sent the alert about the %s of %s", "end" if message.over else "start", message.condition)
     store.put(state)
 
@@ -288,7 +288,7 @@ def _order_measurements(context: Context, cluster: str, settings: Settings) -> I
 
 
 def _run_measurements(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> Iterator[Measurement]:
-    yield from measure(cluster, run, outcome)
+    yield from run_measurements(cluster, run, outcome)
     running = {entry.name for entry in load_clusters(clusters_file()) if entry.settings.mode is not Mode.OFF}
     for name in set(StoragePath(storage_root()).names()) - running:
         yield Measurement.of("interval_seconds", 0, cluster=name)  # 0: the monitoring system must not expect runs

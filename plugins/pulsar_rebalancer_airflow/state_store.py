@@ -26,7 +26,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.show.incidents import AlertsState, WatchState
 from pulsar_rebalancer.state import DecisionState, MovesState, StateDocument
-from pulsar_rebalancer.storage.documents import ClusterStorage, last_committed
+from pulsar_rebalancer.storage.documents import ClusterStorage, last_committed_run
 from pulsar_rebalancer_airflow.options import storage_of
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class StoredState:
     def _read(self, model: type[_Document]) -> tuple[_Document, str]:
         document = self.raw(model.KEY)
         if document is None:
-            return model(), "missing" if last_committed(self.storage, _ALWAYS) else ""
+            return model(), "missing" if last_committed_run(self.storage, _ALWAYS) else ""
         try:
             return model.parse(document, "it"), ""
         except SnapshotError as error:

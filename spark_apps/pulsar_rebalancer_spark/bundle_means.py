@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.run.bundle_columns import LONG_TERM_SAMPLES, MAX_SAMPLES, with_sample
+from pulsar_rebalancer.run.bundle_columns import LONG_TERM_SAMPLES, MAX_SAMPLES, mean_with_sample
 from pulsar_rebalancer.run.tables import BUNDLES, LONG_TERM, MEANS, TRAFFIC, Cell
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -87,7 +87,7 @@ def _largest(bundles: DataFrame) -> DataFrame:
 
 def _updated_mean(before: str, now: Column, samples: Column) -> Column:
     old = F.col(before)
-    mean = F.when(old.isNull(), now).otherwise(with_sample(old, now, samples))
+    mean = F.when(old.isNull(), now).otherwise(mean_with_sample(old, now, samples))
     return F.when(F.col("refused"), old).otherwise(mean)
 
 

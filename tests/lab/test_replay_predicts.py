@@ -98,7 +98,7 @@ def recorded(spec: Spec, minutes: int, folder: Path) -> Recording:
             known.number(name)
     real(spec, Settings(), minutes, writer)
     start, end = (datetime.fromtimestamp(60 * number, UTC) for number in (0, minutes))
-    writer.finish(coverage_of(writer.places, start, end, Settings(), [], repeated=0, blocked=0))
+    writer.finish(coverage_of(writer.places, start, end, Settings(), [], repeat_count=0, block_count=0))
     return Recording.read(StoragePath(str(folder)))
 
 

@@ -11,7 +11,7 @@ from pulsar_rebalancer.carry_out.bundle_move import BundleMove
 from pulsar_rebalancer.carry_out.client_gap_meter import ClientGapMeter, MoveClientGap
 from pulsar_rebalancer.pulsar import BundleAdmin
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import MoveOutcome, not_moved
+from pulsar_rebalancer.run.outcome import MoveOutcome, unmoved
 from pulsar_rebalancer.run.plan import Move
 
 _log = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ async def carry_out_moves(
         try:
             while (number := await waiting.next()) is not None:
                 move, left = moves[number], stop_reason()
-                outcome, client_gap = await carry_out(move) if left is None else (not_moved(move, left), None)
+                outcome, client_gap = await carry_out(move) if left is None else (unmoved(move, left), None)
                 outcomes[number] = outcome if affinity else outcome.model_copy(update={"destination_kept": False})
                 on_outcome(outcomes[number])
                 await waiting.record_end(move, client_gap)

@@ -19,12 +19,12 @@ from pulsar_rebalancer.run.outcome import (
     MoveOutcome,
     Outcome,
     failed_moves,
-    not_moved,
     read_wave,
     read_waves,
     records_of_plan,
     records_to_keep,
     remaining,
+    unmoved,
     wave_file,
     write_outcomes,
 )
@@ -113,7 +113,7 @@ class WaveHistory:
 
     async def begin(self, move: Move) -> None:
         """Record for a retry that a bundle is about to be unloaded; return once the wave's file is written."""
-        begun = not_moved(move, Reason.INTERRUPTED)
+        begun = unmoved(move, Reason.INTERRUPTED)
         earlier = self._earlier.get(move.bundle, begun)
         known = {"attempts": earlier.attempts + 1, "destination_kept": earlier.destination_kept}
         self.outcomes[move.bundle] = begun.model_copy(update=known)

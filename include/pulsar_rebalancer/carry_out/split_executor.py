@@ -18,7 +18,7 @@ from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.pulsar.bundle_calls import BundleAdmin
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import Outcome, records_of_plan, records_to_keep, remaining, write_outcomes
-from pulsar_rebalancer.run.plan import SPLIT_GRACE, Split, SplitOutcome, not_split, outcomes_file, read_outcomes
+from pulsar_rebalancer.run.plan import SPLIT_GRACE, Split, SplitOutcome, not_split, read_outcomes, split_outcomes_file
 from pulsar_rebalancer.state import BundleSplit, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -201,7 +201,7 @@ class SplitHistory:
         self._store(change)
 
     def _write(self) -> None:
-        write_outcomes(outcomes_file(self._run), self.outcomes)
+        write_outcomes(split_outcomes_file(self._run), self.outcomes)
 
     def _merged_outcome(self, outcome: SplitOutcome) -> SplitOutcome:
         """Return the outcome across all attempts. If an earlier one requested the bounds, the bundle is split."""

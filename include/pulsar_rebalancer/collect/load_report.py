@@ -161,7 +161,7 @@ class UsableReports:
         cls, answers: Mapping[str, BrokerReport | AdminError | None], brokers: Collection[str], runtimes: Runtimes
     ) -> UsableReports:
         """Sort the responses. Raises AdminError if none is usable because of the credentials or load manager."""
-        judged = {broker: _usable(broker, answer, brokers) for broker, answer in answers.items()}
+        judged = {broker: _report(broker, answer, brokers) for broker, answer in answers.items()}
         reports = {broker: verdict for broker, verdict in judged.items() if not isinstance(verdict, Reason)}
         refused = {broker: verdict for broker, verdict in judged.items() if isinstance(verdict, Reason)}
         if not reports:
@@ -178,7 +178,7 @@ class UsableReports:
         return pa.concat_tables([report.bundles for report in self.by_broker.values()] or [BUNDLES.empty_table()])
 
 
-def _usable(broker: str, answer: BrokerReport | AdminError | None, brokers: Collection[str]) -> BrokerReport | Reason:
+def _report(broker: str, answer: BrokerReport | AdminError | None, brokers: Collection[str]) -> BrokerReport | Reason:
     if isinstance(answer, AdminError):
         _log.warning("%s", answer)
         return answer.reason

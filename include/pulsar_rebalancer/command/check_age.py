@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.names import CLUSTER_NAME
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, CommitMark, last_committed
+from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, CommitMark, last_committed_run
 
 OK, WARNING, CRITICAL = 0, 1, 2
 _NAMES = {OK: "OK", WARNING: "WARNING", CRITICAL: "CRITICAL"}
@@ -51,7 +51,7 @@ def _last_outcome(storage: ClusterStorage, now: datetime) -> datetime | None:
 
 
 def _last_decision(storage: ClusterStorage, now: datetime) -> datetime | None:
-    run = last_committed(storage, now + SKEW)
+    run = last_committed_run(storage, now + SKEW)
     return CommitMark.read(run).at if run else None
 
 

@@ -23,7 +23,7 @@ from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME, Pulsa
 from pulsar_rebalancer.errors import FieldsError, SettingsError
 from pulsar_rebalancer.names import Brokers, Patterns
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.texts import typed
+from pulsar_rebalancer.texts import cleaned_input
 
 MOST_MOVES = 64
 """Maximum number of bundles that are moved at the same time."""
@@ -257,11 +257,11 @@ _Form = TypeVar("_Form", bound=BaseModel)
 
 
 def typed_values(values: Mapping[str, object], label: str) -> dict[str, object]:
-    """Clean every string by `texts.typed`. Raises SettingsError `wrong_setting`, which names the key."""
+    """Clean every string by `texts.cleaned_input`. Raises SettingsError `wrong_setting`, which names the key."""
     cleaned: dict[str, object] = {}
     for key, value in values.items():
         try:
-            cleaned[key] = typed(value)
+            cleaned[key] = cleaned_input(value)
         except ValueError as error:
             raise SettingsError(Reason.WRONG_SETTING, f"{label}: {key}: {error}", {key: str(error)}) from None
     return cleaned

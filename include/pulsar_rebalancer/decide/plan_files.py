@@ -224,7 +224,7 @@ def plan_document(summary: Summary, run: StoragePath, last_gaps: Mapping[str, Cl
         "splits": list(summary.splits_told),
         "stay": {str(reason): count for reason, count in summary.bundle_skip_reasons.items()},
         "unknown": list(hand.unknown) if hand else [],
-        "scores": {name: [round(before, 2), round(after, 2)] for name, (before, after) in _end_scores(summary)},
+        "scores": {name: [round(before, 2), round(after, 2)] for name, (before, after) in _score_ends(summary)},
         "disturbed": {"topics": hand.topics, "producers": hand.producers, "consumers": hand.consumers} if hand else {},
         "last_seconds": {m.bundle: last_gaps[m.bundle].clients_seconds for m in moves if m.bundle in last_gaps},
         "folder": run.uri,
@@ -247,7 +247,7 @@ def plan_text(summary: Summary, run: StoragePath, dag_id: str, last_gaps: Mappin
     ]
     lines += [f"  no broker reports a bundle matching {one_line(name, 512)}" for name in (hand.unknown if hand else ())]
     if hand is not None and summary.has_effect:
-        lines += [f"  score of {name}: {before:.1f} -> {after:.1f}" for name, (before, after) in _end_scores(summary)]
+        lines += [f"  score of {name}: {before:.1f} -> {after:.1f}" for name, (before, after) in _score_ends(summary)]
         disturbed = {"topic": hand.topics, "producer": hand.producers, "consumer": hand.consumers}
         lines.append(f"  disturbed: {', '.join(number_of(count, noun) for noun, count in disturbed.items())}")
         lines += [f"  last time: {last_cost_text(last_gaps.values(), len(moves))}"] if moves else []
@@ -268,6 +268,6 @@ def why_no_effect(summary: Summary, run: StoragePath) -> str:
     return f"{counted(reasons) or 'there is no bundle to move'}{until}.{offer}"
 
 
-def _end_scores(summary: Summary) -> list[tuple[str, tuple[float, float]]]:
+def _score_ends(summary: Summary) -> list[tuple[str, tuple[float, float]]]:
     scores = summary.by_hand.scores if summary.by_hand else {}
     return sorted(scores.items(), key=lambda item: (-item[1][1], item[0]))[:LISTED]

@@ -145,7 +145,7 @@ def giving(
     return SourceReport(decisions, sentence.format(named), {source: sample.traffic[source] for source in pairs})
 
 
-CAPPED, KEPT_IN_PLACE = Reason.having(Trait.CAP), Reason.having(Trait.KEPT_IN_PLACE)
+CAPPED, KEPT_IN_PLACE = Reason.with_trait(Trait.CAP), Reason.with_trait(Trait.KEPT_IN_PLACE)
 HELD_BACK = CAPPED | KEPT_IN_PLACE
 """Reasons why caps, policies or placement hold back a bundle that would otherwise move."""
 
@@ -271,7 +271,7 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
     def within_caps(*proposals: Proposal) -> list[list[CandidateMove]]:
         """Return the moves of each source after the caps; those of the first source come first."""
         room = next((each.room() for each in proposals if each.room), None)
-        moves = caps.apply((move for p in proposals for move in p.moves), settings, policies.groups, brokers, room)
+        moves = caps.apply_caps((move for p in proposals for move in p.moves), settings, policies.groups, brokers, room)
         if sum(bool(each.moves) for each in proposals) < 2:  # a plan may have a million moves
             return [moves if each.moves else [] for each in proposals]
         pairs = [{move.pair for move in each.moves} for each in proposals]

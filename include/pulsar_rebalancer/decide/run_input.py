@@ -24,7 +24,7 @@ from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, NO_LOADS, TRAFFI
 from pulsar_rebalancer.state import SETTLED, Counting, Learned, ShedderState, StrategyState, decide_counting
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import RecentMove
-from pulsar_rebalancer.strategies.scoring import continued
+from pulsar_rebalancer.strategies.scoring import learned_before
 from pulsar_rebalancer.strategies.shedders.registry import counts_same_hits, left_out_of, profile_of
 
 _log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class RunInput(Snapshot):
             self.settings,
             request.collected_at,
             forced=request.forced,
-            thresholds=request.params.changes_thresholds,
+            changes_thresholds=request.params.changes_thresholds,
             same_hits=counts_same_hits(before.strategy, self.settings.strategy),
         )
 
@@ -61,7 +61,7 @@ class RunInput(Snapshot):
         return split_planning.make_split_plan(self)
 
     @property
-    def to_be_split(self) -> list[str]:
+    def bundles_to_split(self) -> list[str]:
         return self.splits.taken
 
     @property
@@ -103,7 +103,7 @@ class RunInput(Snapshot):
             # What brokers' scores leave unexplained was learned together with these costs.
             _log.warning("%s: bundle costs are missing, so learning starts again with this sample", self.cluster)
             learned = Learned(bottleneck=learned.bottleneck)
-        return continued(learned, self.brokers, self.settings, counts=self.counting.counts)
+        return learned_before(learned, self.brokers, self.settings, counts=self.counting.counts)
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:
@@ -164,7 +164,7 @@ class RunBundles(Bundles):
         self._loads = loads
         self._announced: pa.Array[Any] | None = None
 
-    def announce(self, brokers: Collection[str]) -> None:
+    def request_brokers(self, brokers: Collection[str]) -> None:
         """Set the brokers whose bundles will be requested; bundles on other brokers are not loaded."""
         self._announced = pa.array(list(brokers), pa.string())
 

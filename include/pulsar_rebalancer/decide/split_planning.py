@@ -96,7 +96,7 @@ class SplitContext:
     splits: Mapping[str, BundleSplit] = field(default_factory=dict)
 
 
-def where_to_cut(
+def find_cut(
     candidate: Candidate,
     algorithm: SplitAlgorithm,
     settings: Settings,
@@ -215,7 +215,7 @@ class _SplitPlanner:
         candidate = self._candidates.get(bundle.bundle)
         if candidate is None:
             return Reason.TOPICS_UNKNOWN
-        return where_to_cut(
+        return find_cut(
             candidate,
             self._settings.split_algorithm,
             self._settings,

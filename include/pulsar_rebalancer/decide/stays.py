@@ -55,7 +55,7 @@ class BundleFacts:
             if Overrule.GRACE_PERIOD not in overruled
         }
         control = Control() if Overrule.EXCLUSIONS in overruled else run.before.control
-        return cls(settings, moved, run.to_be_split, run.validation.quarantined, control)
+        return cls(settings, moved, run.bundles_to_split, run.validation.quarantined, control)
 
 
 def _is_system(names: Column, facts: BundleFacts) -> Column:
@@ -103,7 +103,7 @@ RULES = (
     Rule(Reason.NAMESPACE_EXCLUDED, Overrule.EXCLUSIONS, _in_kept_namespace),
     Rule(Reason.BUNDLE_EXCLUDED, Overrule.EXCLUSIONS, _is_excluded),
     Rule(Reason.BUNDLE_QUARANTINED, None, lambda names, facts: _is_in(names, facts.quarantined)),
-    Rule(Reason.TO_BE_SPLIT, None, lambda names, facts: _is_in(names, facts.to_be_split)),
+    Rule(Reason.TO_BE_SPLIT, None, lambda names, facts: _is_in(names, facts.bundles_to_split)),
     Rule(Reason.DESTINATION_KEPT, Overrule.GRACE_PERIOD, _moved_with_reason(Reason.DESTINATION_KEPT)),
     Rule(Reason.RECENTLY_UNLOADED, Overrule.GRACE_PERIOD, _moved_with_reason(Reason.RECENTLY_UNLOADED)),
     Rule(Reason.NO_TOPIC),

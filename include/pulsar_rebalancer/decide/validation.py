@@ -20,17 +20,17 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.findings import (
     ENOUGH_SAMPLES,
-    doubtful_traffic,
     one_quarantine_each,
     spread_findings,
     too_few_brokers,
+    traffic_findings,
     unexpectedly_left_out,
     unmatched_exclusions,
 )
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import AVERAGES, BROKERS, LARGEST, RESOURCES, TIME, TRAFFIC, Row
-from pulsar_rebalancer.strategies.shedders.registry import not_recommended, profile_of
+from pulsar_rebalancer.strategies.shedders.registry import profile_of, settings_findings
 
 KEYS = {"cluster": "cluster", "brokers": "broker", "bundles": "bundle"}
 """For each table, the column that names what a finding is about."""
@@ -61,13 +61,13 @@ def conclude(
     found = one_quarantine_each(findings)
     # Two brokers may briefly report a bundle that moved.
     shares = left_out_shares(unexpectedly_left_out(found, moved_bundles), tables)
-    found = one_quarantine_each([*found, *doubtful_traffic(shares)])
+    found = one_quarantine_each([*found, *traffic_findings(shares)])
     brokers = tables["brokers"].select(["broker", "host_samples", "cpu_limit"]).to_pylist()
     samples = {row["broker"]: math.nan if row["host_samples"] is None else row["host_samples"] for row in brokers}
     found += unmatched_exclusions(samples, tables["bundles"]["bundle"], settings)
     left_out = {finding.subject for finding in found if finding.effect is Effect.QUARANTINE}
     limits = [row["cpu_limit"] or 0.0 for row in brokers if row["broker"] not in left_out]
-    found += [*not_recommended(settings, limits), *spread_findings(tables["bundles"], len(limits), left_out)]
+    found += [*settings_findings(settings, limits), *spread_findings(tables["bundles"], len(limits), left_out)]
     found += too_few_brokers(found, samples, settings)
     return Validation(findings=tuple(found))
 

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 from pydantic import AwareDatetime
 
 from pulsar_rebalancer.config.settings import BreakerRules
-from pulsar_rebalancer.orders.order import Closure, Control, FormAction, OrderKind, OrdersInForce, Situation, Wording
+from pulsar_rebalancer.orders.order import Control, FormAction, Hold, OrderKind, OrdersInForce, Situation, Wording
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state import StateDocument
 from pulsar_rebalancer.texts import number_of
@@ -125,17 +125,17 @@ def open_until(rules: BreakerRules | None, orders: OrdersInForce) -> datetime | 
     return orders.get(Breaker).open_until(rules, closed_at(orders.get(Control)))
 
 
-def _breaker_closure(situation: Situation) -> Closure | None:
+def _breaker_hold(situation: Situation) -> Hold | None:
     until = open_until(situation.settings.breaker, situation.orders)
     if until is None or situation.now >= until:
         return None
-    return Closure(Reason.BREAKER_OPEN, f"until {until:%Y-%m-%d %H:%M %Z}: {situation.orders.get(Breaker).why}")
+    return Hold(Reason.BREAKER_OPEN, f"until {until:%Y-%m-%d %H:%M %Z}: {situation.orders.get(Breaker).why}")
 
 
 def _order_texts(situation: Situation) -> Iterator[str]:
     rules, order = situation.settings.breaker, situation.control.last("close_breaker")
     otherwise = situation.orders.get(Breaker).open_until(rules, None)
-    if order is not None and otherwise is not None and situation.now < otherwise and not _breaker_closure(situation):
+    if order is not None and otherwise is not None and situation.now < otherwise and not _breaker_hold(situation):
         yield f"the circuit breaker was closed {order.because}"
     if rules is not None:
         yield "the clusters file sets a circuit breaker"
@@ -147,11 +147,11 @@ BREAKER = OrderKind(
             "close_breaker",
             "Close the circuit breaker early",
             button="Close breaker",
-            offered=_breaker_closure,
+            offered=_breaker_hold,
         ),
     ),
     settings=("breaker",),
-    closes=_breaker_closure,
+    closes=_breaker_hold,
     words={Reason.BREAKER_OPEN: Wording("circuit breaker open", "the circuit breaker was open.")},
     says=_order_texts,
 )

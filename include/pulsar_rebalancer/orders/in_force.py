@@ -21,9 +21,9 @@ from pulsar_rebalancer.orders.limits import LIMITS, MODE, exclusion_reason
 from pulsar_rebalancer.orders.manual_plans import DRAIN, QUESTION
 from pulsar_rebalancer.orders.order import (
     NO_RUN,
-    Closure,
     Control,
     FormAction,
+    Hold,
     JudgedRun,
     OrderButton,
     OrderKind,
@@ -63,7 +63,7 @@ _STATE = OrderKind(
             offered=lambda situation: situation.orders.lost,
         ),
     ),
-    closes=lambda situation: Closure(Reason.STATE_LOST, situation.orders.lost) if situation.orders.lost else None,
+    closes=lambda situation: Hold(Reason.STATE_LOST, situation.orders.lost) if situation.orders.lost else None,
     words={Reason.STATE_LOST: Wording("the state and perhaps orders are lost:", "the state was lost.", lasting=True)},
 )
 
@@ -117,7 +117,7 @@ def parse_control_form(values: Mapping[str, object]) -> ControlRequest:
     return parse_typed(ControlRequest, values, "form")
 
 
-def closings(settings: Settings, orders: OrdersInForce, now: datetime, run: JudgedRun = NO_RUN) -> list[Closure]:
+def closings(settings: Settings, orders: OrdersInForce, now: datetime, run: JudgedRun = NO_RUN) -> list[Hold]:
     at = Situation(settings, orders, now, run)
     return [closed for kind in ORDERS if (closed := kind.closes(at))]
 
@@ -149,7 +149,7 @@ def buttons(situation: Situation) -> tuple[OrderButton, ...]:
     )
 
 
-def orders_sentence(settings: Settings, closings: Sequence[Closure], orders: OrdersInForce, now: datetime) -> str:
+def orders_sentence(settings: Settings, closings: Sequence[Hold], orders: OrdersInForce, now: datetime) -> str:
     """Return the sentence about the current orders, given the effective settings and `closings`."""
     mode_and_orders = "; ".join([f"mode {settings.mode}", *order_texts(settings, closings, orders, now)])
     rolls = orders.get(Roll).active
@@ -158,7 +158,7 @@ def orders_sentence(settings: Settings, closings: Sequence[Closure], orders: Ord
     return one_line(f"{'Nothing is moved' if closings else moved}: {mode_and_orders}")
 
 
-def order_texts(settings: Settings, closings: Sequence[Closure], orders: OrdersInForce, now: datetime) -> list[str]:
+def order_texts(settings: Settings, closings: Sequence[Hold], orders: OrdersInForce, now: datetime) -> list[str]:
     at = Situation(settings, orders, now)
     texts = [f"{words} {closing.detail}" for closing in closings if (words := WORDS[closing.reason].now)]
     return texts + [text for kind in ORDERS for text in kind.says(at)]

@@ -116,7 +116,7 @@ class Question(StateDocument):
     Attributes:
         plan_id: name of the plan's run folder; empty if no question is open.
         identity: hash of the plan's actions (`Actions.identity`).
-        what: what the plan does, in words (`Summary.in_words`).
+        what: what the plan does, in words (`Summary.actions_text`).
         at: when the plan's snapshot was taken.
         run_id: the run of `pulsar_apply__<cluster>` that asks; its id is random, so nobody else can start it.
         before: the run that asked the previous question and has to be ended. Every question has its own run,

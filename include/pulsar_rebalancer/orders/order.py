@@ -127,7 +127,7 @@ class Situation:
         return self.orders.get(Control).present(self.now)
 
 
-class Closure(NamedTuple):
+class Hold(NamedTuple):
     """A reason why nothing is moved. The detail gives the end time, the person and the person's reason."""
 
     reason: Reason
@@ -230,7 +230,7 @@ class OrderKind:
 
     actions: tuple[FormAction, ...] = ()
     settings: tuple[str, ...] = ()
-    closes: Callable[[Situation], Closure | None] = lambda situation: None
+    closes: Callable[[Situation], Hold | None] = lambda situation: None
     words: Mapping[Reason, Wording] = field(default_factory=dict)
     says: Callable[[Situation], Iterable[str]] = lambda situation: ()
     keeps: Callable[[Settings, Control], Collection[str]] = lambda settings, control: ()

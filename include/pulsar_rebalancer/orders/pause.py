@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from pulsar_rebalancer.orders.order import Closure, Control, FormAction, OrderKind, Situation, Wording, ending, with_end
+from pulsar_rebalancer.orders.order import Control, FormAction, Hold, OrderKind, Situation, Wording, ending, with_end
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.documents import time_of
 
@@ -24,14 +24,14 @@ def pause_of(situation: Situation) -> PauseInForce | None:
     return max(pauses, default=None)
 
 
-def _pause_closure(situation: Situation) -> Closure | None:
+def _pause_hold(situation: Situation) -> Hold | None:
     pause = pause_of(situation)
     if pause is None or situation.now >= pause.until:
         return None
-    return Closure(Reason.PAUSED, ending(pause.until, pause.who, situation.now))
+    return Hold(Reason.PAUSED, ending(pause.until, pause.who, situation.now))
 
 
-def _skip_closure(situation: Situation) -> Closure | None:
+def _skip_hold(situation: Situation) -> Hold | None:
     """Skip only the first run after the order.
 
     The previous plan shows whether a run has been recorded since. A reset drops it: one more run is skipped.
@@ -39,7 +39,7 @@ def _skip_closure(situation: Situation) -> Closure | None:
     order, previous, sampled = situation.control.last("skip"), time_of(situation.run.previous), situation.run.at
     if order is None or sampled is None or sampled <= order.at or (previous is not None and previous > order.at):
         return None
-    return Closure(Reason.SKIPPED, order.because)
+    return Hold(Reason.SKIPPED, order.because)
 
 
 def without_used_skip(control: Control, recorded_at: datetime) -> Control:
@@ -48,15 +48,15 @@ def without_used_skip(control: Control, recorded_at: datetime) -> Control:
     return control.without("skip") if order is not None and recorded_at > order.at else control
 
 
-def _stop_closure(situation: Situation, started: datetime | None) -> Closure | None:
+def _stop_hold(situation: Situation, started: datetime | None) -> Hold | None:
     """Stop runs that were in progress when the order was given; later runs are not affected."""
     order = situation.control.last("stop")
     stops = order is not None and started is not None and order.at >= started
-    return Closure(Reason.STOPPED, order.because) if order and stops else None
+    return Hold(Reason.STOPPED, order.because) if order and stops else None
 
 
 def _order_texts(situation: Situation) -> Iterator[str]:
-    if stopped := _stop_closure(situation, situation.orders.started):
+    if stopped := _stop_hold(situation, situation.orders.started):
         yield f"stopped {stopped.detail}"
 
 
@@ -70,7 +70,7 @@ STOP = OrderKind(
             button="Stop",
         ),
     ),
-    closes=lambda situation: _stop_closure(situation, situation.run.started),
+    closes=lambda situation: _stop_hold(situation, situation.run.started),
     words={Reason.STOPPED: Wording("stopped")},
     says=_order_texts,
 )
@@ -92,11 +92,11 @@ PAUSE = OrderKind(
             "End the pause, and cancel a pending skip",
             gives=lambda orders, _: orders.get(Control).without("pause", "skip"),
             button="Resume",
-            offered=lambda situation: situation.control.last("pause") or _skip_closure(situation),
+            offered=lambda situation: situation.control.last("pause") or _skip_hold(situation),
         ),
     ),
     settings=("pause",),
-    closes=_pause_closure,
+    closes=_pause_hold,
     words={Reason.PAUSED: Wording("paused", "the cluster was paused.", "Rebalancing is paused {}.")},
 )
 
@@ -106,9 +106,9 @@ SKIP = OrderKind(
             "skip",
             "The next run moves nothing",
             button="Skip next run",
-            offered=lambda situation: not _skip_closure(situation),
+            offered=lambda situation: not _skip_hold(situation),
         ),
     ),
-    closes=_skip_closure,
+    closes=_skip_hold,
     words={Reason.SKIPPED: Wording("one run is skipped", "a person skipped the run.", "The next run moves nothing.")},
 )

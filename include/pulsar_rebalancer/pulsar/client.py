@@ -118,7 +118,7 @@ class PulsarAdmin:
     async def version(self, broker: str) -> str:
         return (await self._transport.get("/admin/v2/brokers/version", broker=broker, follow=False)).text()
 
-    async def bundles_on(self, broker: str) -> set[str]:
+    async def reported_bundles(self, broker: str) -> set[str]:
         """Return a broker's bundles; under the modular load manager, those of its statistics (see `owned_bundles`)."""
         try:
             report = await self.load_report(broker) or {}

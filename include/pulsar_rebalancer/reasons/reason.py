@@ -42,7 +42,7 @@ class Reason(StrEnum):
         return cls._value2member_map_.get(code)  # type: ignore[return-value]
 
     @classmethod
-    def having(cls, trait: Trait) -> frozenset[Reason]:
+    def with_trait(cls, trait: Trait) -> frozenset[Reason]:
         return frozenset(reason for reason in cls if reason.has(trait))
 
     # One line for code, effect and traits, one for the meaning, one for the action.

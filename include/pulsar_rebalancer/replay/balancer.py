@@ -19,9 +19,9 @@ from pulsar_rebalancer.replay.minute import NO_POLICIES, ColumnarBrokers, Minute
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import BrokerSample
 from pulsar_rebalancer.state import PUNCTUALITY, SETTLED, Counting, DecisionState, StrategyState, samples_after, young
-from pulsar_rebalancer.strategies.candidates import PolicyFilter, Selector, choose, overloaded_brokers
+from pulsar_rebalancer.strategies.candidates import PolicyFilter, Selector, choose_broker, overloaded_brokers
 from pulsar_rebalancer.strategies.learning import LearningResult
-from pulsar_rebalancer.strategies.placement import selector
+from pulsar_rebalancer.strategies.placement import make_selector
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, RecentMove, used_samples
 from pulsar_rebalancer.strategies.shedders.registry import left_out, profile_of
 
@@ -38,7 +38,7 @@ class BundlePlacer:
 
     @cached_property
     def chooser(self) -> Selector:
-        return selector(self.sample, self.state.placement)
+        return make_selector(self.sample, self.state.placement)
 
     @cached_property
     def _policy_filter(self) -> PolicyFilter:
@@ -62,7 +62,7 @@ class BundlePlacer:
 
     def _choose_broker(self, bundle: str, candidates: Iterable[str], registered: Collection[str]) -> str | None:
         there = [name for name in candidates if name in registered]
-        return choose(self.seed, bundle, self.chooser.eligible(bundle, there))
+        return choose_broker(self.seed, bundle, self.chooser.eligible(bundle, there))
 
 
 MINUTE = 60.0
@@ -204,8 +204,8 @@ class Balancer:
         return self._reasons
 
     @staticmethod
-    def _seconds_since(minute: Minute, at: int) -> float:
-        return (minute.number - at) * MINUTE - _UNLOADED_AFTER
+    def _seconds_since(minute: Minute, minute_at: int) -> float:
+        return (minute.number - minute_at) * MINUTE - _UNLOADED_AFTER
 
     def _minute_seed(self, minute: Minute) -> str:
         return f"{self._seed}/{minute.number}"
@@ -229,10 +229,10 @@ class Balancer:
         if self._placing.used:
             self._state = replace(self._state, placement=self._placing.chooser.state())
 
-    def _bundle_columns(self, minute: Minute, seen: Flags, persistence: float) -> ColumnarBundles:
+    def _bundle_columns(self, minute: Minute, reported: Flags, persistence: float) -> ColumnarBundles:
         reasons = dict.fromkeys(self._moved, Reason.RECENTLY_UNLOADED) | self._stays | dict(minute.stays)
         self._topics = minute.bundles[-1]
-        owner = np.where(seen, minute.owner, NOBODY)
+        owner = np.where(reported, minute.owner, NOBODY)
         loads = self._learned.costs.loads(persistence) if self._learned else None
         return ColumnarBundles(self._roster, owner, minute.bundles, self._means, reasons, self._kind, loads)
 

@@ -23,7 +23,7 @@ from pulsar_rebalancer.replay.balancer import MINUTE, Balancer
 from pulsar_rebalancer.replay.columns import NOBODY, Flags, Floats, Ints, MeanColumns, Roster
 from pulsar_rebalancer.replay.minute import BrokerLoads, Minute
 from pulsar_rebalancer.replay.samples import CARRIED, RecordedSample, Recording
-from pulsar_rebalancer.replay.variant_outcome import Failure, RecordedCluster, VariantOutcome
+from pulsar_rebalancer.replay.variant_outcome import RecordedCluster, VariantFailure, VariantOutcome
 from pulsar_rebalancer.replay.variants import Variant
 from pulsar_rebalancer.run.tables import RESOURCES
 from pulsar_rebalancer.state import Counting
@@ -102,20 +102,20 @@ class _ReplayedVariant:
         self._longest = settings.state_max_gap * max(MINUTE, settings.interval_seconds)
         self._last: int | None = None
 
-    def step(self, sample: RecordedSample, flows: Floats, compared: Flags) -> None:
+    def step(self, sample: RecordedSample, flows: Floats, is_compared: Flags) -> None:
         """Let the variant decide on one sample, with effect in the next; an error ends the variant."""
         if self.outcome.failed is not None:
             return
         try:
-            self._step(sample, flows, compared)
+            self._step(sample, flows, is_compared)
         except BaseException as error:  # someone else's strategy may raise anything
             traceback.print_exc()
-            self.outcome.failed = Failure(sample.minute, error_line(error))
+            self.outcome.failed = VariantFailure(sample.minute, error_line(error))
 
-    def _step(self, sample: RecordedSample, flows: Floats, compared: Flags) -> None:
+    def _step(self, sample: RecordedSample, flows: Floats, is_compared: Flags) -> None:
         self._assign_owners(sample)
         minute = self._minute_of_sample(sample, flows)
-        scores = _scores(minute.brokers, compared, self._judged_by)
+        scores = _scores(minute.brokers, is_compared, self._judged_by)
         if len(scores):
             self.outcome.add_scores(scores)
         if self._last is not None and (sample.minute - self._last) * MINUTE < self._shortest:
@@ -200,18 +200,18 @@ def _message_costs(recording: Recording, minutes: Sequence[int]) -> Floats:
     mean = np.nansum(scores * cores) / (rates.sum() or 1.0)
     points, known = rates * np.nan_to_num(mean / cores)[at % brokers], np.isfinite(np.diff(scores * cores, axis=0))
 
-    def changes(costs: Floats) -> Floats:
+    def score_changes(costs: Floats) -> Floats:
         explained = np.bincount(at, points * costs[of], scores.size).reshape(scores.shape)
         return np.asarray(known * np.diff(explained, axis=0))
 
-    def likely(weights: Floats) -> Floats:
+    def transposed(weights: Floats) -> Floats:
         of_blocks = -np.diff(np.pad(known * weights, ((1, 1), (0, 0))), axis=0).ravel()
         of_bundles = np.bincount(of, points * of_blocks[at], bundles)
         return np.asarray(_SPREAD**2 * (of_bundles + of_bundles.sum()))
 
-    unexplained = known * np.nan_to_num(np.diff(scores, axis=0)) - changes(np.ones(bundles))
-    weights = _solution(lambda weights: changes(likely(weights)) + _NOISE**2 * weights, unexplained)
-    return np.asarray(mean * np.maximum(1 + likely(weights), _LEAST))
+    unexplained = known * np.nan_to_num(np.diff(scores, axis=0)) - score_changes(np.ones(bundles))
+    weights = _solution(lambda weights: score_changes(transposed(weights)) + _NOISE**2 * weights, unexplained)
+    return np.asarray(mean * np.maximum(1 + transposed(weights), _LEAST))
 
 
 def _solution(product: Callable[[Floats], Floats], target: Floats) -> Floats:
@@ -240,12 +240,12 @@ class _Averages:
         recorded = sample.brokers
         if recorded.averages is None:
             return brokers
-        history, change = self._settings.history_percentage, self._present(brokers) - self._present(recorded)
+        history, change = self._settings.history_percentage, self._current(brokers) - self._current(recorded)
         # A broker that comes back starts from zero.
         self._offset = (self._offset * history + (1 - history) * change) * (recorded.registered & ~sample.restarted)
         return replace(brokers, averages=np.maximum(recorded.averages + self._offset, 0))
 
-    def _present(self, brokers: BrokerLoads) -> Floats:
+    def _current(self, brokers: BrokerLoads) -> Floats:
         usage = weighted_usages(brokers.percents, RESOURCES, self._settings, RESOURCES)
         return np.stack([usage, brokers.traffic[_THROUGHPUT].sum(axis=0)])
 
@@ -257,9 +257,9 @@ def _compared_brokers(sample: RecordedSample, settings: Settings, roster: Roster
     return np.asarray(compared)
 
 
-def _scores(brokers: BrokerLoads, compared: Flags, settings: Settings) -> Floats:
+def _scores(brokers: BrokerLoads, is_compared: Flags, settings: Settings) -> Floats:
     """Return the scores of the compared brokers, in percent."""
-    return np.asarray(100 * weighted_usages(brokers.percents, RESOURCES, settings)[compared])
+    return np.asarray(100 * weighted_usages(brokers.percents, RESOURCES, settings)[is_compared])
 
 
 def _stay_reasons(roster: Roster, settings: Settings) -> dict[int, Reason]:
@@ -268,12 +268,12 @@ def _stay_reasons(roster: Roster, settings: Settings) -> dict[int, Reason]:
     return {number: Reason(reasons[number].as_py()) for number in at}
 
 
-def _load_change(sample: RecordedSample, flows: Floats, bundles: Ints, targets: Ints) -> Floats:
+def _load_change(sample: RecordedSample, flows: Floats, moved_bundles: Ints, targets: Ints) -> Floats:
     """Return how moved bundles change the load: a row per flow, a column per broker."""
-    count, came_from = len(sample.brokers.registered), sample.owner[bundles]
+    count, came_from = len(sample.brokers.registered), sample.owner[moved_bundles]
     return np.array(
         [
             np.bincount(targets, weights=flow, minlength=count) - np.bincount(came_from, weights=flow, minlength=count)
-            for flow in flows[:, bundles]
+            for flow in flows[:, moved_bundles]
         ]
     )

@@ -14,12 +14,12 @@ import numpy.typing as npt
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import is_heartbeat, namespace_of
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.bundle_columns import LONG_TERM_SAMPLES, MAX_SAMPLES, Bundles, BundleSample, with_sample
+from pulsar_rebalancer.run.bundle_columns import LONG_TERM_SAMPLES, MAX_SAMPLES, Bundles, BundleSample, mean_with_sample
 from pulsar_rebalancer.run.tables import TRAFFIC, BrokerSample
 from pulsar_rebalancer.state import Learned
 from pulsar_rebalancer.strategies.learning import BundleCosts, Correction, LearningResult, Sums, learn
 from pulsar_rebalancer.strategies.sample import RecentMove
-from pulsar_rebalancer.strategies.scoring import UNIT, continued, measure_of
+from pulsar_rebalancer.strategies.scoring import UNIT, learned_before, measure_of
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -73,8 +73,8 @@ class MeanColumns:
         samples = np.minimum(self._samples + 1, LONG_TERM_SAMPLES)
         short = np.minimum(samples, MAX_SAMPLES)
         kept = np.where(present_bundles, self.short, 0.0)
-        self.short = np.where(counted, with_sample(self.short, sample, short), kept)
-        long_term = with_sample(self.long_term_msg_rate, sample[0] + sample[1], samples)
+        self.short = np.where(counted, mean_with_sample(self.short, sample, short), kept)
+        long_term = mean_with_sample(self.long_term_msg_rate, sample[0] + sample[1], samples)
         kept = np.where(present_bundles, self.long_term_msg_rate, UNKNOWN_RATE)
         self.long_term_msg_rate = np.where(counted, long_term, kept)
         self._samples = np.where(counted, samples, np.where(present_bundles, self._samples, 0))
@@ -95,7 +95,7 @@ class ColumnarBundles(Bundles):
         self,
         roster: Roster,
         owner: Ints,
-        present: Floats,
+        current: Floats,
         means: MeanColumns,
         reasons: Mapping[int, Reason],
         policy_kind: Callable[[str], str | None],
@@ -104,19 +104,19 @@ class ColumnarBundles(Bundles):
         self._roster = roster
         self._owner = owner
         self._loads = loads
-        self._present = present
+        self._present = current
         self._means = means
         self._reasons = reasons
         self._kind = policy_kind
 
-    def of(self, broker: str, largest: int | None = None) -> list[BundleSample]:
+    def of(self, broker: str, limit: int | None = None) -> list[BundleSample]:
         number = self._roster.broker_at.get(broker)
         if number is None:
             return []
         bundles = np.flatnonzero(self._owner == number)
-        if largest is not None and self._loads is not None:
+        if limit is not None and self._loads is not None:
             bundles = bundles[~np.isin(bundles, list(self._reasons))]
-            bundles = bundles[np.argsort(-self._loads[bundles], kind="stable")[:largest]]
+            bundles = bundles[np.argsort(-self._loads[bundles], kind="stable")[:limit]]
         return self._bundle_samples(bundles)
 
     def brokers_with_bundle_above(self, load: float) -> set[str]:
@@ -208,7 +208,7 @@ class LearnedColumns:
             load: the bundles' load; the first rows are `run.tables.TRAFFIC`.
             counts: False to return what is learned only if nothing was known.
         """
-        learned = continued(learned, brokers, settings, counts=counts)
+        learned = learned_before(learned, brokers, settings, counts=counts)
         known = self.costs if learned.samples else BundleCosts.unknown(len(owner))
         measure = measure_of(learned.bottleneck)
         inward, outward = (load[TRAFFIC.index(f"{measure}_{way}")] for way in ("in", "out"))

@@ -19,7 +19,7 @@ from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.replay.columns import LOADS, Floats, Ints
 from pulsar_rebalancer.replay.recording import OF_BROKERS, OF_BUNDLES, Index, KeptSample, Writer, coverage_of, minute_of
-from pulsar_rebalancer.run.compacted_tables import RUNS, coded_batches, read_day, read_run, table_file
+from pulsar_rebalancer.run.compacted_tables import RUNS, encoded_batches, read_day, read_run, table_file
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import AVERAGES, LARGEST, RESOURCES, TRAFFIC
@@ -57,7 +57,7 @@ def record(storage: ClusterStorage, settings: Settings, start: datetime, end: da
             f"{storage.base.uri} has no sample from {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC{why}",
         )
     return writer.finish(
-        coverage_of(writer.places, start, end, settings, reader.unreadable, repeated=repeated, blocked=blocked)
+        coverage_of(writer.places, start, end, settings, reader.unreadable, repeat_count=repeated, block_count=blocked)
     )
 
 
@@ -129,7 +129,7 @@ class BundleBatch:
         return cls(bundles, owner, carried(table))
 
     @classmethod
-    def joined(cls, pieces: list[BundleBatch]) -> BundleBatch:
+    def concatenated(cls, pieces: list[BundleBatch]) -> BundleBatch:
         return cls(
             np.concatenate([piece.bundles for piece in pieces]),
             np.concatenate([piece.owner for piece in pieces]),
@@ -139,7 +139,7 @@ class BundleBatch:
 
 def bundle_batches(file: StoragePath, writer: Writer) -> Iterator[tuple[str, BundleBatch]]:
     """Yield the bundles of a day's runs in file order, a run's in one or more pieces. Raises as `read_run`."""
-    for table in coded_batches(file, "bundles", ("run", *_BUNDLE_COLUMNS), coded=["run", "broker", "bundle"]):
+    for table in encoded_batches(file, "bundles", ("run", *_BUNDLE_COLUMNS), coded=["run", "broker", "bundle"]):
         runs: Any = table["run"].combine_chunks()
         codes = runs.indices.to_numpy()
         bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
@@ -154,7 +154,7 @@ def float_values(column: pa.ChunkedArray[Any], missing_value: float) -> Floats:
     return np.asarray(filled.to_numpy())
 
 
-def started(brokers: pa.Table) -> Floats:
+def start_times(brokers: pa.Table) -> Floats:
     """Return the start times of the brokers' processes, in seconds since 1970; NaN where unknown."""
     return float_values(brokers["started_at"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), np.nan) / 1e6
 
@@ -186,11 +186,11 @@ class _RunReader:
         listed = table_file(self._storage, RUNS, day)
         with self._noting_unreadable(listed.uri):
             if listed.exists():
-                self._read_list(listed)
+                self._read_runs_table(listed)
         compacted = {name: at for name in self._bundle_rows if (at := time_of(name)) is not None}
         return in_folders | compacted
 
-    def _read_list(self, runs_table: StoragePath) -> None:
+    def _read_runs_table(self, runs_table: StoragePath) -> None:
         texts: dict[str, str] = {}
         for table in runs_table.read_batches(["run", "validation", "state", "documents", "bundles_rows"]):
             for row in table.to_pylist():
@@ -252,7 +252,7 @@ class _RunReader:
             pieces.setdefault(run, []).append(held)
             if sum(len(piece.bundles) for piece in pieces[run]) >= self._bundle_rows[run]:
                 waiting.discard(run)
-                of_run, whole = brokers.filter(pc.field("run") == run), BundleBatch.joined(pieces.pop(run))
+                of_run, whole = brokers.filter(pc.field("run") == run), BundleBatch.concatenated(pieces.pop(run))
                 with self._noting_unreadable(f"run {run}"):
                     self._add_sample(minutes[run], of_run, whole, self._documents[run])
         for run in sorted(waiting):
@@ -274,7 +274,7 @@ class _RunReader:
             averages=np.array([float_values(brokers[name], np.nan) for name in AVERAGES]),
             versions=writer.versions.numbers(versions),
             age=float_values(brokers["report_age_seconds"], 0.0),
-            started=started(brokers),
+            started=start_times(brokers),
             reported=~silent,
             bundles=batch.bundles,
             owner=batch.owner,

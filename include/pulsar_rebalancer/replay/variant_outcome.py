@@ -19,7 +19,7 @@ HOT = 80.0
 """Score, in percent, above which a broker counts as hot."""
 
 
-class Failure(NamedTuple):
+class VariantFailure(NamedTuple):
     """The error that ended a variant's replay, on one line, and its sample's time in minutes since 1970."""
 
     minute: int
@@ -52,7 +52,7 @@ class VariantOutcome:
     moved: int = 0
     disturbed: float = 0.0
     lost: int = 0
-    failed: Failure | None = None
+    failed: VariantFailure | None = None
     minutes: array[int] = field(default_factory=lambda: array("q"))
     bundles: array[int] = field(default_factory=lambda: array("q"))
     moved_at: array[int] = field(default_factory=lambda: array("q"))

@@ -110,19 +110,19 @@ class Bundles:
     def __init__(self, table: pa.Table) -> None:
         self._given = table
 
-    def announce(self, brokers: Collection[str]) -> None:
+    def request_brokers(self, brokers: Collection[str]) -> None:
         """Announce the brokers whose bundles will be requested; an implementation can skip other bundles."""
 
-    def of(self, broker: str, largest: int | None = None) -> list[BundleSample]:
+    def of(self, broker: str, limit: int | None = None) -> list[BundleSample]:
         """Return the bundles that one broker reports, sorted by name.
 
-        With `largest`, return that number of movable ones with the largest `load`, in descending order.
+        With `limit`, return that number of movable ones with the largest `load`, in descending order.
         """
         start, end = self._row_ranges.get(broker, (0, 0))
         rows = self._table.slice(start, end - start)
-        if largest is not None:
+        if limit is not None:
             rows = rows.filter(pc.is_null(rows["reason"]))
-            rows = rows.sort_by([("load", "descending"), ("bundle", "ascending")]).slice(0, largest)
+            rows = rows.sort_by([("load", "descending"), ("bundle", "ascending")]).slice(0, limit)
         columns = [_column_values(rows[name]) for name in BundleSample._fields[:-1]]
         reasons = [Reason(reason) if reason else None for reason in _column_values(rows["reason"])]
         return list(map(BundleSample._make, zip(*columns, reasons, strict=True)))
@@ -259,23 +259,23 @@ def with_parts(means: Iterable[Row], parts: Mapping[str, Mapping[str, float]]) -
     return rows
 
 
-def with_sample(mean: Any, value: Any, samples: Any) -> Any:
+def mean_with_sample(mean: Any, value: Any, samples: Any) -> Any:
     """Return a mean with one more value, after which it is the mean of `samples`: numbers, arrays or Spark columns."""
     return ((samples - 1) * mean + value) / samples
 
 
-def _updated_mean(sample: Row, old: Row | None) -> Row:
+def _updated_mean(sample: Row, old_mean: Row | None) -> Row:
     now = {
         "long_term_msg_rate": sample["msg_rate_in"] + sample["msg_rate_out"],
         "long_term_msg_throughput": sample["msg_throughput_in"] + sample["msg_throughput_out"],
     }
-    if old is None:
+    if old_mean is None:
         return {**sample, "samples": 1, **now}
-    samples = min(old["samples"] + 1, LONG_TERM_SAMPLES)
+    samples = min(old_mean["samples"] + 1, LONG_TERM_SAMPLES)
     short = min(samples, MAX_SAMPLES)
     return {
         **sample,
         "samples": samples,
-        **{name: with_sample(old[name], sample[name], short) for name in TRAFFIC},
-        **{name: with_sample(old[name], value, samples) for name, value in now.items()},
+        **{name: mean_with_sample(old_mean[name], sample[name], short) for name in TRAFFIC},
+        **{name: mean_with_sample(old_mean[name], value, samples) for name, value in now.items()},
     }

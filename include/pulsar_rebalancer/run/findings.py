@@ -124,7 +124,7 @@ def unexpectedly_left_out(findings: Iterable[Finding], moved_bundles: Collection
 MOST_IN_DOUBT = 0.25
 
 
-def doubtful_traffic(shares: Mapping[str, float]) -> list[Finding]:
+def traffic_findings(shares: Mapping[str, float]) -> list[Finding]:
     """Return a finding for each broker with too much traffic in left-out bundles, the largest share first.
 
     `shares` is the share of a broker's traffic in those bundles, 0 to 1.

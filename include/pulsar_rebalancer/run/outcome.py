@@ -187,11 +187,11 @@ class MoveOutcome(BaseModel):
         return ended and not self.ok and not self.reason.has(Trait.SETTLED | Trait.NOT_BEGUN)
 
     @property
-    def read_back(self) -> str:
+    def state_text(self) -> str:
         return f"owner {self.owner or '-'}"
 
 
-def not_moved(move: Move, reason: Reason) -> MoveOutcome:
+def unmoved(move: Move, reason: Reason) -> MoveOutcome:
     return MoveOutcome(bundle=move.bundle, source=move.source, destination=move.destination, reason=reason)
 
 
@@ -268,7 +268,7 @@ def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping
     opened = gate is Reason.OPEN or (earlier is not None and earlier.verdict is Reason.OPEN)
     verdict = Reason.OPEN if opened else gate or (Reason.BLOCKED if _is_blocked(run) else Reason.UNFINISHED)
     moved, split = (earlier.moves, earlier.splits) if earlier else ((), ())
-    moves = _latest_outcomes(read_moves(run), not_moved, moved, read_waves(run)) if opened else ()
+    moves = _latest_outcomes(read_moves(run), unmoved, moved, read_waves(run)) if opened else ()
     return Outcome(
         plan_id=run.name,
         cluster=request.cluster,
@@ -293,13 +293,13 @@ def _is_blocked(run: StoragePath) -> bool:
 
 def _latest_outcomes(
     planned: Iterable[_Planned],
-    unattempted: Callable[[_Planned, Reason], _Outcome],
-    earlier: Iterable[_Outcome],
-    recorded: Mapping[str, _Outcome],
+    make_unattempted: Callable[[_Planned, Reason], _Outcome],
+    earlier_outcomes: Iterable[_Outcome],
+    recorded_outcomes: Mapping[str, _Outcome],
 ) -> tuple[_Outcome, ...]:
-    last = {item.bundle: unattempted(item, Reason.NOT_ATTEMPTED) for item in planned}
-    last |= {outcome.bundle: outcome for outcome in earlier if not outcome.reason.has(Trait.NOT_BEGUN)}
-    return tuple((last | dict(recorded)).values())
+    last = {item.bundle: make_unattempted(item, Reason.NOT_ATTEMPTED) for item in planned}
+    last |= {outcome.bundle: outcome for outcome in earlier_outcomes if not outcome.reason.has(Trait.NOT_BEGUN)}
+    return tuple((last | dict(recorded_outcomes)).values())
 
 
 RETRIED = Trait.PASSING | Trait.RETRIED

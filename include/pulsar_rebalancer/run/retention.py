@@ -25,7 +25,7 @@ from pulsar_rebalancer.storage.documents import (
     LOAD_DATA,
     ClusterStorage,
     day_of,
-    last_committed,
+    last_committed_run,
     time_of,
 )
 from pulsar_rebalancer.storage.path import Entry, Kind, StoragePath, entries, entries_below, remove, walk
@@ -55,7 +55,7 @@ class Needs(NamedTuple):
     @classmethod
     def read(cls, storage: ClusterStorage, stored: DecisionState, plans: Collection[str], now: datetime) -> Self:
         """Return what must be kept. Raises SnapshotError if the last committed plan cannot be read."""
-        last = last_committed(storage, now)
+        last = last_committed_run(storage, now)
         # A person may restore this plan's state.
         state = read_state(last) if last else stored
         return cls(frozenset({*plans, stored.plan_id, state.plan_id}), stored.files | state.files)

@@ -130,12 +130,12 @@ class Snapshot:
         return Policies.read(self.folder)
 
     @property
-    def to_be_split(self) -> Collection[str]:
+    def bundles_to_split(self) -> Collection[str]:
         """Return the bundles that the run splits; only a run that decides (`decide.run_input`) knows any."""
         return ()
 
     def brokers_without(self, left_out: Mapping[str, Reason]) -> list[BrokerSample]:
-        return broker_samples(self._listed, left_out)
+        return broker_samples(self._broker_rows, left_out)
 
     @cached_property
     def started(self) -> dict[str, datetime | None]:
@@ -143,14 +143,14 @@ class Snapshot:
 
     @cached_property
     def silent(self) -> frozenset[str]:
-        return frozenset(row["broker"] for row in self._listed if row["error"])
+        return frozenset(row["broker"] for row in self._broker_rows if row["error"])
 
     @cached_property
     def unwell(self) -> dict[str, Reason]:
         return {name: why for name, why in self.validation.quarantined.items() if name in self.started}
 
     @cached_property
-    def _listed(self) -> list[Row]:
+    def _broker_rows(self) -> list[Row]:
         brokers = self.table("brokers")
         brokers = brokers.filter(pc.equal(brokers["cluster"], pa.scalar(self.cluster)))
         # Only one of the times is used, in microseconds, because Arrow imports pandas to convert a time.

@@ -242,6 +242,6 @@ def _progress(run: EndedRun) -> Observation | None:
     if not failed:
         return Observation(False) if run.states.get("gate") == "success" else None
     reasons = Counter(Reason.get(run.failures.get(task, "")) or Reason.TASK_FAILED for task in failed)
-    if run.manual and reasons.keys() <= Reason.having(Trait.TYPED):
+    if run.manual and reasons.keys() <= Reason.with_trait(Trait.TYPED):
         return None  # the person who typed the parameters sees the error; the cluster itself is fine
     return Observation(True, reasons, f"task {', '.join(failed)}")

@@ -105,7 +105,7 @@ def _updated_incident(incident: Incident | None, seen: Observation, now: datetim
     return incident.model_copy(update=update)
 
 
-def pending_messages(state: AlertsState, now: datetime, quiet: timedelta) -> list[PendingMessage]:
+def pending_messages(state: AlertsState, now: datetime, quiet_period: timedelta) -> list[PendingMessage]:
     """Return the messages to send now, in the order of `Condition`.
 
     If a condition ended before the message about its start was delivered, only its end is reported.
@@ -115,13 +115,13 @@ def pending_messages(state: AlertsState, now: datetime, quiet: timedelta) -> lis
         incident = state.incidents.get(condition)
         if incident is None:
             continue
-        over = incident.over_at is not None and now - incident.over_at >= quiet
+        over = incident.over_at is not None and now - incident.over_at >= quiet_period
         if over or (incident.over_at is None and not incident.told):
             pending.append(PendingMessage(condition, over, incident))
     return pending
 
 
-def delivered(state: _Open, message: PendingMessage) -> _Open:
+def with_delivered(state: _Open, message: PendingMessage) -> _Open:
     """Return the state after a message was delivered; a condition reported as over is dropped."""
     incidents = dict(state.incidents)
     if message.over:

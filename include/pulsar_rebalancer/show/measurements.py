@@ -86,7 +86,7 @@ class Measurement:
         return cls(name, value, {key: _NOT_IN_LABELS.sub("_", text) for key, text in labels.items()}, counter)
 
 
-def measure(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> list[Measurement]:
+def run_measurements(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> list[Measurement]:
     """Return the measurements for an ended run; `run` and `outcome` are None if nothing was collected.
 
     Raises SnapshotError if one of the run's files is damaged.
@@ -181,7 +181,7 @@ def _result_label(outcome: MoveOutcome | SplitOutcome) -> str:
 LISTED = 20
 
 
-def describe(outcome: Outcome, run: StoragePath) -> str:
+def outcome_text(outcome: Outcome, run: StoragePath) -> str:
     """Return a few lines about the run: scores, pairs, hits, verdict, splits and moves."""
     lines = [f"Cluster {outcome.cluster}, run {run.uri}"]
     summary = Summary.find(run)

@@ -221,7 +221,7 @@ class CommitMark(VersionedDocument):
     at: AwareDatetime
 
 
-def last_committed(storage: ClusterStorage, until: datetime) -> StoragePath | None:
+def last_committed_run(storage: ClusterStorage, until: datetime) -> StoragePath | None:
     """Return the folder of the latest committed run up to a given time; None if there is none.
 
     Raises SnapshotError `storage_failed`.

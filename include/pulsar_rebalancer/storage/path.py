@@ -45,7 +45,7 @@ class StoragePath:
     def name(self) -> str:
         return self.uri.rsplit("/", 1)[-1]
 
-    def beside(self, name: str) -> StoragePath:
+    def sibling(self, name: str) -> StoragePath:
         return StoragePath(f"{self.uri.rsplit('/', 1)[0]}/{name}")
 
     @property
@@ -119,17 +119,17 @@ class StoragePath:
         """
         with storage_errors(self.uri, "read"), damage_errors(self.uri):
             # Spark may mark a column as never null in one part and not in another.
-            table = pa.concat_tables((part.read(columns) for part in self._parts()), promote_options="default")
+            table = pa.concat_tables((part.read(columns) for part in self._parquet_files()), promote_options="default")
             table.validate(full=True)
         return table
 
     def read_batches(self, columns: list[str] | None = None) -> Iterator[pa.Table]:
         with storage_errors(self.uri, "read"), damage_errors(self.uri):
-            for part in self._parts():
+            for part in self._parquet_files():
                 for batch in part.iter_batches(columns=columns):
                     yield pa.Table.from_batches([batch])
 
-    def _parts(self) -> Iterator[pq.ParquetFile]:
+    def _parquet_files(self) -> Iterator[pq.ParquetFile]:
         file_system, path = self.open()
         is_folder = file_system.get_file_info(path).type == pafs.FileType.Directory
         parts = [f"{path}/{name}" for name in self.names() if name[0] not in "._"] if is_folder else [path]

@@ -59,8 +59,8 @@ class PerCandidates(Generic[T]):
     bundle. A list that occurs only once does not replace the common list.
     """
 
-    def __init__(self, make: Callable[[Sequence[str]], T]) -> None:
-        self._make = make
+    def __init__(self, compute: Callable[[Sequence[str]], T]) -> None:
+        self._make = compute
         self._state: list[tuple[Sequence[str], T]] = []
 
     def of(self, candidates: Sequence[str]) -> T:
@@ -76,7 +76,7 @@ class PerCandidates(Generic[T]):
         return (made for _, made in self._state)
 
 
-def choose(seed: str, bundle: str, eligible_brokers: Sequence[str]) -> str | None:
+def choose_broker(seed: str, bundle: str, eligible_brokers: Sequence[str]) -> str | None:
     """Return one of the eligible brokers, which must be sorted by name; None if there are none.
 
     Pulsar draws at random. Here, a hash of the bundle and the seed, one per run, makes a repeated decision
@@ -133,7 +133,7 @@ class AllBut(Sequence[str]):
     __hash__ = None  # type: ignore[assignment]
 
 
-def split(candidates: Sequence[str]) -> tuple[Sequence[str], frozenset[str]]:
+def base_and_omitted(candidates: Sequence[str]) -> tuple[Sequence[str], frozenset[str]]:
     """Return the full list that the candidates come from, and the brokers in it that are not candidates."""
     if isinstance(candidates, AllBut):
         return candidates.brokers, candidates.without
@@ -217,7 +217,7 @@ def lowest_counts(candidates: Sequence[str], counts: Mapping[str, int]) -> list[
     return [broker for broker in candidates if counts.get(broker, 0) == least]
 
 
-def group_lets_leave(candidates: Sequence[str], spread: Mapping[str, int]) -> bool:
+def group_allows_leaving(candidates: Sequence[str], spread: Mapping[str, int]) -> bool:
     """Return whether a bundle may leave its broker (LoadManagerShared.shouldAntiAffinityNamespaceUnload).
 
     It may not if all candidates have the same number of the group's namespaces (`spread`), other than 0. As
@@ -305,7 +305,7 @@ class PolicyFilter:
 
     def _with_fewest(self, candidates: Sequence[str], counts: Mapping[str, int]) -> Sequence[str]:
         """Return the result of `fewest`; usually, only the few brokers with a count are examined, for speed."""
-        brokers, without = split(candidates)
+        brokers, without = base_and_omitted(candidates)
         position = self._positions.of(brokers)
         serving = {broker for broker, count in counts.items() if count and broker in position} | without
         if len(serving) == len(brokers) or any(counts.get(broker, 0) < 0 for broker in serving):
@@ -313,7 +313,7 @@ class PolicyFilter:
         return AllBut(brokers, position, serving) if serving else candidates
 
     def _with_latest_version(self, candidates: Sequence[str]) -> Sequence[str]:
-        brokers, without = split(candidates)
+        brokers, without = base_and_omitted(candidates)
         chosen = self._latest.of(brokers)
         if not without:
             return chosen
@@ -333,7 +333,7 @@ class PolicyFilter:
             return Reason.POLICY_UNKNOWN
         if not any(broker != source for broker in allowed):
             return Reason.POLICY_FORBIDS
-        if namespace in self._policies.groups and not group_lets_leave(allowed, self._spread_of(namespace)):
+        if namespace in self._policies.groups and not group_allows_leaving(allowed, self._spread_of(namespace)):
             return Reason.ANTI_AFFINITY
         return None
 

@@ -134,7 +134,7 @@ def learn(
     quiet = {end: move.minutes for move in sorted(recent_moves, key=lambda move: -move.minutes) for end in move[:2]}
     corrections = {}
     for name, now in scores.items():
-        seen = _Seen(now, points / limits[name], sums.get(name, Sums()), quiet.get(name, SETTLED), name not in old)
+        seen = _Observed(now, points / limits[name], sums.get(name, Sums()), quiet.get(name, SETTLED), name not in old)
         known[name], corrections[name] = _learn(known[name], seen, after, minutes)
     return LearningResult(replace(after, brokers=known), sums, corrections)
 
@@ -150,7 +150,7 @@ def _with_persistence(learned: Learned, sums: Mapping[str, Sums], minutes: float
     return replace(learned, lasted=lasted, deviation=deviation, persistence=persistence)
 
 
-class _Seen(NamedTuple):
+class _Observed(NamedTuple):
     """A broker in a sample: points per msg/s, minutes since its last move, whether its score is up to date."""
 
     score: float
@@ -160,19 +160,19 @@ class _Seen(NamedTuple):
     fresh: bool
 
 
-def _learn(known: LearnedBroker, seen: _Seen, after: Learned, minutes: float) -> tuple[LearnedBroker, Correction]:
-    samples, residual, variance, correction = known.samples + 1, known.residual, known.variance, Correction()
-    if seen.quiet >= MOVED or not known.samples:
+def _learn(broker: LearnedBroker, seen: _Observed, after: Learned, minutes: float) -> tuple[LearnedBroker, Correction]:
+    samples, residual, variance, correction = broker.samples + 1, broker.residual, broker.variance, Correction()
+    if seen.quiet >= MOVED or not broker.samples:
         unexplained = seen.score - after.idle - seen.points * seen.sums.rate
         residual += step(_RESIDUAL, minutes, samples) * (unexplained - residual)
     # Without moves, only changes of the bundles' rates change the score.
-    if min(after.quiet, seen.quiet) >= SETTLED and seen.fresh and known.samples:
-        error = seen.score - known.score - seen.points * seen.sums.change
+    if min(after.quiet, seen.quiet) >= SETTLED and seen.fresh and broker.samples:
+        error = seen.score - broker.score - seen.points * seen.sums.change
         variance += step(_VARIANCE, minutes, samples) * (error**2 - variance)
         expected = seen.points**2 * seen.sums.doubt + 3 * variance + 0.5
         correction = Correction(seen.points * error / expected, seen.points**2 / expected)
-    usual = known.score + step(_SCORE, minutes, samples) * (seen.score - known.score)
-    return LearnedBroker(samples, residual, usual, variance, known.started), correction
+    usual = broker.score + step(_SCORE, minutes, samples) * (seen.score - broker.score)
+    return LearnedBroker(samples, residual, usual, variance, broker.started), correction
 
 
 START_COST, START_VARIANCE = 1.0, 0.25  # relative cost of a new bundle's messages, and its variance

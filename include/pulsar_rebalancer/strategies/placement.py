@@ -23,11 +23,11 @@ from pulsar_rebalancer.strategies.candidates import (
     PolicyFilter,
     Selector,
     StatelessPlacement,
-    choose,
+    base_and_omitted,
+    choose_broker,
     overloaded_brokers,
-    split,
 )
-from pulsar_rebalancer.strategies.caps import by_pair_and_rank, units
+from pulsar_rebalancer.strategies.caps import by_pair_and_rank, move_units
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.shedders.registry import placement_of
 
@@ -81,15 +81,15 @@ class LeastLongTermMessageRate:
         self._queues = PerCandidates(lambda candidates: _RateQueue(candidates, self._rates, overloaded_brokers(sample)))
 
     @cached_property
-    def _reported(self) -> Mapping[str, float]:
+    def _reported_rates(self) -> Mapping[str, float]:
         return self._sample.bundles.long_term_msg_rates()
 
     @cached_property
     def _rates(self) -> dict[str, float]:
-        return dict(self._reported)
+        return dict(self._reported_rates)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        brokers, without = split(candidates)
+        brokers, without = base_and_omitted(candidates)
         return self._queues.of(brokers).least(without) or candidates
 
     def add_placed(self, bundle: BundleSample, broker: str) -> None:
@@ -97,9 +97,9 @@ class LeastLongTermMessageRate:
         given = self._preallocated[broker]
         rate = bundle.long_term_msg_rate
         given[bundle.bundle] = bundle.msg_rate if rate is None else rate
-        self._rates[broker] = self._reported.get(broker, 0.0) + java_sum(given.values())
+        self._rates[broker] = self._reported_rates.get(broker, 0.0) + java_sum(given.values())
         for queue in self._queues:
-            queue.rate_changed(broker)
+            queue.update_rate(broker)
 
     def state(self) -> PlacementState:
         """Return an empty state: brokers will report the placed bundles before the next run."""
@@ -141,7 +141,7 @@ class _RateQueue:
         """Return whether an entry is current; outdated ones stay in the heap when a rate changes."""
         return entry[0] == self._rates.get(entry[1], 0.0)
 
-    def rate_changed(self, broker: str) -> None:
+    def update_rate(self, broker: str) -> None:
         entry = (self._rates.get(broker, 0.0), broker)
         if broker in self._waiting and entry not in self._least:
             heappush(self._heap, entry)
@@ -168,7 +168,7 @@ class LeastResourceUsageWithWeight:
     @cached_property
     def _is_counted_in_full(self) -> npt.NDArray[np.bool_]:
         # An idle broker's past is meaningless: each of its samples counts in full.
-        return np.array([_is_idle(broker) for broker in self._sample.taking_part], bool)
+        return np.array([_is_idle(broker) for broker in self._sample.compared_brokers], bool)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         """Update the candidates' averages, and return those that are eligible (see `below_average`)."""
@@ -208,7 +208,7 @@ class ExtensibleLeastResourceUsageWithWeight(StatelessPlacement):
     """
 
     def __init__(self, sample: ClusterSample) -> None:
-        averages = {broker.broker: broker.load_average for broker in sample.taking_part}
+        averages = {broker.broker: broker.load_average for broker in sample.compared_brokers}
         self._averages = {broker: np.nan if average is None else average for broker, average in averages.items()}
         self._difference = sample.settings.usage_difference / 100
         self._of_each = PerCandidates(self._reported_averages)
@@ -255,7 +255,7 @@ class AvgPlacement(StatelessPlacement):
         return candidates
 
 
-def selector(sample: ClusterSample, state: PlacementState) -> Selector:
+def make_selector(sample: ClusterSample, state: PlacementState) -> Selector:
     name = placement_of(sample.settings)
     if name is Placement.ROUND_ROBIN:
         return RoundRobin(state)
@@ -284,8 +284,8 @@ def place(
     `caps.apply` allows only one bundle per anti-affinity group. This follows ModularLoadManagerImpl.doLoadShedding and
     selectBroker, but Pulsar does not check planned destinations. The same `seed` gives the same plan.
     """
-    chooser = selector(sample, state)
-    taken, placed = units(moves)
+    chooser = make_selector(sample, state)
+    taken, placed = move_units(moves)
     if not taken:  # as in most samples: neither the policies nor the loads matter
         return by_pair_and_rank(placed), chooser.state()
     policies, hot = policy_filter(), overloaded_brokers(sample)
@@ -304,7 +304,7 @@ def place(
 
 
 def _destination(
-    move: CandidateMove, policies: PolicyFilter, selector: Selector, overloaded: Collection[str], seed: str
+    move: CandidateMove, policies: PolicyFilter, chooser: Selector, overloaded: Collection[str], seed: str
 ) -> str | Reason:
     if move.destination == move.source:
         return Reason.SAME_BROKER
@@ -313,14 +313,14 @@ def _destination(
     held = policies.holds(move.bundle, move.source)
     if held is not None:
         return held
-    chosen = _choose(move.bundle, policies, selector, overloaded, seed)
+    chosen = _choose_one(move.bundle, policies, chooser, overloaded, seed)
     if chosen is None:
         return Reason.NO_DESTINATION
     return Reason.SAME_BROKER if chosen == move.source else chosen
 
 
-def _choose(bundle: str, policies: PolicyFilter, chooser: Selector, hot: Collection[str], seed: str) -> str | None:
-    first = choose(seed, bundle, chooser.eligible(bundle, policies.candidates(bundle)))
+def _choose_one(bundle: str, policies: PolicyFilter, chooser: Selector, hot: Collection[str], seed: str) -> str | None:
+    first = choose_broker(seed, bundle, chooser.eligible(bundle, policies.candidates(bundle)))
     if first not in hot:
         return first
-    return choose(seed, bundle, chooser.eligible(bundle, policies.policy_set(bundle))) or first
+    return choose_broker(seed, bundle, chooser.eligible(bundle, policies.policy_set(bundle))) or first

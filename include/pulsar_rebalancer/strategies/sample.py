@@ -117,7 +117,7 @@ class ClusterSample:
         return Brokers.of(self.brokers)
 
     @property
-    def taking_part(self) -> list[BrokerSample]:
+    def compared_brokers(self) -> list[BrokerSample]:
         """Return the brokers that are not left out, sorted by name."""
         return self.columns.compared
 
@@ -328,7 +328,7 @@ class Threshold(NamedTuple):
     hits: int
 
 
-class Line(BaseModel):
+class ScoreBand(BaseModel):
     """A band, or a line if both scores are equal, that the page draws across the brokers' bars."""
 
     model_config = ConfigDict(frozen=True)
@@ -338,12 +338,12 @@ class Line(BaseModel):
     upper: float
 
 
-def bands_around(mean: float | None, thresholds: Mapping[str, Threshold]) -> tuple[Line, ...]:
+def bands_around_mean(mean: float | None, thresholds: Mapping[str, Threshold]) -> tuple[ScoreBand, ...]:
     """Return a range around the mean for each threshold; scores inside it differ by less."""
     if mean is None:
         return ()
     return tuple(
-        Line(name=f"{kind} threshold", lower=round(max(0.0, mean - gap / 2), 2), upper=round(mean + gap / 2, 2))
+        ScoreBand(name=f"{kind} threshold", lower=round(max(0.0, mean - gap / 2), 2), upper=round(mean + gap / 2, 2))
         for kind, (gap, _) in thresholds.items()
     )
 
@@ -392,6 +392,6 @@ class Profile:
     own_settings: type[BaseModel] = NoSettings
     check: Callable[[Settings], None] = lambda settings: None
     run_params: tuple[str, ...] = ()
-    lines: Callable[[Settings, float | None], tuple[Line, ...]] = lambda settings, mean: ()
+    lines: Callable[[Settings, float | None], tuple[ScoreBand, ...]] = lambda settings, mean: ()
     sentence: Callable[[Summary], str] = lambda summary: summary.sentence or score_range_text(summary)
     grid: dict[str, object] = field(default_factory=dict)

@@ -225,7 +225,7 @@ def bottleneck_of(brokers: Iterable[BrokerSample], settings: Settings) -> str:
     return max(sums, key=sums.__getitem__)
 
 
-def continued(learned: Learned, brokers: Iterable[BrokerSample], settings: Settings, *, counts: bool) -> Learned:
+def learned_before(learned: Learned, brokers: Iterable[BrokerSample], settings: Settings, *, counts: bool) -> Learned:
     """Return the values learned before a sample; empty if the sample changes the bottleneck.
 
     A sample that does not count changes it only if nothing has been learned yet.

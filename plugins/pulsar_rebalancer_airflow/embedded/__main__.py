@@ -73,7 +73,7 @@ def describe(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> Ru
 
 def is_balanced(summary: Summary) -> bool:
     later = Reason.RECENTLY_UNLOADED in summary.bundle_skip_reasons
-    if summary.bundles_taken or later or Reason.having(Trait.WAITING) & summary.reasons.keys():
+    if summary.bundles_taken or later or Reason.with_trait(Trait.WAITING) & summary.reasons.keys():
         return False
     thresholds = _thresholds(summary)
     return not thresholds or summary.score_range < thresholds["low"].gap
@@ -112,11 +112,11 @@ def _verdict(summary: Summary, outcome: Outcome) -> str:
         return f"fired: {verified} of {number_of(len(outcome.moves), 'bundle')} moved and verified{named}"
     if summary.bundles_taken:
         return f"would move {number_of(summary.bundles_taken, 'bundle')}. {outcome.verdict.meaning}"
-    if Reason.having(Trait.STUCK) & summary.reasons.keys():
+    if Reason.with_trait(Trait.STUCK) & summary.reasons.keys():
         return "unbalanced, but no move helps"
     if summary.pairs_fired:
         return "fired, nothing to move"
-    return "waiting" if Reason.having(Trait.WAITING) & summary.reasons.keys() else "balanced: nothing to do"
+    return "waiting" if Reason.with_trait(Trait.WAITING) & summary.reasons.keys() else "balanced: nothing to do"
 
 
 def _failure(airflow: LocalAirflow, dag_id: str, run_id: str, uri: str | None) -> str:

@@ -26,7 +26,7 @@ from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import MEANS, known_file
 from pulsar_rebalancer.state import DecisionState, MovesState
-from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, CommitMark, last_committed, time_of
+from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, CommitMark, last_committed_run, time_of
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.notifications import send_order_metrics
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, refuse_repeated, requester
@@ -137,7 +137,7 @@ def _documents_to_restore(storage: ClusterStorage, name: str) -> tuple[str, Deci
             )
         decision = DecisionState.parse(document[DecisionState.KEY], name)
         return name, decision, MovesState.parse(document[MovesState.KEY], name)
-    run = last_committed(storage, datetime.now(UTC) + SKEW)
+    run = last_committed_run(storage, datetime.now(UTC) + SKEW)
     if run is None:
         raise SnapshotError(Reason.FILE_MISSING, f"{storage.runs.uri} has no committed run to restore the state from")
     # Hits that may have led to moves must be earned again.
@@ -344,7 +344,7 @@ def _store(store: StateStore, request: ControlRequest, order: GivenOrder) -> dic
 
 def _forget_used_skip(store: StateStore) -> None:
     """Remove a used order to skip a run; after a reset or restore, it would apply to another run."""
-    control, last = store.readable(Control), last_committed(store.storage, datetime.now(UTC))
+    control, last = store.readable(Control), last_committed_run(store.storage, datetime.now(UTC))
     at = time_of(last.name) if last else None
     changed = without_used_skip(control, at) if at else control
     if changed != control:

@@ -16,7 +16,7 @@ from pulsar_rebalancer.errors import PlanError, SettingsError
 from pulsar_rebalancer.orders.breaker import closed_at
 from pulsar_rebalancer.orders.in_force import closings, new_exclusion
 from pulsar_rebalancer.orders.manual_plans import Answers, Drains, GateOpening, Question
-from pulsar_rebalancer.orders.order import Closure, Control, JudgedRun, OrdersInForce
+from pulsar_rebalancer.orders.order import Control, Hold, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Move, Split, Summary, read_state, verify
@@ -133,7 +133,7 @@ class GateOperator(RunOperator):
             plan_id=summary.plan_id,
             hash=summary.hash,
             identity=identity,
-            what=summary.in_words,
+            what=summary.actions_text,
             at=summary.collected_at,
             run_id=new_run_id("ask", summary.plan_id),
             before=present.run_id if stands else present.before,
@@ -259,13 +259,13 @@ class Holds:
         if self._before.roll is not None:
             ended = roll.stop_order(control) or roll.skip_order(control) or not roll.active
             self._rolls = roll.same_phase(self._before.roll) and not ended
-        hold = self._closing_now(orders)
+        hold = self._hold_now(orders)
         if hold is not None:
             self._reason = hold[0]
             _log.warning("No more moves or splits are started, because of %s: %s", *hold)
         self._looked_at = time.monotonic()
 
-    def _closing_now(self, orders: OrdersInForce) -> Closure | None:
+    def _hold_now(self, orders: OrdersInForce) -> Hold | None:
         self._closed_at = closed_at(self._control)
         settings = self._file.settings()
         self._present = settings or self._present
@@ -273,9 +273,9 @@ class Holds:
         if closed:
             return closed[0]
         if settings is None:
-            return Closure(Reason.WRONG_SETTING, self._file.error)
+            return Hold(Reason.WRONG_SETTING, self._file.error)
         if settings.mode is Mode.APPROVE and self._mode is not Mode.APPROVE:
-            return Closure(Reason.AWAITING_APPROVAL, f"the cluster's mode is now {settings.mode}")
+            return Hold(Reason.AWAITING_APPROVAL, f"the cluster's mode is now {settings.mode}")
         return None
 
 

@@ -28,7 +28,7 @@ from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.show import words
 from pulsar_rebalancer.show.alert_conditions import Condition, Observation
 from pulsar_rebalancer.show.incidents import AlertsState, WatchState
-from pulsar_rebalancer.show.measurements import describe
+from pulsar_rebalancer.show.measurements import outcome_text
 from pulsar_rebalancer.state import SETTLED, DecisionState, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.notifications import send_metrics, send_order_metrics, send_run_alerts, update_alerts
@@ -92,7 +92,7 @@ class ReportOperator(RunOperator):
         history = moves_to_keep(history.model_copy(update={"splits": splits}), outcome, now, grace)
         if history != stored:
             store.put(history)
-        self.log.info("%s", describe(outcome, run))
+        self.log.info("%s", outcome_text(outcome, run))
         self._keep_client_gaps(outcome, earlier)
         # One event per plan. Airflow drops the events of an attempt that fails, so a retry adds it again.
         if _has_changes(outcome) and (is_retry(context, self) or not (earlier and _has_changes(earlier))):

@@ -18,7 +18,7 @@ from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, why
 from pulsar_rebalancer.errors import AdminError, PlanError, SettingsError, SnapshotError, StateError
 from pulsar_rebalancer.orders.in_force import LASTING, closings
 from pulsar_rebalancer.orders.manual_plans import Drains, Question, deadline_of
-from pulsar_rebalancer.orders.order import Closure, Control, Situation
+from pulsar_rebalancer.orders.order import Control, Hold, Situation
 from pulsar_rebalancer.orders.roll_document import Phase, Roll, RollRequest, ShownRestarts, parse_roll_form
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Reason
@@ -101,7 +101,7 @@ class RollOperator(BaseSensorOperator):
             # A retry would take as long, and an active roll could take no step meanwhile.
             raise AirflowFailException("the dry run timed out: name fewer brokers") from error
         refused = "; ".join(f"{why.reason}: {why.message}" for why in self._refusals(context, store, roll, now))
-        closed = (f"{why.reason} {why.detail}" for why in self._closings(store, now) if why.reason not in LASTING)
+        closed = (f"{why.reason} {why.detail}" for why in self._holds(store, now) if why.reason not in LASTING)
         waits = "; ".join(filter(None, [*closed, roll_plan.why_no_turn(sample)]))
         store.put(roll.model_copy(update={"shown": shown}))
         answer = ShownRestarts(plan=shown.id, refused=refused, waits=waits, restarts=tuple(planned))
@@ -137,7 +137,7 @@ class RollOperator(BaseSensorOperator):
             return
         if drained := store.orders().get(Drains).brokers:
             yield PlanError(Reason.DRAINING, f"release these brokers first: {', '.join(drained)[:500]}")
-        for closed in self._closings(store, now):
+        for closed in self._holds(store, now):
             if closed.reason in LASTING:
                 yield PlanError(closed.reason, f"the rolling restart does not begin: {closed.detail}")
         try:
@@ -200,10 +200,10 @@ class RollOperator(BaseSensorOperator):
         return facts._replace(restart=restart, dag=dag, no_restart=hindrance)
 
     def _why_held(self, store: StateStore, now: datetime) -> str:
-        closed = self._closings(store, now)
+        closed = self._holds(store, now)
         return f"permission: {closed[0].reason} {closed[0].detail}" if closed else ""
 
-    def _closings(self, store: StateStore, now: datetime) -> list[Closure]:
+    def _holds(self, store: StateStore, now: datetime) -> list[Hold]:
         return closings(self.entry.settings, store.orders(), now)
 
     def _roll_sample(self, store: StateStore, roll: Roll) -> tuple[RollSample | None, str]:
@@ -227,7 +227,7 @@ class RollOperator(BaseSensorOperator):
         connection = PulsarAdminHook(settings.connection).get_connection_settings()
         async with PulsarAdmin(connection) as admin:
             admin.set_brokers(roll.listed)
-            return await admin.bundles_on(roll.broker)
+            return await admin.reported_bundles(roll.broker)
 
     def _why_no_restart(self, context: Context) -> str:
         dag_id = self.entry.settings.roll_restart_dag

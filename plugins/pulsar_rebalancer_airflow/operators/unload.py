@@ -25,7 +25,7 @@ from pulsar_rebalancer.names import is_extensible, range_of
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.pulsar.client import shedding_is_on, splitting_brokers
 from pulsar_rebalancer.reasons import Reason, Trait, counted
-from pulsar_rebalancer.run.outcome import RETRIED, MoveOutcome, not_moved
+from pulsar_rebalancer.run.outcome import RETRIED, MoveOutcome, unmoved
 from pulsar_rebalancer.run.plan import Move, Split, SplitOutcome, Summary, read_moves
 from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
 from pulsar_rebalancer.state import MovesState
@@ -95,7 +95,7 @@ class PlanPartOperator(RunOperator):
         counts: Counter[Reason] = Counter()
         for outcome in outcomes:
             counts[outcome.reason] += 1
-            self.log.info("%s: %s %s", outcome.bundle, outcome.reason, outcome.error or f"({outcome.read_back})")
+            self.log.info("%s: %s %s", outcome.bundle, outcome.reason, outcome.error or f"({outcome.state_text})")
         ordered = {reason for reason in counts if reason.has(Trait.ORDERED)}
         refused = sorted(reason for reason in counts.keys() - ordered if reason.has(Trait.NEEDS_PERSON))
         if refused:
@@ -195,7 +195,7 @@ class UnloadWaveOperator(PlanPartOperator):
         fresh = [move for move in history.remaining(planned) if move.bundle not in unloaded]
         if verdict.reason is not Reason.OPEN:
             if verdict.reason is Reason.PLAN_TOO_OLD or verdict.reason.has(Trait.NOT_BEGUN):
-                history.add_skipped([not_moved(move, verdict.reason) for move in fresh], now)
+                history.add_skipped([unmoved(move, verdict.reason) for move in fresh], now)
             if verdict.reason.has(Trait.ORDERED) and all(move.bundle in history.outcomes for move in planned):
                 return []
             raise PlanError(verdict.reason, f"wave {self.wave} did not begin: {verdict.detail}")
@@ -204,7 +204,7 @@ class UnloadWaveOperator(PlanPartOperator):
         def skip_reason(move: Move) -> Reason | None:
             return holds.skip_reason(move) or (Reason.NOT_ATTEMPTED if range_of(move.bundle) in waiting else None)
 
-        left = {move.bundle: not_moved(move, reason) for move in fresh if (reason := stop_reason or skip_reason(move))}
+        left = {move.bundle: unmoved(move, reason) for move in fresh if (reason := stop_reason or skip_reason(move))}
         history.add_skipped(list(left.values()), now)
         if stop_reason is not None:
             return []

@@ -31,7 +31,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.snapshot import find_run
 from pulsar_rebalancer.show.page.facts import AirflowContext, FailedRun, why_held
-from pulsar_rebalancer.show.page.page_model import Links, Overview, ShownQuestion, State, UserActions
+from pulsar_rebalancer.show.page.page_model import Links, Overview, QuestionView, State, UserActions
 from pulsar_rebalancer.show.page.timeline import Event
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -268,7 +268,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: Bas
 
 def _shown_question(
     session: Session, entry: ClusterEntry, facts: AirflowContext, dag_id: str, now: datetime
-) -> ShownQuestion | None:
+) -> QuestionView | None:
     until, run_id = facts.answer_deadline(entry.settings, now), facts.question.run_id
     if until is None:
         return None
@@ -277,7 +277,7 @@ def _shown_question(
     details = select(HITLDetail.ti_id).join(TaskInstance, TaskInstance.id == HITLDetail.ti_id)
     if session.scalar(details.where(*asked, parked, HITLDetail.responded_at.is_(None))) is None:
         return None
-    return ShownQuestion(dag=dag_id, run=run_id, task=_ASKS, hash=facts.question.hash, until=until)
+    return QuestionView(dag=dag_id, run=run_id, task=_ASKS, hash=facts.question.hash, until=until)
 
 
 def with_links(page: Overview, dag_id: str, storage: ClusterStorage, failed: FailedRun | None = None) -> Overview:

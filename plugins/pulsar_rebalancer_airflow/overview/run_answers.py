@@ -76,7 +76,7 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
         return _refusal_answer(session, dag_id, run_id, headline_of_run(files, "", 0).sentence if files else "")
     if prefix == CONTROL_DAG:
         result = read_xcom(session, dag_id, run_id, key="return_value", task="control")
-        return RunAnswer(text=words.order_result(result if isinstance(result, dict) else {}))
+        return RunAnswer(text=words.order_result_text(result if isinstance(result, dict) else {}))
     if prefix == ROLL_DAG:
         return _roll_answer(read_xcom(session, dag_id, run_id, key="return_value", task="roll"))
     if prefix == REBALANCE_DAG:

@@ -13,7 +13,7 @@ from pulsar_rebalancer.decide.sources.drains import drain_moves
 from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.orders.manual_plans import HandedOverPlan
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import Move, Summary, read_state, taken_rows, verify
+from pulsar_rebalancer.run.plan import Move, Summary, read_state, split_rows, verify
 from pulsar_rebalancer.run.request import HandRequest, ManualPlanRecord, RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Row
@@ -64,7 +64,7 @@ def read(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPlan:
         record=ManualPlanRecord(by=asked_by, request=wanted, carries_out=summary.hash, **who),
         approved=handed.approved,
         moves=list(moves),
-        splits=taken_rows(folder),
+        splits=split_rows(folder),
         restarts=read_state(folder).restarts,
     )
 

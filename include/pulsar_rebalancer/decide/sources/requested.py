@@ -13,7 +13,7 @@ from pulsar_rebalancer.decide.planning import MEASURE, Proposal, RequestedMove, 
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.sources.drains import broker_moves
 from pulsar_rebalancer.decide.sources.filling import check_receiver, fill
-from pulsar_rebalancer.decide.split_planning import Cut, where_to_cut
+from pulsar_rebalancer.decide.split_planning import Cut, find_cut
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import match_mask, namespace_of, regex_of_glob
 from pulsar_rebalancer.reasons import Reason, Trait
@@ -145,7 +145,7 @@ def _sort_key(bundle: BundleSample, criterion: str) -> tuple[float, str]:
 def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) -> dict[str, Any]:
     """Return the row of the splits table for the bundle that a person wants to split.
 
-    Raises PlanError if the bundle must not be changed, or cannot be cut (`split_planning.where_to_cut`).
+    Raises PlanError if the bundle must not be changed, or cannot be cut (`split_planning.find_cut`).
     """
     bundle = bundle_to_split(sample, request.bundles[0])
     candidate = next((c for c in candidates.bundles if c.bundle == bundle.bundle), None)
@@ -155,7 +155,7 @@ def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) 
     if single and given > 1:
         raise PlanError(Reason.CONTRADICTION, f"{given} positions, but the extensible load manager accepts only one")
     tried = {
-        each: where_to_cut(candidate, each, sample.settings, given_positions=request.positions, single_cut=single)
+        each: find_cut(candidate, each, sample.settings, given_positions=request.positions, single_cut=single)
         for each in filter(None, dict.fromkeys([request.algorithm, *_COMPARED]))
     }
     cuts = {each: cut for each, cut in tried.items() if isinstance(cut, Cut)}
@@ -191,7 +191,7 @@ def drain(sample: PlanningSample, brokers: Collection[str]) -> list[RequestedMov
     for broker in brokers:
         if sample.left_out.get(broker) is not Reason.DRAINING:
             check_receiver(sample, broker)
-    if not sample.cluster_sample.taking_part:
+    if not sample.cluster_sample.compared_brokers:
         raise PlanError(Reason.LAST_BROKER, f"no broker would be left to take the bundles of {', '.join(brokers)}")
     return [move for broker in brokers for move in broker_moves(sample, broker)]
 

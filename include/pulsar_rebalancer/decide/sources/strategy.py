@@ -128,7 +128,7 @@ def _usage_samples(sample: ClusterSample, shedding: SheddingResult) -> dict[str,
     if not shedding.outermost:
         return {}
     value = profile_of(sample.settings).value
-    return {broker.broker: value(broker, sample.settings) for broker in sample.taking_part}
+    return {broker.broker: value(broker, sample.settings) for broker in sample.compared_brokers}
 
 
 def _too_soon_decision(decision: Decision) -> Decision:

@@ -19,7 +19,7 @@ from pulsar_rebalancer.run.plan import candidate_rows, candidates_table, read_de
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Measure, Row
 from pulsar_rebalancer.show.page.brokers import drain_text, pair_views, short_names
-from pulsar_rebalancer.show.page.page_model import BundleFound, BundlesFound, DrainView, PairView, StayView
+from pulsar_rebalancer.show.page.page_model import DrainView, FoundBundle, FoundBundles, PairView, StayView
 from pulsar_rebalancer.show.page.recent_runs import Run, latest
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -33,7 +33,7 @@ Column: TypeAlias = Any
 Rules: TypeAlias = Callable[[Snapshot, Collection[str]], dict[str, Reason]]
 
 
-def find_bundles(storage: ClusterStorage, text: str, now: datetime, rules: Rules) -> BundlesFound:
+def find_bundles(storage: ClusterStorage, text: str, now: datetime, rules: Rules) -> FoundBundles:
     """Return the bundles of a broker, of a topic, or with a text in their names, those with the most traffic first.
 
     `rules` returns the rule that keeps each of some bundles (`decide.stays.kept_by`).
@@ -43,24 +43,24 @@ def find_bundles(storage: ClusterStorage, text: str, now: datetime, rules: Rules
     begun, ended = latest(storage, now)
     run = begun if begun is None or begun.summary else ended or begun
     if run is None:
-        return BundlesFound()
+        return FoundBundles()
     table = run.snapshot.table("bundles", _COLUMNS)
     labels = short_names([sample.broker for sample in run.brokers])
     broker = next((name for name, label in labels.items() if text in (name, label)), "")
-    table = table.filter(_of_topic(table["bundle"], text) if "://" in text else _matches(table, text, broker))
+    table = table.filter(_contains_topic(table["bundle"], text) if "://" in text else _matches(table, text, broker))
     table = table.append_column("traffic", pc.add(table["msg_throughput_in"], table["msg_throughput_out"]))
     largest = table.sort_by([("traffic", "descending"), ("bundle", "ascending")]).slice(0, FOUND_LISTED)
     rows = largest.select(["bundle", "broker", "traffic", "topics"]).to_pylist()
     stays = _StayReasons(run, [row["bundle"] for row in rows], rules)
-    found = tuple(BundleFound(**row, **stays.why(row["bundle"], row["broker"])) for row in rows)
-    return BundlesFound(bundles=found, all=table.num_rows, broker=broker, sampled_at=run.request.collected_at)
+    found = tuple(FoundBundle(**row, **stays.explain(row["bundle"], row["broker"])) for row in rows)
+    return FoundBundles(bundles=found, all=table.num_rows, broker=broker, sampled_at=run.request.collected_at)
 
 
 def _matches(table: pa.Table, text: str, broker: str) -> Column:
     return pc.or_(pc.match_substring(table["bundle"], text), pc.equal(table["broker"], pa.scalar(broker)))
 
 
-def _of_topic(bundles: Column, topic: str) -> Column:
+def _contains_topic(bundles: Column, topic: str) -> Column:
     namespace = topic.partition("://")[2].rpartition("/")[0]
     of_namespace = bundles.filter(pc.starts_with(bundles, f"{namespace}/")).to_pylist()
     return pc.is_in(bundles, pa.array([name for name in of_namespace if is_in_bundle(topic, name)], pa.string()))
@@ -90,7 +90,7 @@ class _StayReasons:
     def left_out(self) -> dict[str, Reason]:
         return {sample.broker: sample.left_out for sample in self.run.brokers if sample.left_out}
 
-    def why(self, bundle: str, broker: str) -> dict[str, str]:
+    def explain(self, bundle: str, broker: str) -> dict[str, str]:
         """Return the reason code and its sentence, and the bundle's last move."""
         reason: str
         row, move, unload = self.rows.get(bundle), self.run.moves.get(bundle), self.unloads.get(bundle)
@@ -102,12 +102,12 @@ class _StayReasons:
             reason = verdict = self.run.outcome.verdict if self.run.outcome else Reason.TAKEN
             text = f"The plan moves the bundle to {row['destination']}. {verdict.meaning}"
         elif stays := Reason.get(row["reason"]) if row else rule:
-            reason, text = stays, " ".join(filter(None, [stays.meaning, self._numbers(bundle, stays, row)]))
+            reason, text = stays, " ".join(filter(None, [stays.meaning, self._numbers_text(bundle, stays, row)]))
         else:
-            reason, text = "", self._not_needed(broker)
+            reason, text = "", self._not_needed_text(broker)
         return {"reason": reason, "why": text, "moved": moved}
 
-    def _numbers(self, bundle: str, reason: Reason, row: Row | None) -> str:
+    def _numbers_text(self, bundle: str, reason: Reason, row: Row | None) -> str:
         unload = self.unloads.get(bundle)
         if unload and reason in (Reason.RECENTLY_UNLOADED, Reason.DESTINATION_KEPT):
             again = unload.at + timedelta(minutes=self.settings.grace_period_minutes)
@@ -120,7 +120,7 @@ class _StayReasons:
         )
         return f"The bundle carries {own}. The bundles that move carry {taken} of the {target} that should move."
 
-    def _not_needed(self, broker: str) -> str:
+    def _not_needed_text(self, broker: str) -> str:
         pair = self.pairs.get(broker)
         if pair is None:
             return "No rule keeps the bundle in place; the strategy did not need to move it."
@@ -156,7 +156,7 @@ def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainV
     }
     own: Counter[str] = Counter()
     left: dict[str, dict[str, tuple[str, str, str]]] = {broker: {} for broker in drains}
-    for row in _considered(run.folder) if served else ():
+    for row in _considered_rows(run.folder) if served else ():
         if is_heartbeat(row["bundle"]):
             own[row["source"]] += 1
             continue
@@ -188,7 +188,7 @@ def _why_not_moved(run: Run, bundle: str) -> str:
     return "" if move.reason.has(Trait.NEW_OWNER) else move.reason
 
 
-def _considered(folder: StoragePath) -> list[Row]:
+def _considered_rows(folder: StoragePath) -> list[Row]:
     try:
         return candidate_rows(folder)
     except SnapshotError:

@@ -61,7 +61,7 @@ def current_overview(storage: ClusterStorage, entry: ClusterEntry, facts: Airflo
     strip = _status(entry, facts, shown, said, now, measured)
     awaiting = _awaiting_plan(storage, entry, facts, shown, now)
     if shown is None:
-        return without_run(strip, facts, now).model_copy(update={"awaiting": awaiting})
+        return overview_without_run(strip, facts, now).model_copy(update={"awaiting": awaiting})
     latest, moved = latest_changes(storage, now)
     page = _overview_of(storage, shown, strip, facts, now).model_copy(update=_last_change(latest, moved))
     begun = page.plan is not None and page.plan.done > 0
@@ -69,9 +69,9 @@ def current_overview(storage: ClusterStorage, entry: ClusterEntry, facts: Airflo
     return page.model_copy(update={"firing": said.firing, "awaiting": awaiting, "last": last})
 
 
-def without_run(strip: Status, facts: AirflowContext, now: datetime) -> Overview:
+def overview_without_run(status_strip: Status, facts: AirflowContext, now: datetime) -> Overview:
     """Return a cluster's page if no run can be shown: only orders and their progress."""
-    return Overview(status=strip, drains=tuple(drain_views(None, facts.drains)), roll=_roll_view(facts, now))
+    return Overview(status=status_strip, drains=tuple(drain_views(None, facts.drains)), roll=_roll_view(facts, now))
 
 
 def _current_runs(

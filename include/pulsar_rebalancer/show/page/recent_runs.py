@@ -50,7 +50,7 @@ def _counted_at(folder: StoragePath) -> datetime | None:
     return known or (_counts.put(folder.uri, state.counted_at) if state and state.counted_at else None)
 
 
-def _median_step(latest_first: Sequence[datetime]) -> float | None:
+def _median_interval(latest_first: Sequence[datetime]) -> float | None:
     steps = [(later - earlier).total_seconds() for later, earlier in pairwise(latest_first[:_STEPS])]
     return median(steps) if len(steps) > 1 else None
 
@@ -97,8 +97,8 @@ class Run:
 
     def seconds_per_sample(self, settings: Settings) -> float:
         """Return the measured time between counted samples; before there are three, at least that of a run."""
-        counted = dict.fromkeys(_counted_at(folder) for _, folder in self._before())
-        return _median_step([at for at in counted if at]) or max(
+        counted = dict.fromkeys(_counted_at(folder) for _, folder in self._runs_before())
+        return _median_interval([at for at in counted if at]) or max(
             settings.interval_seconds, settings.host_usage_interval_minutes * 60, self.seconds_to_act
         )
 
@@ -112,10 +112,10 @@ class Run:
 
     def longest_age(self, settings: Settings) -> timedelta:
         """Return the age at which the next run's data is overdue, given how often runs really begin."""
-        step = max(settings.interval_seconds, _median_step([at for at, _ in self._before()]) or 0)
+        step = max(settings.interval_seconds, _median_interval([at for at, _ in self._runs_before()]) or 0)
         return timedelta(seconds=max(_OVERDUE * step, _SHORTEST))
 
-    def _before(self) -> list[tuple[datetime, StoragePath]]:
+    def _runs_before(self) -> list[tuple[datetime, StoragePath]]:
         at = self.request.collected_at
         runs = islice(self.storage.dated_runs(at) if self.storage else (), _LOOKED_AT)
         return [(begun, folder) for begun, folder in runs if at - begun < _OF_LATE]
@@ -157,12 +157,12 @@ def read_run(folder: StoragePath) -> Run | None:
         validation=_read_or_none(lambda: snapshot.validation),
         summary=Summary.known(folder),
         outcome=outcome,
-        waves={} if outcome else _ended(_read_or_none(lambda: read_waves(folder)) or {}),
-        splits={} if outcome else _ended(_read_or_none(lambda: read_outcomes(folder)) or {}),
+        waves={} if outcome else _ended_outcomes(_read_or_none(lambda: read_waves(folder)) or {}),
+        splits={} if outcome else _ended_outcomes(_read_or_none(lambda: read_outcomes(folder)) or {}),
     )
 
 
-def _ended(outcomes: dict[str, _Ended]) -> dict[str, _Ended]:
+def _ended_outcomes(outcomes: dict[str, _Ended]) -> dict[str, _Ended]:
     return {bundle: outcome for bundle, outcome in outcomes.items() if outcome.reason is not Reason.INTERRUPTED}
 
 
@@ -173,13 +173,13 @@ def _read_or_none(read: Callable[[], _Document]) -> _Document | None:
         return None
 
 
-def latest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Run | None, Run | None]:
+def latest(storage: ClusterStorage, now: datetime, opened_run: str = "") -> tuple[Run | None, Run | None]:
     """Return the run in progress (else the latest run) and the latest run that has ended. A missing run is None.
 
     Dry runs are ignored, because they have neither an outcome nor a strategy decision.
 
     Args:
-        opened: id of the DAG run that is in progress and whose gate has opened; empty if there is none.
+        opened_run: id of the DAG run that is in progress and whose gate has opened; empty if there is none.
 
     Raises:
         SnapshotError: `storage_failed`.
@@ -191,7 +191,7 @@ def latest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Ru
             run = replace(
                 run,
                 storage=storage,
-                opened=bool(opened) and run.outcome is None and run.request.airflow_run_id == opened,
+                opened=bool(opened_run) and run.outcome is None and run.request.airflow_run_id == opened_run,
             )
         if run is not None and (begun is None or (run.under_way and not begun.under_way)):
             begun = run

@@ -58,7 +58,7 @@ def now_of(entry: ClusterEntry, facts: AirflowContext, begun: Run | None, ended:
         return Headline(State.OFF, f"{Reason.MODE_OFF.meaning} No broker is contacted.")
     known = ended or begun
     if known is None:
-        return _without_data(facts)
+        return _empty_headline(facts)
     latest = begun or known
     silent = _stale_headline(entry, facts, known, (now - latest.request.collected_at).total_seconds())
     if silent is not None:
@@ -92,7 +92,7 @@ def state_after_answer(run: Run, facts: AirflowContext, *, pending: bool) -> Hea
     asked = run.outcome is not None and run.outcome.verdict is Reason.AWAITING_APPROVAL
     if not asked or run.summary is None:
         return None
-    answer, plan = facts.answer_about(run), f"A plan to {run.summary.in_words}"
+    answer, plan = facts.answer_about(run), f"A plan to {run.summary.actions_text}"
     if answer is None:
         return None if pending and facts.asks_about(run) else Headline(State.CLOSED, f"{plan} was not answered.")
     if not answer.carried_out_by:
@@ -103,7 +103,7 @@ def state_after_answer(run: Run, facts: AirflowContext, *, pending: bool) -> Hea
     return Headline(State.CLOSED, f"{approval}, but was not carried out: {_ORDERED.get(refused, refused.meaning)}")
 
 
-def _without_data(facts: AirflowContext) -> Headline:
+def _empty_headline(facts: AirflowContext) -> Headline:
     if facts.failed is not None:
         return Headline(State.FAILED, _failure_text(facts.failed))
     hint = "The first run takes a minute."
@@ -114,17 +114,17 @@ def _without_data(facts: AirflowContext) -> Headline:
     return Headline(State.NO_DATA, f"No run yet. {hint}")
 
 
-def _stale_headline(entry: ClusterEntry, facts: AirflowContext, known: Run, age: float) -> Headline | None:
+def _stale_headline(entry: ClusterEntry, facts: AirflowContext, latest_run: Run, age: float) -> Headline | None:
     """Return the state if no runs are scheduled or the latest run failed; None otherwise.
 
     Args:
         entry: the cluster's entry in the current clusters file.
-        known: the latest run that has ended or, if there is none, the latest run that has started.
+        latest_run: the latest run that has ended or, if there is none, the latest run that has started.
         age: age of the latest data in seconds.
     """
     if facts.paused:
         return Headline(State.PAUSED, "The DAG is paused in Airflow, so no run starts.")
-    failure = "" if facts.failed is None or _explains_more(known, facts.failed) else _failure_text(facts.failed)
+    failure = "" if facts.failed is None or _explains_more(latest_run, facts.failed) else _failure_text(facts.failed)
     if age > _longest_age(entry):
         cause = "" if facts.scheduled else "Airflow's scheduler is not running."
         why = " ".join(filter(None, [cause, failure]))
@@ -171,10 +171,10 @@ def headline_of_run(run: Run, firing: str, age: float) -> Headline:
     if run.outcome is None and not (young or run.request.dry_run):
         return Headline(State.FAILED, f"The run wrote no outcome. {Reason.UNFINISHED.action}")
     if run.summary.bundles_taken or run.summary.bundles_split:
-        return _with_plan(run, run.summary, verdict, mode)
+        return _plan_headline(run, run.summary, verdict, mode)
     if run.request.dry_run:
         return Headline(State.WOULD_MOVE, f"{words.PLAN_READY} It moves no bundle.")
-    said = _nothing_moves(run.summary, pair_views(run), firing, age)
+    said = _idle_headline(run.summary, pair_views(run), firing, age)
     if said.state is State.WAITING and not mode.moves:
         return said._replace(sentence=f"{said.sentence} {words.not_moved_text(mode)}")
     return said
@@ -207,14 +207,14 @@ def _moving_headline(run: Run) -> Headline:
     return Headline(State.MOVING, " ".join(said))
 
 
-def _with_plan(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> Headline:
-    planned = summary.in_words
+def _plan_headline(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> Headline:
+    planned = summary.actions_text
     if run.request.dry_run:
         return Headline(State.WOULD_MOVE, f"{words.PLAN_READY} It would {planned}.")
     if verdict is None:
         return Headline(State.MOVING, f"About to {planned}.")
     if verdict is Reason.OPEN:
-        return _after_moves(run)
+        return _moved_headline(run)
     if verdict is Reason.AWAITING_APPROVAL:
         return Headline(State.AWAITING, f"A plan to {planned} needs a person's approval.")
     if verdict is Reason.OBSERVE:
@@ -229,7 +229,7 @@ def _with_plan(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -
     return Headline(state, f"A plan to {planned} was not carried out: {' '.join(why)}")
 
 
-def _after_moves(run: Run) -> Headline:
+def _moved_headline(run: Run) -> Headline:
     refused = [split for split in run.cuts.values() if not split.ok]
     if refused:
         return Headline(State.CLOSED, f"A bundle was not split as planned: {refused[0].reason.meaning}")
@@ -245,20 +245,20 @@ def _after_moves(run: Run) -> Headline:
     return Headline(state, f"{split} {moved}".strip())
 
 
-def _nothing_moves(summary: Summary, pairs: Sequence[PairView], firing: str, age: float) -> Headline:
+def _idle_headline(summary: Summary, pairs: Sequence[PairView], firing: str, age: float) -> Headline:
     capped = {reason: count for reason, count in summary.bundle_skip_reasons.items() if reason.has(Trait.CAP)}
     if Reason.FIRED in summary.reasons and capped:
         why = max(sorted(capped), key=lambda reason: capped[reason])
         state = State.CLOSED if why is Reason.ROLLING else State.STUCK
         return Headline(state, f"Bundles need to move but stay: {why.meaning}")
-    soonest = min((pair for pair in pairs if pair.seconds_to_fire is not None), key=_until_it_fires, default=None)
+    soonest = min((pair for pair in pairs if pair.seconds_to_fire is not None), key=_time_to_fire_key, default=None)
     if soonest is not None:
         labels = short_names({name for pair in pairs for name in (pair.source, pair.destination)})
         return Headline(State.WAITING, waiting_text(soonest, labels, firing, age))
     reasons = summary.reasons.keys()
-    if Reason.having(Trait.WAITING) & reasons:
+    if Reason.with_trait(Trait.WAITING) & reasons:
         return Headline(State.WAITING, f"{capitalized(summary.sentence)}.")
-    stuck = sorted(Reason.having(Trait.STUCK) & reasons)
+    stuck = sorted(Reason.with_trait(Trait.STUCK) & reasons)
     if stuck:
         return Headline(State.STUCK, stuck[0].meaning)
     if summary.brokers < 2:
@@ -267,7 +267,7 @@ def _nothing_moves(summary: Summary, pairs: Sequence[PairView], firing: str, age
     return Headline(State.BALANCED, f"{capitalized(sentence)}: nothing to do.")
 
 
-def _until_it_fires(pair: PairView) -> tuple[float, int]:
+def _time_to_fire_key(pair: PairView) -> tuple[float, int]:
     return (math.inf if pair.seconds_to_fire is None else pair.seconds_to_fire, pair.number)
 
 

@@ -105,7 +105,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
         for broker in (broker for pool in pools for broker in pool if broker.gives):
             words.setdefault(broker.pair, broker.words)
         decisions = _with_moves(sample, decisions, words, moves)
-    decisions += avg_shedder.left_out(sample, before)
+    decisions += avg_shedder.left_out_with_hits(sample, before)
     return SheddingResult(decisions, moves, ShedderState(hits=hits_after(decisions), learned=learned), sentence)
 
 
@@ -123,7 +123,7 @@ def _broker_pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[
     cores = relative_limits(sample.brokers, learned.bottleneck)
     pairs = {end: pair for pair in decisions for end in (pair.source, pair.destination)}
     pools: defaultdict[str, list[_Broker]] = defaultdict(list)
-    for broker in sample.taking_part:
+    for broker in sample.compared_brokers:
         name = broker.broker
         pair, sums = pairs[name], of_brokers.get(name, Sums())
         fires = pair.fired and pair.source != pair.destination
@@ -144,7 +144,7 @@ def _broker_pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[
 def _read_givers(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> None:
     points = sample.learning.learned.points
     above = [broker for pool in pools for broker in pool if broker.gives or broker.height > 0]
-    sample.bundles.announce([broker.name for broker in above])
+    sample.bundles.request_brokers([broker.name for broker in above])
     able = sample.bundles.brokers_with_bundle_above(_CRUMB / points) if points else set()
     for broker in above:
         broker.unread = broker.name in able

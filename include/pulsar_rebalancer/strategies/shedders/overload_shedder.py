@@ -19,8 +19,8 @@ from pulsar_rebalancer.strategies.sample import (
     CandidateMove,
     ClusterSample,
     Decision,
-    Line,
     Profile,
+    ScoreBand,
     SheddingResult,
     amount,
     left_out_decisions,
@@ -69,7 +69,7 @@ def broker_decision(
 
 
 def offload(
-    sample: ClusterSample, broker: BrokerSample, *, pair: int, compared: Comparison, target: float, why: str
+    sample: ClusterSample, broker: BrokerSample, *, pair: int, comparison: Comparison, target: float, why: str
 ) -> tuple[Decision, list[CandidateMove]]:
     """Choose bundles with a total of at least `target` to move away from a broker.
 
@@ -84,8 +84,8 @@ def offload(
     if broker.bundles <= 1:
         held = "the only bundle stays" if broker.bundles else "the broker has no bundle"
         words = f"{wanted}, but {held}"
-        return broker_decision(sample, broker, pair, compared, Reason.FEW_BUNDLES, words), []
-    fired = broker_decision(sample, broker, pair, compared, Reason.FIRED, wanted, target=target)
+        return broker_decision(sample, broker, pair, comparison, Reason.FEW_BUNDLES, words), []
+    fired = broker_decision(sample, broker, pair, comparison, Reason.FIRED, wanted, target=target)
     return fired, choose_bundles(sample, broker.broker, pair, target)
 
 
@@ -128,7 +128,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
             continue
         target = broker.traffic(MEASURE) * (load - bound + MARGIN)
         why = f"load {load:.1%} reaches {bound:.1%}"
-        decision, walked = offload(sample, broker, pair=number, target=target, why=why, compared=compared)
+        decision, walked = offload(sample, broker, pair=number, target=target, why=why, comparison=compared)
         decisions.append(decision)
         moves += walked
     over = sum(load >= bound for load in usage.values())
@@ -136,9 +136,9 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     return SheddingResult([*decisions, *left_out_decisions(sample)], moves, ShedderState(), sentence)
 
 
-def _lines(settings: Settings, mean: float | None) -> tuple[Line, ...]:
+def _lines(settings: Settings, mean: float | None) -> tuple[ScoreBand, ...]:
     limit = settings.overloaded_threshold
-    return (Line(name="overloaded", lower=limit, upper=limit),)
+    return (ScoreBand(name="overloaded", lower=limit, upper=limit),)
 
 
 PROFILE = Profile(shed, placement=Placement.LEAST_RATE, lines=_lines)

@@ -25,7 +25,7 @@ from pulsar_rebalancer.names import is_extensible
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding, RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.strategies.sample import Line, Profile, Threshold
+from pulsar_rebalancer.strategies.sample import Profile, ScoreBand, Threshold
 from pulsar_rebalancer.strategies.shedders import (
     avg_shedder,
     gain_shedder,
@@ -95,7 +95,7 @@ _DEFAULT = Profile(overload_shedder.shed)  # the function is never called
 _SHOWN: dict[str, TypeAdapter[Any]] = {
     "thresholds": TypeAdapter(dict[str, Threshold]),
     "cluster_hits": TypeAdapter(int | None),
-    "lines": TypeAdapter(tuple[Line, ...]),
+    "lines": TypeAdapter(tuple[ScoreBand, ...]),
     "sentence": TypeAdapter(str),
 }
 """Names of the functions in `Profile` whose results are shown to users, with the type of each result."""
@@ -128,7 +128,7 @@ def placement_of(settings: Settings) -> Placement:
 _HALF, _UNEQUAL = 0.5, 1.25  # share of a pair's difference to move; ratio of CPU limits
 
 
-def not_recommended(settings: Settings, cpu_limits: Iterable[float]) -> list[Finding]:
+def settings_findings(settings: Settings, cpu_limits: Iterable[float]) -> list[Finding]:
     """Return a warning for each choice that PIP-364 or the experiments advise against.
 
     Args:

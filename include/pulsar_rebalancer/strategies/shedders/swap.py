@@ -130,7 +130,7 @@ class PairTransfer:
                 self._add_swapped(swapped)
 
     def _fit_bundle(
-        self, bundle: BundleSample, remaining: int, top_bundles: Iterator[BundleSample]
+        self, bundle: BundleSample, remaining: int, candidates: Iterator[BundleSample]
     ) -> tuple[Reason, list[BundleSample]]:
         """Return the reason code for a candidate bundle, and the bundles that move back in exchange for it."""
         leaving = bundle.present_msg_throughput
@@ -140,21 +140,21 @@ class PairTransfer:
             return Reason.NO_TRAFFIC, []
         if self.left - self.gained + leaving <= self.target:
             return Reason.TAKEN, []
-        swapped = self._bundles_in_exchange(leaving, top_bundles)
+        swapped = self._bundles_in_exchange(leaving, candidates)
         return (Reason.TAKEN if swapped else Reason.OVER_REMAINING), swapped
 
-    def _bundles_in_exchange(self, leaving: float, top_bundles: Iterator[BundleSample]) -> list[BundleSample]:
+    def _bundles_in_exchange(self, leaving: float, candidates: Iterator[BundleSample]) -> list[BundleSample]:
         """Return bundles to move back in exchange for a bundle that is too large; empty if there are none.
 
         Args:
             leaving: throughput of the large bundle in bytes/s.
-            top_bundles: the destination's top bundles that have not been considered yet.
+            candidates: the destination's top bundles that have not been considered yet.
         """
         most = self.source.throughput
         ours = most - self.left + self.gained - leaving
         theirs = self.destination.throughput + self.left - self.gained + leaving
         accepted: list[BundleSample] = []
-        for bundle in top_bundles:
+        for bundle in candidates:
             returning = bundle.present_msg_throughput
             if self._must_stay(bundle) or returning == 0:
                 continue

@@ -93,7 +93,7 @@ def broker_loads(sample: ClusterSample, state: ShedderState) -> tuple[list[Broke
     loads_after = {name: average for name, average in state.loads.items() if name in listed}
     throughputs_after = {name: average for name, average in state.throughputs.items() if name in listed}
     loads = []
-    for broker in sample.taking_part:
+    for broker in sample.compared_brokers:
         name, throughput = broker.broker, broker.traffic(MEASURE)
         load, average = broker.load_average, broker.throughput_average
         if load is None:

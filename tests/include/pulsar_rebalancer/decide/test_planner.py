@@ -7,7 +7,7 @@ from pulsar_rebalancer.config.field_types import SplitAlgorithm
 from pulsar_rebalancer.config.pulsar_settings import MIB
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.split_algorithms import LoadedBundle, condition_of
-from pulsar_rebalancer.decide.split_planning import Cut, SplitContext, plan_splits, where_to_cut
+from pulsar_rebalancer.decide.split_planning import Cut, SplitContext, find_cut, plan_splits
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import splits_of
 from pulsar_rebalancer.run.snapshot import Candidate, TopicLoad
@@ -162,8 +162,8 @@ def test_the_extensible_load_manager_waits_for_hits_and_splits_so_many_per_broke
 def test_the_extensible_load_manager_cuts_in_two_where_traffic_is_halved():
     topics = tuple(TopicLoad(position, 60.0) for position in range(0x1000000, 0x9000000, 0x1000000))
     settings = Settings(max_bundle_msg_rate=100)
-    each = where_to_cut(candidate(topics=topics), SplitAlgorithm.FLOW, settings)
-    single = where_to_cut(candidate(topics=topics), SplitAlgorithm.FLOW, settings, single_cut=True)
+    each = find_cut(candidate(topics=topics), SplitAlgorithm.FLOW, settings)
+    single = find_cut(candidate(topics=topics), SplitAlgorithm.FLOW, settings, single_cut=True)
     assert isinstance(each, Cut)
     assert len(each.positions) == 7
     assert single == Cut((0x4800001,), (0.5, 0.5))

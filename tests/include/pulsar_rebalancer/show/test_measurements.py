@@ -17,7 +17,7 @@ from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome, Outcome, client_gap_of
 from pulsar_rebalancer.run.plan import SplitOutcome, Summary
-from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure, measure_orders
+from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure_orders, run_measurements
 from pulsar_rebalancer.state import StateDocument
 
 OWNED = {"a": {name(1): 60.0, name(2): 20.0}, "b": {name(3): 30.0}, "c": {name(4): 10.0}, "d": {name(5): 99.0}}
@@ -65,7 +65,7 @@ def told(tmp_path: Path) -> list[Measurement]:
     assert run is not None
     counted = {"counting": "counted", "bundles_split": 1, "split_skip_reasons": {"no_position": 2}}
     Summary.model_validate(summary.model_dump() | counted).write(run)
-    return [*measure("east", run, outcome()), *measure_orders("east", cluster.settings, OrdersInForce(), NOW)]
+    return [*run_measurements("east", run, outcome()), *measure_orders("east", cluster.settings, OrdersInForce(), NOW)]
 
 
 def test_outcomes_are_counted_by_reason(told: list[Measurement]) -> None:

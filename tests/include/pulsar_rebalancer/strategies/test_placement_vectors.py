@@ -8,7 +8,7 @@ from pulsar_rebalancer.state import HitCount, PlacementState
 from pulsar_rebalancer.strategies.placement import (
     ExtensibleLeastResourceUsageWithWeight,
     LeastResourceUsageWithWeight,
-    selector,
+    make_selector,
 )
 
 
@@ -28,7 +28,7 @@ def test_avg_shedder():
             result = decided(given, hits)
             hits = histories.with_the_departed(shedding.settings, before, hits, result.decisions, result.hits)
             planned = {move.bundle: move.destination for move in result.moves if move.taken}
-            chooser = selector(given, PlacementState())
+            chooser = make_selector(given, PlacementState())
             for ask in step.asks:
                 assert planned.get(ask.bundle) == ask.planned, where
                 if ask.planned is None:

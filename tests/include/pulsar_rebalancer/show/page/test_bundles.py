@@ -11,11 +11,11 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.show.page.bundles import FOUND_LISTED, find_bundles
-from pulsar_rebalancer.show.page.page_model import BundlesFound
+from pulsar_rebalancer.show.page.page_model import FoundBundles
 from pulsar_rebalancer.state import MovesState, Unload
 
 
-def found(scene: Scene, part: str) -> BundlesFound:
+def found(scene: Scene, part: str) -> FoundBundles:
     return find_bundles(scene.storage, part, NOW, keeping_rules)
 
 
@@ -92,4 +92,4 @@ def test_the_answer_is_bounded(tmp_path: Path) -> None:
     scene.run(JUST_NOW)
     answer = found(scene, "acme/")
     assert (len(answer.bundles), answer.all) == (FOUND_LISTED, 4 * FOUND_LISTED)
-    assert found(scene, "nothing of this name") == BundlesFound(sampled_at=JUST_NOW)
+    assert found(scene, "nothing of this name") == FoundBundles(sampled_at=JUST_NOW)
