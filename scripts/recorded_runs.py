@@ -208,7 +208,7 @@ class Cluster:
                 row |= {f"bandwidth_{w}_usage": float(getattr(said, f"bandwidth_{w}")[i]) for w in ("in", "out")}
                 row |= {"cpu_usage": 400 * share, "cpu_limit": 400.0, "memory_usage": share, "memory_limit": 1.1}
                 row |= {"direct_memory_usage": 300.0 + 9 * i, "direct_memory_limit": 1024.0, "topics": 30}
-                row |= {"reserved_by": self.kind_of.reserved_by(name), "started_at": self.started[name]}
+                row |= {"reserved_by": self.kind_of.reserving_policy(name), "started_at": self.started[name]}
                 row |= {"report_age_seconds": 5.0 + float(self.report.age[i]), "bundles": 9, "host_samples": 100.0}
                 row["version"] = "4.0.5" if self.kind == "caps" else f"4.2.{1 if i % 3 or tick < RUNS // 2 else 2}"
                 if self.extensible:
@@ -292,7 +292,7 @@ class Cluster:
     def carry_out(self, root: Path, case: Row, decided: Row) -> None:
         """Let the decided moves and splits happen, and keep the state for the next run."""
         self.means = means_of(root, case["cluster"], decided["state"]["means"])
-        state = DecisionState.parse(decided["state"], "the recording").carried_out().model_dump(mode="json")
+        state = DecisionState.parse(decided["state"], "the recording").without_restarts().model_dump(mode="json")
         gone = ("version", "shadow", "placement")
         self.decision = {n: value for n, value in state.items() if value not in ("", {}, None) and n not in gone}
         at, old = self.now.isoformat(), (self.now - timedelta(minutes=25)).isoformat()

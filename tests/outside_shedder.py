@@ -10,8 +10,8 @@ from pulsar_rebalancer.strategies.sample import (
     CandidateMove,
     ClusterSample,
     Decision,
+    Line,
     Profile,
-    ScoreBand,
     SheddingResult,
     Threshold,
     hits_after,
@@ -45,7 +45,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     after = before if not sample.counting.counts else 0 if fired else hits
     moves = []
     if fired:
-        busiest = max(sample.bundles.of(hot.broker), key=lambda bundle: (bundle.msg_rate, bundle.bundle))
+        busiest = max(sample.bundles.of_broker(hot.broker), key=lambda bundle: (bundle.msg_rate, bundle.bundle))
         why = busiest.reason or sample.forbids(busiest.bundle, hot.broker, cold.broker) or Reason.TAKEN
         moves = [CandidateMove.of(busiest, pair=0, rank=0, measure=Measure.RATE, reason=why, destination=cold.broker)]
     decisions = [
@@ -85,6 +85,6 @@ PROFILE = Profile(
     shed,
     thresholds=lambda settings: {"low": Threshold(_own(settings).gap, _own(settings).times)},
     own_settings=Own,
-    lines=lambda settings, mean: (ScoreBand(name="of somebody else", lower=1, upper=1 + _own(settings).gap),),
+    lines=lambda settings, mean: (Line(name="of somebody else", lower=1, upper=1 + _own(settings).gap),),
     sentence=lambda summary: f"somebody else finds {summary.brokers} brokers even enough",
 )

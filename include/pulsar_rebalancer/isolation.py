@@ -184,7 +184,7 @@ class Policies(VersionedDocument):
     def kind(self, namespace: str) -> str | None:
         return self.kinds([namespace])[namespace]
 
-    def reserved_by(self, broker: str) -> str | None:
+    def reserving_policy(self, broker: str) -> str | None:
         """Return the first isolation policy that has the broker as a primary broker; None if there is none.
 
         It keeps other namespaces off the broker (NamespaceIsolationPolicies.isSharedBroker), but Pulsar does not

@@ -82,7 +82,7 @@ class DecisionState(StateDocument):
     def files(self) -> frozenset[str]:
         return frozenset(filter(None, (self.means, self.costs)))
 
-    def carried_out(self) -> Self:
+    def without_restarts(self) -> Self:
         if not self.restarts:
             return self
         changed = {
@@ -169,7 +169,7 @@ class MovesState(StateDocument):
     kept_destinations: dict[str, KeptDestination] = {}
     splits: dict[str, BundleSplit] = {}
 
-    def recent(self, now: datetime, grace_minutes: float) -> dict[str, Unload]:
+    def recent_unloads(self, now: datetime, grace_minutes: float) -> dict[str, Unload]:
         """Return the unloads within the grace period; as in ModularLoadManagerImpl, drop `ts < now - grace`.
 
         Unloads that are in the future by more than the grace period, because the clock was set back, are

@@ -154,7 +154,7 @@ class Reporter:
             for number, (topic, share) in enumerate(self.topology.shares(bundle).items()):
                 # Segments count as persistent topics (PulsarStats).
                 domains["non-persistent" if topic.startswith("non-") else "persistent"][topic] = {
-                    **self.connected(bundle, number),
+                    **self.client_stats(bundle, number),
                     **({} if publishers else {"publishers": []}),
                     "replication": {},
                     "averageMsgSize": whole["msgThroughputIn"] / whole["msgRateIn"] if whole["msgRateIn"] else 0.0,
@@ -163,7 +163,7 @@ class Reporter:
             answer.setdefault(namespace.name, {})[self.topology.range_of(bundle)] = domains
         return answer
 
-    def connected(self, bundle: int, number: int, *, away: bool = False) -> Json:
+    def client_stats(self, bundle: int, number: int, *, away: bool = False) -> Json:
         """Return a topic's client statistics. A bundle's clients are divided about equally among its topics.
 
         Args:

@@ -31,7 +31,7 @@ def scores_of(cluster: Cluster) -> dict[str, float]:
 
 def message_rates_of(cluster: Cluster) -> Floats:
     """Return the brokers' current message rates, inbound plus outbound, in msg/s."""
-    rates = cluster.traffic.at(cluster.clock.now() - cluster.start)
+    rates = cluster.traffic.rates_at(cluster.clock.now() - cluster.start)
     totals = rates.per_broker(cluster.ownership.owner, len(cluster.membership.brokers))
     return np.asarray(totals.msg_rate_in + totals.msg_rate_out)
 
@@ -84,7 +84,7 @@ def _up_to_date(method: Callable[Concatenate[Cluster, P], T]) -> Callable[Concat
                 self._depth -= 1
             outermost = self._depth == 0
         if outermost:  # a listener may wait for another thread that wants the lock
-            self.reachability.follow()
+            self.reachability.notify_changes()
         return result
 
     return wrapper
@@ -239,11 +239,11 @@ class Cluster:
             return answer
         if answer.broker != at:
             return Redirect(answer.broker, {"authoritative": "true"})
-        topics = self.topology.topics(answer.bundle) if self.traffic.active[answer.bundle] else []
+        topics = self.topology.topics(answer.bundle) if self.traffic.is_active[answer.bundle] else []
         if topic not in topics:
             raise Refusal(404, f"Topic {topic} not found")
         away = self.ownership.clients_are_away(answer.bundle)
-        return self.reporter.connected(answer.bundle, topics.index(topic), away=away)
+        return self.reporter.client_stats(answer.bundle, topics.index(topic), away=away)
 
     def unload(self, bundle: str, destination: str | None = None) -> None:
         """Unload a bundle, following all redirects. The bundle has no owner until the next lookup.

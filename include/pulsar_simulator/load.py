@@ -136,7 +136,7 @@ class Traffic:
         self._cached: tuple[int, Rates] | None = None
 
     @property
-    def active(self) -> Flags:
+    def is_active(self) -> Flags:
         """Return whether each bundle has producers.
 
         If a bundle loses its owner, its producers look up their topics.
@@ -159,11 +159,11 @@ class Traffic:
             setattr(self, name, with_split_bundle(getattr(self, name), bundle, alike))
         self._cached = None
 
-    def nominal(self) -> Rates:
+    def nominal_rates(self) -> Rates:
         """Return the traffic without noise and drift."""
         return self._rates(self.msg_rate_in)
 
-    def at(self, elapsed: float) -> Rates:
+    def rates_at(self, elapsed: float) -> Rates:
         """Return the traffic `elapsed` seconds after the start of the cluster."""
         tick = int((elapsed + 1e-6) // self._step)  # rounding may leave a multiple of the step slightly too small
         if self._cached is None or self._cached[0] != tick:

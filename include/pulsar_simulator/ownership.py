@@ -66,7 +66,7 @@ class BundlePlacement:
         candidates = self.membership.registered()
         return self._select_broker(candidates).index if candidates else None
 
-    def stray(self, bundle: int) -> int | None:
+    def stray_broker(self, bundle: int) -> int | None:
         """Return a broker other than the destination if the fault `stray` applies to the bundle; else None.
 
         This can happen on real brokers if two lookups coincide: the first consumes the destination, but the second
@@ -138,7 +138,7 @@ class Ownership:
         """Schedule lookups of the bundles that have no initial owner."""
         self.owner = self.owner.astype(np.int64)
         self._gone: set[int] = set()
-        orphans = np.flatnonzero((self.owner == NOBODY) & self.traffic.active)
+        orphans = np.flatnonzero((self.owner == NOBODY) & self.traffic.is_active)
         self._waiting: dict[int, float] = {int(bundle): start + self.reconnect_delay for bundle in orphans}
 
     def unload_at(
@@ -180,7 +180,7 @@ class Ownership:
             Refusal: 404 for an unknown namespace, 412 for an invalid topic name, 500 if there is no leader or no
                 broker.
         """
-        bundle = self.topology.of_topic(topic)
+        bundle = self.topology.bundle_of_topic(topic)
         owner = int(self.owner[bundle])
         if owner != NOBODY:
             return TopicOwner(bundle, owner)
@@ -188,7 +188,7 @@ class Ownership:
             return self._acquire(bundle, at)
         if self._leader() != at:
             return Redirect(self._leader(), {"authoritative": "false"})
-        stray = self.placement.stray(bundle)
+        stray = self.placement.stray_broker(bundle)
         if stray is not None:
             return self._acquire(bundle, stray)
         chosen = self.placement.choose(bundle)
@@ -206,7 +206,7 @@ class Ownership:
         """Unload bundles. They have no owner until they are looked up."""
         self.owner[bundles] = NOBODY
         self._gone.update(bundle for bundle in bundles if self.placement.loses_clients(bundle))
-        left = [bundle for bundle in bundles if self.traffic.active[bundle] and bundle not in self._gone]
+        left = [bundle for bundle in bundles if self.traffic.is_active[bundle] and bundle not in self._gone]
         self._waiting.update(dict.fromkeys(left, now + self.reconnect_delay))
 
     def clients_are_away(self, bundle: int) -> bool:

@@ -69,7 +69,7 @@ def spec(
 
     wanted = _target_cpu(random, specs, hot_score)
     unit = traffic(weights)
-    cost = unit.cpu_of_bundles(unit.nominal())
+    cost = unit.cpu_of_bundles(unit.nominal_rates())
     owner = spread(cost, wanted)
     carried = np.bincount(owner, weights=cost, minlength=brokers)
     rates = weights * np.divide(wanted, carried, out=np.zeros(brokers), where=carried > 0)[owner]

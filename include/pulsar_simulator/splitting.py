@@ -83,7 +83,7 @@ class Splitter:
 
     def _bundle_index(self, namespace: str, text: str) -> int:
         if text in ("LARGEST", "HOT"):
-            members = [b for b in self.topology.members(namespace) if self.traffic.active[b]]
+            members = [b for b in self.topology.bundles_of(namespace) if self.traffic.is_active[b]]
             if not members:
                 raise Refusal(404, f"Bundle range {text} not found")
             rates = self.samples.rates
@@ -97,7 +97,7 @@ class Splitter:
 
     def _split_positions(self, bundle: int, algorithm: str, positions: Sequence[int]) -> list[int]:
         lower, upper = self.topology.bounds(bundle)
-        topics = self.topology.topics(bundle) if self.traffic.active[bundle] else []
+        topics = self.topology.topics(bundle) if self.traffic.is_active[bundle] else []
         if algorithm == RANGE:
             return [lower + (upper - lower) // 2] if upper - lower > 1 else []
         if len(topics) < 2:

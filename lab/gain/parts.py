@@ -44,7 +44,7 @@ def _persistence(of_all: float) -> Iterator[None]:
 
 @contextmanager
 def _equal_costs() -> Iterator[None]:
-    with patch.object(BundleCosts, "corrected", lambda costs, *_: costs):
+    with patch.object(BundleCosts, "with_correction", lambda costs, *_: costs):
         yield
 
 
@@ -115,14 +115,14 @@ def _random_bundles() -> Iterator[None]:
 @contextmanager
 def _shuffled_loads() -> Iterator[None]:
     """Let each bundle show the loads of another bundle of its broker, the same one each time."""
-    usual = ColumnarBundles.of
+    usual = ColumnarBundles.of_broker
 
-    def of(self, broker, largest=None):  # type: ignore[no-untyped-def]
-        bundles = usual(self, broker, largest)
+    def of_broker(self, broker, limit=None):  # type: ignore[no-untyped-def]
+        bundles = usual(self, broker, limit)
         others = Random(broker).sample(bundles, len(bundles))
         return [bundle._replace(load=other.load) for bundle, other in zip(bundles, others, strict=True)]
 
-    with patch.object(ColumnarBundles, "of", of):
+    with patch.object(ColumnarBundles, "of_broker", of_broker):
         yield
 
 

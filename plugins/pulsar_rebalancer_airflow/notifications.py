@@ -117,10 +117,10 @@ def send_run_alerts(context: Context, cluster: str, settings: Settings, run: str
             _drop_incidents(store)
             return
         folder = StoragePath(run) if run else None
-        ended = replace(_ended(context, now), closed=_closing_reasons(store, settings, now), roll=store.readable(Roll))
+        ended = replace(_ended(context, now), closed=_closing_reasons(store, settings, now), roll=store.peek(Roll))
         if folder is not None:
             ended = ended.with_documents(folder)
-        incidents = store.readable(AlertsState).incidents
+        incidents = store.peek(AlertsState).incidents
         last_seen = {condition: incident.seen_at for condition, incident in incidents.items()}
         observed = judge_run(ended, settings, last_seen, now)
         run_name = folder.name if folder else ""
@@ -137,7 +137,7 @@ def _closing_reasons(store: StateStore, settings: Settings, now: datetime) -> di
 def _drop_incidents(store: StateStore) -> None:
     """Drop open incidents, because alerts are off; later they are reported as new."""
     for model in (AlertsState, WatchState):
-        if store.readable(model).incidents:
+        if store.peek(model).incidents:
             store.put(model())
 
 
@@ -176,7 +176,7 @@ def update_alerts(
         run: name of the run's folder; empty if there is none.
     """
     store = StateStore.of(context, cluster)
-    state = advance(store.readable(model), observations, now, run)
+    state = advance(store.peek(model), observations, now, run)
     pending = pending_messages(state, now, QUIET)
     if pending:
         link = run_link(context)

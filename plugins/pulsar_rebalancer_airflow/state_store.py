@@ -119,10 +119,10 @@ class StoredState:
         are the documents to check for a loss.
         """
         once = StoredState(cache(self.raw), self.storage)  # each read is a request to Airflow
-        roll = once.readable(Roll)
-        others = (once.readable(model) for model in (Control, Breaker, Question, Answers))
-        drains = roll.with_roll_drain(once.readable(Drains))
-        return OrdersInForce.of(*others, roll, drains, lost=_lost_text(once.lost(models)), started=started)
+        roll = once.peek(Roll)
+        others = (once.peek(model) for model in (Control, Breaker, Question, Answers))
+        drains = roll.with_roll_drain(once.peek(Drains))
+        return OrdersInForce.of(*others, roll, drains, lost=_lost_text(once.lost_documents(models)), started=started)
 
     def in_force(
         self, settings: Settings, started: datetime | None, origins: Mapping[str, Origin] | None = None
@@ -171,14 +171,14 @@ class StateStore(StoredState):
         Raises StateError `state_lost`.
         """
         once = StoredState(cache(self.raw), self.storage)
-        if lost := once.lost():
+        if lost := once.lost_documents():
             raise StateError(Reason.STATE_LOST, _lost_text(lost))
         if any(once.raw(model.KEY) is None for model in DOCUMENTS):
             self.renew()
 
     def renew(self) -> None:
         for model in DOCUMENTS:
-            if self.raw(model.KEY) is None or self.lost((model,)):
+            if self.raw(model.KEY) is None or self.lost_documents((model,)):
                 self.put(model())
 
     def change_moves(self, change: Callable[[MovesState], MovesState]) -> None:

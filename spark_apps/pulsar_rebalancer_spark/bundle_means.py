@@ -156,7 +156,7 @@ def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
         bundles = bundles.join(F.broadcast(left_out), on=["cluster", "bundle"], how="left").fillna({"refused": False})
     else:
         bundles = bundles.withColumn("refused", F.lit(False))
-    return update(bundles, known, shared=run.shares_bundles, keep_missing=bool(run.silent))
+    return update(bundles, known, shared=run.may_share_bundles, keep_missing=bool(run.silent_brokers))
 
 
 def keep_means(run: RunInput, bundles: DataFrame) -> None:

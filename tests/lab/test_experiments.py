@@ -25,7 +25,7 @@ def every_third(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     moves = []
     source, destination = (broker.broker for broker in sample.compared_brokers[:2])
     if asked % 3 == 0:
-        free = [bundle for bundle in sample.bundles.of(source) if bundle.reason is None][:1]
+        free = [bundle for bundle in sample.bundles.of_broker(source) if bundle.reason is None][:1]
         moves = [
             CandidateMove.of(bundle, pair=0, rank=0, measure=Measure.RATE, reason=Reason.TAKEN, destination=destination)
             for bundle in free

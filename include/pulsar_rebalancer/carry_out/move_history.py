@@ -93,7 +93,7 @@ class WaveHistory:
         known = (*self._other_waves, *self.outcomes.values())
         return len(failed_moves(known, self._unloads, closed_at) - self._reported)
 
-    def plan(self, moves: Sequence[Move], now: datetime) -> None:
+    def record_planned(self, moves: Sequence[Move], now: datetime) -> None:
         """Store the moves as planned. Their bundles count as recently unloaded, even if the task is killed."""
         for move in moves:
             self._unloads[move.bundle] = Unload(
@@ -205,7 +205,7 @@ def _ended_moves(outcomes: Iterable[MoveOutcome]) -> list[MoveOutcome]:
 
 
 def moves_to_keep(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: float) -> MovesState:
-    unloads = records_to_keep(history.recent(now, grace_minutes), outcome.moves, outcome.plan_id)
+    unloads = records_to_keep(history.recent_unloads(now, grace_minutes), outcome.moves, outcome.plan_id)
     return history.model_copy(update={"unloads": unloads})
 
 

@@ -102,8 +102,8 @@ class _BundleSplit:
         )
 
     async def _check(self) -> Reason | None:
-        bounds = await self._bundles.bounds(namespace_of(self._split.bundle))
-        lower, upper = HashRange.of(self._split.bundle)
+        bounds = await self._bundles.boundaries(namespace_of(self._split.bundle))
+        lower, upper = HashRange.of_bundle(self._split.bundle)
         if lower not in bounds or upper not in bounds:
             return Reason.RANGE_GONE
         self._found = self._positions_within(bounds)
@@ -132,7 +132,7 @@ class _BundleSplit:
         until = time.monotonic() + (0 if failed and failed.status else self._timeout_s)
         while not self._found:
             try:
-                self._found = self._positions_within(await self._bundles.bounds(namespace_of(self._split.bundle)))
+                self._found = self._positions_within(await self._bundles.boundaries(namespace_of(self._split.bundle)))
             except AdminError as error:
                 _log.info("%s: the bounds could not be read and are read again: %s", self._split.bundle, error)
             if self._found or time.monotonic() > until:
@@ -143,7 +143,7 @@ class _BundleSplit:
         return self._success_reason(Reason.SPLIT) if self._found else Reason.NOT_SPLIT
 
     def _positions_within(self, boundaries: Sequence[int]) -> tuple[int, ...]:
-        return tuple(filter(HashRange.of(self._split.bundle).can_be_cut_at, boundaries))
+        return tuple(filter(HashRange.of_bundle(self._split.bundle).can_be_cut_at, boundaries))
 
     def _success_reason(self, reason_if_planned: Reason) -> Reason:
         return reason_if_planned if self._found == self._split.positions else Reason.SPLIT_ELSEWHERE
@@ -172,7 +172,7 @@ class SplitHistory:
     def remaining(self, splits: Sequence[Split]) -> list[Split]:
         return remaining(splits, self.outcomes)
 
-    def plan(self, splits: Sequence[Split], now: datetime) -> None:
+    def record_planned(self, splits: Sequence[Split], now: datetime) -> None:
         """Store the splits as planned. They count as recent splits, even if the task is killed."""
         planned = {
             split.bundle: BundleSplit(

@@ -65,7 +65,7 @@ def broker_table(
     rows = []
     for broker, times in sorted(listing_counts.items()):
         row: dict[str, Cell] = {"broker": broker, "listings": times, "error": reports.errors.get(broker)}
-        row["reserved_by"] = policies.reserved_by(broker)
+        row["reserved_by"] = policies.reserving_policy(broker)
         report = reports.by_broker.get(broker)
         rows.append({**row, **(report.columns if report else {})})
     return _keyed_table(rows, BROKERS, request)
@@ -171,7 +171,7 @@ async def collect(
         ),
         read_isolation(admin),
     )
-    reports = UsableReports.of(answers, brokers, runtimes)
+    reports = UsableReports.from_answers(answers, brokers, runtimes)
     reported = reports.bundles()
     owners = report_counts(reported)
     policies = await read_policies(
@@ -180,7 +180,7 @@ async def collect(
         brokers=brokers,
         bundles=owners,
         failure_domains=settings.failure_domains,
-        without_persistent=reports.without_persistent,
+        without_persistent=reports.non_persistent_brokers,
         responding=list(reports.by_broker),
     )
     bundles = bundle_table(request, reported, owners, policies)

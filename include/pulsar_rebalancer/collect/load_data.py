@@ -326,7 +326,7 @@ def receive(
     try:
         return _receive(pulsar.Client(service_url, **_client_options(connection, tokens)), handlers, seconds)
     except (pulsar.PulsarException, ValueError) as error:
-        failed = tokens.mask.text(f"{type(error).__name__}, {error}")
+        failed = tokens.mask.hide(f"{type(error).__name__}, {error}")
         reason = _REASONS.get(type(error).__name__, Reason.UNREACHABLE)
     # Raised outside the handler, because the caught error keeps the client alive.
     raise AdminError(reason, f"the system topics of {service_url} cannot be read: {failed}")

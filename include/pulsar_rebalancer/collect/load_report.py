@@ -157,7 +157,7 @@ class UsableReports:
     errors: Mapping[str, Reason]
 
     @classmethod
-    def of(
+    def from_answers(
         cls, answers: Mapping[str, BrokerReport | AdminError | None], brokers: Collection[str], runtimes: Runtimes
     ) -> UsableReports:
         """Sort the responses. Raises AdminError if none is usable because of the credentials or load manager."""
@@ -170,7 +170,7 @@ class UsableReports:
         return cls(reports, failed | refused)
 
     @property
-    def without_persistent(self) -> list[str]:
+    def non_persistent_brokers(self) -> list[str]:
         closed = [broker for broker, report in self.by_broker.items() if not report.takes_persistent_topics]
         return closed if len(closed) < len(self.by_broker) else []
 

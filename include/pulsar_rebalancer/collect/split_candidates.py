@@ -48,12 +48,12 @@ class _SplitBounds(NamedTuple):
     msg_throughput: float
 
     @classmethod
-    def of(cls, settings: Settings) -> _SplitBounds:
+    def from_settings(cls, settings: Settings) -> _SplitBounds:
         bandwidth = float(settings.max_bundle_bandwidth * MIB)
         rate = float(settings.max_bundle_msg_rate)
         return cls(settings.max_bundle_topics, settings.max_bundle_sessions, rate, bandwidth)
 
-    def exceeded(self) -> pc.Expression:
+    def excess_filter(self) -> pc.Expression:
         too_large = (
             (_column("topics") > self.topics)
             | (_column("msg_rate_in") + _column("msg_rate_out") > self.msg_rate)
@@ -94,9 +94,9 @@ def large_bundles(
     last. A moving average can exceed a bound only if its previous value (`means`) or the current value does,
     so both are checked.
     """
-    bounds = _SplitBounds.of(settings)
+    bounds = _SplitBounds.from_settings(settings)
     of_means = bounds.excess_of_means(means)
-    large = bounds.exceeded() | pc.field("bundle").isin(pa.array(of_means, pa.string()))
+    large = bounds.excess_filter() | pc.field("bundle").isin(pa.array(of_means, pa.string()))
     possible = reduce(and_, map(_has_valid_value, (*TRAFFIC, "topics", "producers", "consumers")))
     rows = bundles.filter(possible).filter(large & (_column("topics") >= FEWEST_TOPICS)).to_pylist()
     chosen = [
@@ -180,7 +180,7 @@ async def read_candidate(admin: PulsarAdmin, bundle: str, broker: str) -> Candid
 
 async def _boundaries(admin: PulsarAdmin, namespace: str) -> tuple[int, ...]:
     try:
-        return tuple(await admin.bundles.bounds(namespace))
+        return tuple(await admin.bundles.boundaries(namespace))
     except AdminError as error:
         _log.warning("%s", error)
         return ()

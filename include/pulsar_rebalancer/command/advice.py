@@ -154,7 +154,7 @@ def class_advice(runtimes: Runtimes) -> Iterator[Advice]:
 
 
 def _size_advice(folder: StoragePath, topics: Iterable[LoadedTopic]) -> Iterator[Advice]:
-    summary = Summary.known(folder)
+    summary = Summary.read_or_none(folder)
     if summary is None:
         return
     settings = summary.resolved.settings
@@ -195,7 +195,7 @@ def _split_command(bundle: str) -> str:
 
 async def find_topic(admin: PulsarAdmin, topic: str, topics: Sequence[LoadedTopic], run: StoragePath) -> dict[str, str]:
     _, tenant, local, _ = split_topic(topic)
-    bounds = await admin.bundles.bounds(f"{tenant}/{local}")
+    bounds = await admin.bundles.boundaries(f"{tenant}/{local}")
     ranges = (f"{tenant}/{local}/0x{low:08x}_0x{high:08x}" for low, high in pairwise(bounds))
     bundle = next(name for name in ranges if is_in_bundle(topic, name))
     broker = next(iter(Snapshot(run).owners([bundle]).get(bundle, ())), "")
@@ -206,7 +206,7 @@ async def find_topic(admin: PulsarAdmin, topic: str, topics: Sequence[LoadedTopi
 def _explanation(run: StoragePath, bundle: str, broker: str) -> str:
     if not broker:
         return f"stays: {Reason.UNKNOWN_NAME.meaning}"
-    if Summary.known(run) is None:
+    if Summary.read_or_none(run) is None:
         return f"stays: {Reason.BLOCKED.meaning}"
     if move := next((each for each in read_moves(run) if each.bundle == bundle), None):
         return f"would move to {move.destination}"

@@ -88,7 +88,7 @@ class AirflowClient:
                 raise (OutdatedPlanError if outdated else RefusedError)(f"{answer['state']}: {answer['text']}")
             self._pause_or_fail(f"Airflow has not yet planned or ordered the drain: the DAG run is {answer['state']}")
 
-    def wait(self, broker: str) -> None:
+    def wait_until_empty(self, broker: str) -> None:
         """Wait until no movable bundle is left on a drained broker.
 
         Raises RefusedError if somebody released the broker, NotYetError if bundles are left at the end.
@@ -145,7 +145,7 @@ def run(args: argparse.Namespace) -> int:
     airflow = AirflowClient(url, token, args.cluster, args.seconds)
     try:
         airflow.drain(args.broker, args.reason)
-        airflow.wait(args.broker)
+        airflow.wait_until_empty(args.broker)
     except TimeLimitError as error:
         return _print(NOT_YET, f"time limit reached: {error}")
     except RefusedError as error:

@@ -70,7 +70,7 @@ class SampleJudge:
         if not validate(RunInput(folder)).reasons(Effect.BLOCK):
             decide(RunInput.read(folder.uri))
             self.state = self.state if all_hits else read_state(folder)
-        blocked = Summary.known(folder) is None
+        blocked = Summary.read_or_none(folder) is None
         conclude(folder, None if blocked else Reason.OBSERVE, sample.request.collected_at).write(folder)
         return folder
 
@@ -153,7 +153,7 @@ def _pair_document(pair: PairView) -> JsonValue:
 
 
 def plan_document(folder: StoragePath) -> dict[str, JsonValue] | None:
-    summary = Summary.known(folder)
+    summary = Summary.read_or_none(folder)
     if summary is None:
         return None
     moves = read_moves(folder)

@@ -212,7 +212,7 @@ class RunParams(BaseModel):
         return self
 
     @property
-    def decide(self) -> bool:
+    def changes_decision(self) -> bool:
         return bool(self.model_dump(exclude={"mode", "plan"}, exclude_defaults=True))
 
     @property

@@ -45,18 +45,18 @@ def write_run(run: RunInput, plan: Plan) -> Summary:
     gaps = [pair.gap for pair in judged if pair.gap is not None and pair.source != pair.destination]
     forced = ForcedRun(by=request.requested_by, reason=params.force, threshold=force_threshold(request))
     low = profile_of(run.settings).thresholds(run.settings).get("low")
-    roll = run.before.roll
-    requesters = {request.requested_by} if params.decide else set()
-    requesters |= {roll.by} if roll is not None and plan.taken else set()
-    not_compared = brokers_not_compared(run.settings, run.policies, run.before.drains.brokers)
+    roll = run.state.roll
+    requesters = {request.requested_by} if params.changes_decision else set()
+    requesters |= {roll.by} if roll is not None and plan.taken_moves else set()
+    not_compared = brokers_not_compared(run.settings, run.policies, run.state.drains.brokers)
     return write(
         run,
         plan,
         _next_state(run, plan),
         run.splits.rows,
-        **scores_fields(scores, scores_after(scores, plan.taken, plan.traffic), not_compared),
+        **scores_fields(scores, scores_after(scores, plan.taken_moves, plan.traffic), not_compared),
         drains=dict(plan.drains),
-        forced=forced if request.forced else None,
+        forced=forced if request.is_forced else None,
         requesters=tuple(sorted(requesters)),
         counting=run.counting.reason,
         pairs=len(gaps),
@@ -67,7 +67,7 @@ def write_run(run: RunInput, plan: Plan) -> Summary:
             max((decision.high_hits or 0 for decision in judged), default=0),
         ),
         split_skip_reasons=run.splits.skip_reasons,
-        splits_told=(*run.splits.advice, *split_planning.advice(run, plan.completed, plan.moves, plan.traffic)),
+        splits_told=(*run.splits.advice, *split_planning.advice(run, plan.full_decisions, plan.moves, plan.traffic)),
     )
 
 
@@ -84,7 +84,7 @@ def write_manual_plan(
     `predicted_scores` are scores, in percent; `restarts` are brokers whose hits are reset when the plan is
     carried out.
     """
-    before = sample.snapshot.before.decision
+    before = sample.snapshot.state.decision
     changed = {"seq": before.seq + 1, "plan_id": sample.snapshot.folder.name, "restarts": dict(restarts)}
     return write(
         sample.snapshot,
@@ -108,7 +108,7 @@ def write(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence[Row]
     `state` is what the *record* task will commit, with a sequence number one higher than that of the state
     from which the plan was made. `fields` are the summary's fields that do not follow from the files.
     """
-    request, decisions = run.request, plan.completed
+    request, decisions = run.request, plan.full_decisions
     moves = move_table(request.cluster, plan.moves)
     empty = {"restarts"} if not state.restarts else set()
     plan_document = state.model_dump(mode="json", exclude=empty)
@@ -116,7 +116,7 @@ def write(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence[Row]
     write_tables(run.folder, moves, decided, plan_document)
     cuts = write_splits(run.folder, splits)
     taken = moves.filter(moves["taken"]).to_pylist()
-    skip_reasons = sum(plan.reasons.values(), Counter[Reason]())
+    skip_reasons = sum(plan.pair_reasons.values(), Counter[Reason]())
     del skip_reasons[Reason.TAKEN]
     summary = Summary(
         **fields,
@@ -141,7 +141,7 @@ def write(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence[Row]
 
 
 def _next_state(run: RunInput, plan: Plan) -> DecisionState:
-    counts, now, before = run.counting.counts, run.request.collected_at, run.before.decision
+    counts, now, before = run.counting.counts, run.request.collected_at, run.state.decision
     used = {**plan.samples, **used_samples(plan.decisions, run.counting, plan.moves)}
     return DecisionState(
         seq=before.seq + 1,
@@ -160,8 +160,8 @@ def _next_state(run: RunInput, plan: Plan) -> DecisionState:
 def _with_predicted_effect(
     sample: PlanningSample, plan: Plan, splits: Sequence[Row], record: ManualPlanRecord, predicted: Mapping[str, float]
 ) -> ManualPlanRecord:
-    ends = {end for move in plan.taken for end in (move.source, move.destination) if end is not None}
-    unloaded = [(move.source, move.bundle) for move in plan.taken]
+    ends = {end for move in plan.taken_moves for end in (move.source, move.destination) if end is not None}
+    unloaded = [(move.source, move.bundle) for move in plan.taken_moves]
     # A bundle that has moved since its split was planned is split on its present owner.
     cut = [split["bundle"] for split in splits if split["unload"]]
     unloaded += [(sample.owners[bundle], bundle) for bundle in cut if bundle in sample.owners]

@@ -124,7 +124,7 @@ def giving(
         explanation: what each source does; the names of the receiving brokers are appended.
         sentence: what the plan does; `{}` is replaced with the names of the receiving brokers.
     """
-    receiving = sorted({str(move.destination) for move in moves if move.taken})
+    receiving = sorted({str(move.destination) for move in moves if move.is_taken})
     if not receiving:
         return SourceReport([])
     named = one_line(", ".join(receiving), _NAMES)
@@ -248,17 +248,17 @@ class Plan:
     drains: Mapping[str, DrainProgress] = field(default_factory=dict)
 
     @cached_property
-    def taken(self) -> list[CandidateMove]:
+    def taken_moves(self) -> list[CandidateMove]:
         return [move for move in self.moves if move.reason is Reason.TAKEN]
 
     @cached_property
-    def reasons(self) -> dict[int, Counter[Reason]]:
+    def pair_reasons(self) -> dict[int, Counter[Reason]]:
         return reasons_by_pair(self.moves)
 
     @cached_property
-    def completed(self) -> list[Decision]:
+    def full_decisions(self) -> list[Decision]:
         """Return the decisions with the number of bundles that move, and the reason if none of a pair's does."""
-        return with_taken_bundles(self.decisions, self.taken, self.reasons)
+        return with_taken_bundles(self.decisions, self.taken_moves, self.pair_reasons)
 
 
 def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequence[BrokerSample]) -> Plan:
@@ -290,7 +290,7 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
     if sources.rolling:
         reports[1] = reports[1]._replace(sentence=f"{reports[1].sentence}. {sources.rolling}")
     plan = replace(_combined(reports, [*leaving, *chosen]), strategy_state=strategy.state)
-    if not plan.taken and (other := sources.otherwise()):
+    if not plan.taken_moves and (other := sources.otherwise()):
         (moves,) = within_caps(other)
         moves = other.renumbered(moves) if other.renumbered else moves
         plan = _with_fallback(plan, other.report(moves), moves)
@@ -303,7 +303,7 @@ _NOTHING = Proposal([], lambda _: SourceReport([]))
 def _arriving_traffic(moves: Iterable[CandidateMove]) -> dict[str, Counter[Measure]]:
     traffic: dict[str, Counter[Measure]] = {}
     for move in moves:
-        if move.taken and move.destination is not None:
+        if move.is_taken and move.destination is not None:
             brought = {measure: getattr(move, measure) for measure in Measure}
             traffic.setdefault(move.destination, Counter()).update(brought)
     return traffic
@@ -324,7 +324,7 @@ def _with_fallback(plan: Plan, report: SourceReport, moves: list[CandidateMove])
     """Add a source that acts because nothing else moves; its brokers' hits are reset unless all bundles stay."""
     if not report.decisions and not report.sentence:
         return plan
-    ends = {end for move in moves if move.taken for end in (move.source, move.destination)}
+    ends = {end for move in moves if move.is_taken for end in (move.source, move.destination)}
     decisions = [decision.with_hits_reset(ends) for decision in plan.decisions]
     joined = _combined([report, SourceReport(decisions, plan.sentence, plan.traffic, plan.samples, plan.drains)], moves)
     return replace(

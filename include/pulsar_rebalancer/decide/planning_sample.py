@@ -46,7 +46,7 @@ class PlanningSample:
         """Read a run's snapshot without the overruled rules. Raises the errors of `RunInput.read`."""
         settings, policies = _planning_settings(snapshot.settings, overruled), _policies(snapshot.policies, overruled)
         brokers = snapshot.brokers_without(left_out_of(snapshot, settings, policies))
-        facts = stays.BundleFacts.of(snapshot, settings, overruled)
+        facts = stays.BundleFacts.of_run(snapshot, settings, overruled)
         rows, means = snapshot.table("bundles", REPORTED.names), snapshot.known_means_file
         rows = with_loads(rows.append_column("reason", stays.stay_reasons(rows["bundle"], facts)))
         rows = with_means(rows, snapshot.cluster, MEANS.empty_table() if means is None else means.read_table(OF_MEANS))
@@ -87,7 +87,7 @@ class PlanningSample:
         return {broker.broker: broker.left_out for broker in self.brokers if broker.left_out is not None}
 
     @cached_property
-    def listed(self) -> frozenset[str]:
+    def listed_brokers(self) -> frozenset[str]:
         return frozenset(broker.broker for broker in self.brokers)
 
     @cached_property

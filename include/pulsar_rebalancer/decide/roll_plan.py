@@ -64,8 +64,8 @@ def removal(sample: PlanningSample, broker: str) -> Removal:
     sample = sample.with_drained_brokers([broker])
     room, ends = SpareCapacity({broker: sample}), Counter[Reason]()
     for wanted in place_moves(sample, candidates_of(sample, requested.drain(sample, [broker]))):
-        move = room.fitted_moves([wanted])[0] if wanted.taken else wanted
-        if move.taken:
+        move = room.fitted_moves([wanted])[0] if wanted.is_taken else wanted
+        if move.is_taken:
             room.take([move])
         if move.reason not in NEVER:
             ends[move.reason] += 1
@@ -85,7 +85,7 @@ def shown_roll(snapshot: Snapshot, brokers: Sequence[str], user: str, reason: st
 
     Raises SettingsError `unknown_name`, or PlanError `last_broker` if the cluster has only one broker.
     """
-    started = snapshot.started
+    started = snapshot.starts
     unknown = [name for name in brokers if name not in started]
     if unknown:
         roll_text = f"Not among the {len(started)} active brokers: {', '.join(unknown)[:500]}."
@@ -108,12 +108,12 @@ def restarts(snapshot: Snapshot, brokers: Sequence[str]) -> list[BrokerRestart]:
         try:
             fit = removal(sample, name)
         except PlanError as error:
-            bundles, why_not = len(sample.bundles.of(name)), error.message
+            bundles, why_not = len(sample.bundles.of_broker(name)), error.message
         else:
             bundles, why_not = fit.bundles, f"no {_missing_room_text(fit)}" if fit.stay else ""
         runs = 2 * _run_count(bundles, settings) + REPORTS
         minutes = runs * settings.interval_seconds / 60 + _HOST_SAMPLES * settings.host_usage_interval_minutes
-        broker, silent = known[name], name in snapshot.silent
+        broker, silent = known[name], name in snapshot.silent_brokers
         turn = BrokerRestart(
             broker=name,
             score=0.0 if silent else score(broker, settings),
@@ -134,7 +134,7 @@ def _run_count(bundles: int, settings: Settings) -> int:
 
 def why_no_turn(snapshot: Snapshot) -> str:
     """Return why no broker's turn could begin now; empty if one could."""
-    return why_wait((), snapshot.started, snapshot.unwell, ())
+    return why_wait((), snapshot.starts, snapshot.problems, ())
 
 
 def roll_text(shown: ShownRestarts, reason: str, dag_id: str) -> str:
@@ -155,18 +155,18 @@ def roll_text(shown: ShownRestarts, reason: str, dag_id: str) -> str:
 
 def sample_of_roll(snapshot: Snapshot, roll: Roll, drained_brokers: Collection[str]) -> RollSample:
     """Return the state of an active roll as of a run's snapshot. `drained_brokers`: by operators, not by the roll."""
-    started, waits = snapshot.started, roll.phase is Phase.WAITING
+    started, waits = snapshot.starts, roll.phase is Phase.WAITING
     home = _home_bundles(snapshot, roll.broker) if waits else _drained_bundles(snapshot, roll)
     left, stay = _remaining_bundles(snapshot, roll)
     no_room = ""
-    if waits and roll.broker in started and not why_wait(roll.listed, started, snapshot.unwell, drained_brokers):
+    if waits and roll.broker in started and not why_wait(roll.listed, started, snapshot.problems, drained_brokers):
         known = snapshot.request.collected_at in roll.seen
         no_room = roll.waits if known else _why_no_room(snapshot, roll.broker)
     return RollSample(
         run=snapshot.folder.name,
         at=snapshot.request.collected_at,
         started=started,
-        unwell=snapshot.unwell,
+        unwell=snapshot.problems,
         drained=tuple(sorted(drained_brokers)),
         home=home,
         never=_immovable_bundles(snapshot, roll.broker) if roll.phase is Phase.DRAINING and left == 0 else (),
@@ -191,8 +191,8 @@ def _immovable_bundles(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
 
 
 def _outcome_text(snapshot: Snapshot) -> str:
-    previous = ClusterStorage.of_run(snapshot.folder).run(snapshot.before.decision.plan_id)
-    outcome = Outcome.known(snapshot.folder) or (Outcome.known(previous) if previous else None)
+    previous = ClusterStorage.of_run(snapshot.folder).run(snapshot.state.decision.plan_id)
+    outcome = Outcome.read_or_none(snapshot.folder) or (Outcome.read_or_none(previous) if previous else None)
     if outcome is None or outcome.verdict is Reason.NOTHING_TO_DO:
         return ""
     failed = {why: count for why, count in outcome.counts.items() if not why.has(Trait.ON_PLANNED_BROKER)}
@@ -213,11 +213,11 @@ def _missing_room_text(removal: Removal) -> str:
 
 
 def _remaining_bundles(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reason, int]]:
-    summary = Summary.known(snapshot.folder)
+    summary = Summary.read_or_none(snapshot.folder)
     if summary is None or summary.by_hand is not None:
         return None, {}
     if roll.phase is Phase.RETURNING:
-        return _remaining_returns(snapshot, roll) if roll.same_phase(snapshot.before.roll) else (None, {})
+        return _remaining_returns(snapshot, roll) if roll.same_phase(snapshot.state.roll) else (None, {})
     drain = summary.drains.get(roll.broker)
     if drain is None or drain.bundles is None or drain.since != roll.turn_at:
         return None, {}
@@ -242,10 +242,10 @@ def _remaining_returns(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Rea
     # Pairs of the strategy, whose moves wait, are not negative.
     rows = [row for row in candidate_rows(snapshot.folder) if row["pair"] < 0 and row["bundle"] in home - back]
     unreported -= back
-    hiding = snapshot.silent or set(roll.listed) - snapshot.started.keys()
+    hiding = snapshot.silent_brokers or set(roll.listed) - snapshot.starts.keys()
     hidden = unreported if hiding else unreported & recent.keys()
     left_out = snapshot.validation.quarantined.keys()
-    ready = roll.broker in snapshot.started and roll.broker not in left_out
+    ready = roll.broker in snapshot.starts and roll.broker not in left_out
 
     def may_arrive(row: Row) -> bool:
         seems_full = bool(back) and row["reason"] == Reason.WOULD_OVERLOAD
@@ -277,7 +277,7 @@ def _home_bundles(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
 
 def _drained_bundles(snapshot: Snapshot, roll: Roll) -> tuple[str, ...]:
     """Return the bundles that the drain has moved off the current broker, even if no report showed them."""
-    unloads, begun = snapshot.before.moves.unloads, ClusterStorage.of_run(snapshot.folder).run(roll.sample)
+    unloads, begun = snapshot.state.moves.unloads, ClusterStorage.of_run(snapshot.folder).run(roll.sample)
     gone = {name for name, each in unloads.items() if each.source == roll.broker and each.plan_id > roll.sample}
     owners = Snapshot(begun).owners(gone - {*roll.home}) if begun else {}
     return tuple(name for name in gone if roll.broker in owners.get(name, (roll.broker,)))

@@ -93,7 +93,7 @@ def _after_step(roll: Roll, facts: RollFacts) -> Roll:
     if facts.seen and roll.phase is Phase.DRAINING:
         roll = roll.model_copy(update={"home": tuple(sorted({*roll.home, *facts.seen.home}))})
     if facts.stop is not None:
-        return _stopped_roll(roll, facts, Reason.ROLL_STOPPED, facts.stop.because)
+        return _stopped_roll(roll, facts, Reason.ROLL_STOPPED, facts.stop.by_text)
     if facts.skip is not None and _may_be_skipped(roll, facts):
         return _with_turn_skipped(roll, facts)
     if facts.held:

@@ -41,17 +41,17 @@ class RunInput(Snapshot):
         Raises SnapshotError: `file_missing`, `file_damaged`.
         """
         snapshot = cls(StoragePath(run.rstrip("/")))
-        _ = snapshot.silent, snapshot.bundles_footer, snapshot.counting, snapshot.validation
+        _ = snapshot.silent_brokers, snapshot.bundles_footer, snapshot.counting, snapshot.validation
         return snapshot
 
     @cached_property
     def counting(self) -> Counting:
-        request, before = self.request, self.before.decision
+        request, before = self.request, self.state.decision
         return decide_counting(
             before,
             self.settings,
             request.collected_at,
-            forced=request.forced,
+            forced=request.is_forced,
             changes_thresholds=request.params.changes_thresholds,
             same_hits=counts_same_hits(before.strategy, self.settings.strategy),
         )
@@ -62,21 +62,21 @@ class RunInput(Snapshot):
 
     @property
     def bundles_to_split(self) -> list[str]:
-        return self.splits.taken
+        return self.splits.split_bundles
 
     @property
     def unloaded_brokers(self) -> dict[str, float]:
         """Return the seconds between each broker's last unload and the sample."""
         now = self.request.collected_at
         unloaded: dict[str, float] = {}
-        for unload in self.before.moves.unloads.values():
+        for unload in self.state.moves.unloads.values():
             since = (now - unload.at).total_seconds()
             unloaded[unload.source] = min(since, unloaded.get(unload.source, since))
         return unloaded
 
     @property
     def recent_moves(self) -> dict[str, RecentMove]:
-        unloads = self.before.moves.unloads
+        unloads = self.state.moves.unloads
         ages = {name: (self.request.collected_at - unload.at).total_seconds() / 60 for name, unload in unloads.items()}
         return {
             name: RecentMove(unload.source, unload.owner or unload.destination, ages[name])
@@ -88,7 +88,7 @@ class RunInput(Snapshot):
     @property
     def strategy_state(self) -> StrategyState:
         """Return the strategy's state after the last counted run; another strategy's hits only if counted alike."""
-        before, strategy = self.before.decision, self.settings.strategy
+        before, strategy = self.state.decision, self.settings.strategy
         if before.strategy in ("", strategy):
             return StrategyState.parse(before.hits, before.strategy_state)
         # Nothing else that another strategy keeps is of use to this strategy.
@@ -113,7 +113,7 @@ class RunInput(Snapshot):
     def parts_of_split_bundles(self) -> list[dict[str, Cell]]:
         return [
             {"cluster": self.cluster, "bundle": bundle, "part": part, "share": share}
-            for bundle, parts in parts_by_bundle(self.before.moves.splits).items()
+            for bundle, parts in parts_by_bundle(self.state.moves.splits).items()
             for part, share in parts.items()
         ]
 
@@ -123,7 +123,7 @@ class RunInput(Snapshot):
 
     @cached_property
     def known_costs_file(self) -> StoragePath | None:
-        return known_file(self.state_folder, self.before.decision.costs, BUNDLE_COSTS)
+        return known_file(self.state_folder, self.state.decision.costs, BUNDLE_COSTS)
 
     @property
     def new_costs_file(self) -> StoragePath:
@@ -136,7 +136,7 @@ class RunInput(Snapshot):
         rewritten.
         """
         made_of = hashlib.sha256("\n".join([self.folder.name, *sorted(self.validation.quarantined)]).encode())
-        return self.state_folder / f"{kind}-{self.before.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"
+        return self.state_folder / f"{kind}-{self.state.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"
 
 
 REPORTED = pa.schema([field for field in BUNDLES if field.name in COLUMNS.names])
@@ -178,7 +178,7 @@ class RunBundles(Bundles):
     def _table(self) -> pa.Table:
         reported, run = self._reported_bundles.bundles, self._run
         bundles = reported.append_column(
-            "reason", stays.stay_reasons(reported["bundle"], stays.BundleFacts.of(run, run.settings))
+            "reason", stays.stay_reasons(reported["bundle"], stays.BundleFacts.of_run(run, run.settings))
         )
         bundles = with_loads(bundles, self._loads)
         # A bundle that validation left out may have no means. Its values are then 0, and it has a reason to stay.

@@ -239,7 +239,7 @@ class _SplitPlanner:
 def _explanation(bundle: LoadedBundle, condition: SplitCondition, cut: Cut | None, reason: Reason) -> str:
     finding = f"{bundle.bundle} on {bundle.broker} has {excess(condition.name, condition.value, condition.bound)}"
     if cut is not None:
-        finding += f"; a split at {cut.at} would give parts with {percent_text(cut.shares)} of its traffic"
+        finding += f"; a split at {cut.positions_text} would give parts with {percent_text(cut.shares)} of its traffic"
     return f"{finding}. {reason.meaning}"
 
 
@@ -258,24 +258,24 @@ def make_split_plan(run: RunInput) -> SplitPlan:
         settings=run.settings,
         extensible=run.extensible,
         now=run.request.collected_at,
-        hits={} if run.counting.clear else run.before.decision.split_hits,
-        splits=run.before.moves.splits,
+        hits={} if run.counting.clear else run.state.decision.split_hits,
+        splits=run.state.moves.splits,
     )
     splits = plan_splits(context, _loaded_bundles(run, sorted(candidates), extensible=context.extensible), candidates)
-    held = {"taken": False, "reason": Reason.ROLLING} if run.before.roll else {}
+    held = {"taken": False, "reason": Reason.ROLLING} if run.state.roll else {}
     rows = [row | held if row["taken"] else row for row in splits.rows]
     return splits._replace(rows=[{"cluster": run.cluster, **row} for row in rows])
 
 
 def _loaded_bundles(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:
     """Return the bundles; of several reports about a bundle, the one with the most traffic is used."""
-    sample = run.bundles_named(names, _COLUMNS)
-    parts = parts_by_bundle(run.before.moves.splits)
+    sample = run.bundle_rows(names, _COLUMNS)
+    parts = parts_by_bundle(run.state.moves.splits)
     parents = {bundle for bundle, of_bundle in parts.items() if of_bundle.keys() & set(names)}
     known = rows_of([*names, *parents], run.known_means_file.read_batches()) if run.known_means_file else []
     after = {row["bundle"]: row for row in bundle_columns.update(sample, bundle_columns.with_parts(known, parts))}
     left_out, names = left_out_of(run), [row["bundle"] for row in sample]
-    facts = stays.BundleFacts(run.settings, {}, quarantined=run.validation.quarantined, control=run.before.control)
+    facts = stays.BundleFacts(run.settings, {}, quarantined=run.validation.quarantined, control=run.state.control)
     reasons = dict(zip(names, stays.stay_reasons(pa.array(names, pa.string()), facts).to_pylist(), strict=True))
     loaded: dict[str, LoadedBundle] = {}
     for row in sorted(sample, key=lambda row: java_sum(row[name] or 0.0 for name in TRAFFIC)):
@@ -308,7 +308,7 @@ def advice(
         if move.pair in stuck and move.reason in (Reason.OVER_REMAINING, Reason.WOULD_OVERSHOOT):
             busiest[move.pair] = max(busiest.get(move.pair, move), move, key=lambda each: each.traffic)
     examined = [busiest[pair] for pair in sorted(busiest)[:_MOST_ADVICE]]
-    rows = run.bundles_named([move.bundle for move in examined], ["bundle", "topics"])
+    rows = run.bundle_rows([move.bundle for move in examined], ["bundle", "topics"])
     topics = {row["bundle"]: row["topics"] or 0 for row in rows}
     sentences = (
         _advice_sentence(move, stuck[move.pair], source_traffic.get(move.source, 0.0))

@@ -45,16 +45,16 @@ class BundleFacts:
     control: Control = field(default_factory=Control)
 
     @classmethod
-    def of(cls, run: Snapshot, settings: Settings, overruled: Collection[Overrule] = ()) -> BundleFacts:
+    def of_run(cls, run: Snapshot, settings: Settings, overruled: Collection[Overrule] = ()) -> BundleFacts:
         """Return the facts of a run. A planned move without an outcome counts as a recent one."""
-        moves = run.before.moves
-        recent = moves.recent(run.request.collected_at, run.settings.grace_period_minutes)
+        moves = run.state.moves
+        recent = moves.recent_unloads(run.request.collected_at, run.settings.grace_period_minutes)
         moved = {
             name: Reason.DESTINATION_KEPT if name in moves.kept_destinations else Reason.RECENTLY_UNLOADED
             for name in recent
             if Overrule.GRACE_PERIOD not in overruled
         }
-        control = Control() if Overrule.EXCLUSIONS in overruled else run.before.control
+        control = Control() if Overrule.EXCLUSIONS in overruled else run.state.control
         return cls(settings, moved, run.bundles_to_split, run.validation.quarantined, control)
 
 
@@ -103,7 +103,7 @@ RULES = (
     Rule(Reason.NAMESPACE_EXCLUDED, Overrule.EXCLUSIONS, _in_kept_namespace),
     Rule(Reason.BUNDLE_EXCLUDED, Overrule.EXCLUSIONS, _is_excluded),
     Rule(Reason.BUNDLE_QUARANTINED, None, lambda names, facts: _is_in(names, facts.quarantined)),
-    Rule(Reason.TO_BE_SPLIT, None, lambda names, facts: _is_in(names, facts.bundles_to_split)),
+    Rule(Reason.TO_BE_SPLIT, None, lambda names, facts: _is_in(names, facts.to_be_split)),
     Rule(Reason.DESTINATION_KEPT, Overrule.GRACE_PERIOD, _moved_with_reason(Reason.DESTINATION_KEPT)),
     Rule(Reason.RECENTLY_UNLOADED, Overrule.GRACE_PERIOD, _moved_with_reason(Reason.RECENTLY_UNLOADED)),
     Rule(Reason.NO_TOPIC),
@@ -137,7 +137,7 @@ def stay_reasons(names: Column, facts: BundleFacts) -> Column:
 
 def keeping_rules(snapshot: Snapshot, names: Collection[str]) -> dict[str, Reason]:
     """Return the first rule of each bundle that one keeps in a run, apart from what its broker's reports say."""
-    rules = stay_reasons(pa.array(names, pa.string()), BundleFacts.of(snapshot, snapshot.settings)).to_pylist()
+    rules = stay_reasons(pa.array(names, pa.string()), BundleFacts.of_run(snapshot, snapshot.settings)).to_pylist()
     return {name: Reason(rule) for name, rule in zip(names, rules, strict=True) if rule}
 
 

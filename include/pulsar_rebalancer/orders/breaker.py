@@ -117,7 +117,7 @@ def _opening_reason(rules: BreakerRules, results: Round, worse_rounds: int, know
 
 
 def closed_at(control: Control) -> datetime | None:
-    order = control.last("close_breaker")
+    order = control.last_order("close_breaker")
     return order.at if order else None
 
 
@@ -133,10 +133,10 @@ def _breaker_hold(situation: Situation) -> Hold | None:
 
 
 def _order_texts(situation: Situation) -> Iterator[str]:
-    rules, order = situation.settings.breaker, situation.control.last("close_breaker")
+    rules, order = situation.settings.breaker, situation.control.last_order("close_breaker")
     otherwise = situation.orders.get(Breaker).open_until(rules, None)
     if order is not None and otherwise is not None and situation.now < otherwise and not _breaker_hold(situation):
-        yield f"the circuit breaker was closed {order.because}"
+        yield f"the circuit breaker was closed {order.by_text}"
     if rules is not None:
         yield "the clusters file sets a circuit breaker"
 

@@ -103,8 +103,8 @@ def _utc_times(local_time: datetime, zone: tzinfo, *, widest: bool) -> tuple[dat
 
 
 def _local_spans(window: Window, local_time: datetime) -> Iterator[tuple[datetime, datetime]]:
-    if window.once:
-        yield window.once
+    if window.one_time_span:
+        yield window.one_time_span
         return
     length = timedelta(minutes=window.minutes or 0)
     for begin in croniter(window.cron, local_time - length - _LONGEST_SHIFT).all_next(datetime):

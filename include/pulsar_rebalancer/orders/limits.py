@@ -59,7 +59,7 @@ def exclusion_reason(settings: Settings, bundle: str, brokers: Collection[str]) 
 
 
 MODE = OrderKind(
-    closes=lambda case: None if case.settings.mode.moves else Hold(Reason.OBSERVE, f"mode {case.settings.mode}"),
+    closes=lambda case: None if case.settings.mode.may_move else Hold(Reason.OBSERVE, f"mode {case.settings.mode}"),
     words={Reason.OBSERVE: Wording(lasting=True)},
 )
 

@@ -29,12 +29,12 @@ class Order(BaseModel):
     reason: str
 
     @property
-    def who(self) -> str:
+    def giver(self) -> str:
         return one_line((self.by or "unknown") + (f": {self.reason}" if self.reason else ""), 600)
 
     @property
-    def because(self) -> str:
-        return f"by {self.who}"
+    def by_text(self) -> str:
+        return f"by {self.giver}"
 
 
 class GivenOrder(Order):
@@ -55,18 +55,18 @@ class Control(StateDocument):
 
     orders: tuple[GivenOrder, ...] = ()
 
-    def last(self, action: str) -> GivenOrder | None:
+    def last_order(self, action: str) -> GivenOrder | None:
         return next((order for order in reversed(self.orders) if order.action == action), None)
 
     def with_order(self, order: GivenOrder) -> Self:
-        others = self.present(order.at).without(order.action, subject=order.subject)
+        others = self.unended(order.at).without_orders(order.action, subject=order.subject)
         return self.model_copy(update={"orders": (*others.orders, order)})
 
-    def without(self, *actions: str, subject: str = "") -> Self:
+    def without_orders(self, *actions: str, subject: str = "") -> Self:
         rest = (order for order in self.orders if order.action not in actions or order.subject != subject)
         return self.model_copy(update={"orders": tuple(rest)})
 
-    def present(self, now: datetime) -> Self:
+    def unended(self, now: datetime) -> Self:
         """Return the orders that have not ended."""
         rest = (order for order in self.orders if order.until is None or now < order.until)
         return self.model_copy(update={"orders": tuple(rest)})
@@ -88,7 +88,7 @@ class OrdersInForce:
     origins: Mapping[str, Origin] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, *documents: StateDocument, lost: str = "", started: datetime | None = None) -> Self:
+    def build(cls, *documents: StateDocument, lost: str = "", started: datetime | None = None) -> Self:
         return cls({document.KEY: document for document in documents}, lost, started)
 
     def get(self, model: type[_Document]) -> _Document:
@@ -124,7 +124,7 @@ class Situation:
 
     @property
     def control(self) -> Control:
-        return self.orders.get(Control).present(self.now)
+        return self.orders.get(Control).unended(self.now)
 
 
 class Hold(NamedTuple):
@@ -170,7 +170,7 @@ def with_end(orders: OrdersInForce, order: GivenOrder) -> Control:
     for other in orders.get(Control).orders:
         same = (other.action, other.subject) == (order.action, order.subject)
         if same and other.until and order.until and other.until > order.until:
-            text = f"The {other.action} {ending(other.until, other.who, order.at)} ends later: first end that order."
+            text = f"The {other.action} {ending(other.until, other.giver, order.at)} ends later: first end that order."
             raise field_error(Reason.CONTRADICTION, "until", text)
     return with_order(orders, order)
 

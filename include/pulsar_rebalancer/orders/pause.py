@@ -18,9 +18,9 @@ class PauseInForce(NamedTuple):
 
 def pause_of(situation: Situation) -> PauseInForce | None:
     """Return the pause, current or past, from the clusters file or a person: the one that ends later."""
-    file, order = situation.settings.pause, situation.orders.get(Control).last("pause")
+    file, order = situation.settings.pause, situation.orders.get(Control).last_order("pause")
     pauses = [PauseInForce(file.until, f"clusters file: {file.reason}")] if file else []
-    pauses += [PauseInForce(order.until, order.who)] if order and order.until else []
+    pauses += [PauseInForce(order.until, order.giver)] if order and order.until else []
     return max(pauses, default=None)
 
 
@@ -36,23 +36,23 @@ def _skip_hold(situation: Situation) -> Hold | None:
 
     The previous plan shows whether a run has been recorded since. A reset drops it: one more run is skipped.
     """
-    order, previous, sampled = situation.control.last("skip"), time_of(situation.run.previous), situation.run.at
+    order, previous, sampled = situation.control.last_order("skip"), time_of(situation.run.previous), situation.run.at
     if order is None or sampled is None or sampled <= order.at or (previous is not None and previous > order.at):
         return None
-    return Hold(Reason.SKIPPED, order.because)
+    return Hold(Reason.SKIPPED, order.by_text)
 
 
 def without_used_skip(control: Control, recorded_at: datetime) -> Control:
     """Return the document without an order to skip that a run has used; after a reset, it would skip another."""
-    order = control.last("skip")
-    return control.without("skip") if order is not None and recorded_at > order.at else control
+    order = control.last_order("skip")
+    return control.without_orders("skip") if order is not None and recorded_at > order.at else control
 
 
 def _stop_hold(situation: Situation, started: datetime | None) -> Hold | None:
     """Stop runs that were in progress when the order was given; later runs are not affected."""
-    order = situation.control.last("stop")
+    order = situation.control.last_order("stop")
     stops = order is not None and started is not None and order.at >= started
-    return Hold(Reason.STOPPED, order.because) if order and stops else None
+    return Hold(Reason.STOPPED, order.by_text) if order and stops else None
 
 
 def _order_texts(situation: Situation) -> Iterator[str]:
@@ -90,9 +90,9 @@ PAUSE = OrderKind(
         FormAction(
             "resume",
             "End the pause, and cancel a pending skip",
-            gives=lambda orders, _: orders.get(Control).without("pause", "skip"),
+            gives=lambda orders, _: orders.get(Control).without_orders("pause", "skip"),
             button="Resume",
-            offered=lambda situation: situation.control.last("pause") or _skip_hold(situation),
+            offered=lambda situation: situation.control.last_order("pause") or _skip_hold(situation),
         ),
     ),
     settings=("pause",),

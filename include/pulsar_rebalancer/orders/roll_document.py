@@ -168,10 +168,10 @@ class Roll(StateDocument):
         return other is not None and (other.id, other.turn_at, other.phase) == (self.id, self.turn_at, self.phase)
 
     def stop_order(self, control: Control) -> GivenOrder | None:
-        order = control.last("stop_roll")
+        order = control.last_order("stop_roll")
         return order if order and self.at and order.at >= self.at else None
 
-    def shown_under(self, control: Control) -> Self:
+    def as_shown(self, control: Control) -> Self:
         """Return the roll as operators see it: once it is to stop, nobody is asked to restart a broker."""
         if not (self.active and self.stop_order(control)):
             return self
@@ -179,7 +179,7 @@ class Roll(StateDocument):
 
     def skip_order(self, control: Control) -> GivenOrder | None:
         """Return the order, given in the current phase, to end the broker's turn; None if there is none."""
-        order = control.last("skip_broker")
+        order = control.last_order("skip_broker")
         ends = order and order.subject == self.broker and self.since and order.at >= self.since
         return order if ends else None
 
@@ -274,7 +274,7 @@ def parse_roll_form(values: Mapping[str, object]) -> RollRequest:
 
 
 def _order_texts(situation: Situation) -> Iterator[str]:
-    roll = situation.orders.get(Roll).shown_under(situation.orders.get(Control))
+    roll = situation.orders.get(Roll).as_shown(situation.orders.get(Control))
     if roll.active or roll.stranded in situation.orders.get(Drains).brokers:
         yield roll.progress
 

@@ -33,7 +33,7 @@ def admin_error(
 ) -> AdminError:
     action = reason.action
     to_do = f". {action}" if action and not action.startswith("Nothing") else ""
-    seen = " ".join(mask.text(f"{request_line} at {broker}: {detail.removesuffix('.')}").splitlines())[:_LONGEST_DETAIL]
+    seen = " ".join(mask.hide(f"{request_line} at {broker}: {detail.removesuffix('.')}").splitlines())[:_LONGEST_DETAIL]
     return AdminError(reason, f"{seen}{to_do}", broker=broker, status=status, was_sent=was_sent)
 
 
@@ -81,7 +81,7 @@ class BrokerAnswer:
 
     def _error_reason(self) -> str:
         try:
-            body = parse_json(self.body, self.mask.text)
+            body = parse_json(self.body, self.mask.hide)
         except ValueError:
             return ""
         reason = body.get("reason") if isinstance(body, dict) else None
@@ -90,7 +90,7 @@ class BrokerAnswer:
     def text(self) -> str:
         try:
             body = self.body.strip()
-            text = str(parse_json(body, self.mask.text)) if body.startswith(b'"') else body.decode()
+            text = str(parse_json(body, self.mask.hide)) if body.startswith(b'"') else body.decode()
         except ValueError:
             raise self.invalid("the answer is not text") from None
         if len(text) > _LONGEST_TEXT:
@@ -102,7 +102,7 @@ class BrokerAnswer:
         if not self.body.strip():
             return None
         try:
-            return parse_json(self.body, self.mask.text)
+            return parse_json(self.body, self.mask.hide)
         except ValueError:
             raise self.invalid("the answer is not JSON") from None
 

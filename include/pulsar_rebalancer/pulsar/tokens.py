@@ -99,7 +99,7 @@ async def _request_json(
             if len(body) > _LONGEST_ANSWER:
                 raise ValueError(f"the answer is longer than {_LONGEST_ANSWER} bytes")
     try:
-        document = parse_json(body, mask.text)
+        document = parse_json(body, mask.hide)
     except ValueError:
         document = None
     if not isinstance(document, dict):
@@ -108,7 +108,7 @@ async def _request_json(
 
 
 def _failure(reason: Reason, url: str, detail: str, mask: TokenMask) -> AdminError:
-    cause = first_line(mask.text(detail)).removesuffix(".")
+    cause = first_line(mask.hide(detail)).removesuffix(".")
     return AdminError(reason, f"no token from {first_line(url)}: {cause}. {reason.action}", was_sent=False)
 
 

@@ -37,7 +37,7 @@ class BundlePlacer:
     used: bool = False
 
     @cached_property
-    def chooser(self) -> Selector:
+    def selector(self) -> Selector:
         return make_selector(self.sample, self.state.placement)
 
     @cached_property
@@ -48,7 +48,7 @@ class BundlePlacer:
     def _overloaded_brokers(self) -> set[str]:
         return overloaded_brokers(self.sample)
 
-    def broker(self, bundle: str, rate: float, topics: int, registered: Collection[str]) -> str | None:
+    def select_broker(self, bundle: str, rate: float, topics: int, registered: Collection[str]) -> str | None:
         """Return the broker for a bundle with this long-term rate (msg/s); None if none may own it."""
         self.used = True
         chosen = self._choose_broker(bundle, self._policy_filter.candidates(bundle), registered)
@@ -56,13 +56,13 @@ class BundlePlacer:
             chosen = self._choose_broker(bundle, self._policy_filter.policy_set(bundle), registered) or chosen
         if chosen is not None:
             placed = BundleSample("", bundle, topics=topics, long_term_msg_rate=rate)
-            self.chooser.add_placed(placed, chosen)
+            self.selector.add_placed(placed, chosen)
             self._policy_filter.add_placed(placed, chosen)
         return chosen
 
     def _choose_broker(self, bundle: str, candidates: Iterable[str], registered: Collection[str]) -> str | None:
         there = [name for name in candidates if name in registered]
-        return choose_broker(self.seed, bundle, self.chooser.eligible(bundle, there))
+        return choose_broker(self.seed, bundle, self.selector.eligible(bundle, there))
 
 
 MINUTE = 60.0
@@ -117,7 +117,7 @@ class Balancer:
 
     def decide(self, minute: Minute) -> list[IndexedMove]:
         self._keep_placement()
-        seen = minute.seen
+        seen = minute.is_reported
         if self._keeps_means:
             self._means.update(seen, minute.bundles)
         grace = self._settings.grace_period_minutes * MINUTE
@@ -127,7 +127,7 @@ class Balancer:
             self._policies, self._kind = minute.policies, cache(minute.policies.kind)
         counting, learning = self._counting(minute), LearningResult()
         if self._learned is not None:
-            learning = self._learned.learning(
+            learning = self._learned.learn(
                 self._state.shedder.learned,
                 np.where(seen, minute.owner, NOBODY),
                 minute.bundles,
@@ -140,7 +140,7 @@ class Balancer:
         columns = self._bundle_columns(minute, seen, learning.learned.persistence)
         sample = ClusterSample(brokers, columns, self._settings, counting=counting, learning=learning)
         decision = self._plan_sample(minute, brokers, sample)
-        moves = [move for move in decision.moves if move.taken]
+        moves = [move for move in decision.moves if move.is_taken]
         takes = {pair.pair: pair.destination for pair in decision.decisions}
         self._placing = BundlePlacer(sample, self._state, self._minute_seed(minute), minute.policies)
         indexed = [
@@ -161,7 +161,7 @@ class Balancer:
         """Return the broker for a bundle without an owner, by position; None if none may own it."""
         name, names = self._roster.bundles[bundle], {self._roster.brokers[number] for number in registered}
         topics = int(self._topics[bundle])
-        chosen = self._placing.broker(name, float(self._means.long_term_msg_rate[bundle]), topics, names)
+        chosen = self._placing.select_broker(name, float(self._means.long_term_msg_rate[bundle]), topics, names)
         return None if chosen is None else self._roster.broker_at[chosen]
 
     def _plan_sample(self, minute: Minute, brokers: ColumnarBrokers, sample: ClusterSample) -> Plan:
@@ -227,7 +227,7 @@ class Balancer:
 
     def _keep_placement(self) -> None:
         if self._placing.used:
-            self._state = replace(self._state, placement=self._placing.chooser.state())
+            self._state = replace(self._state, placement=self._placing.selector.state())
 
     def _bundle_columns(self, minute: Minute, reported: Flags, persistence: float) -> ColumnarBundles:
         reasons = dict.fromkeys(self._moved, Reason.RECENTLY_UNLOADED) | self._stays | dict(minute.stays)

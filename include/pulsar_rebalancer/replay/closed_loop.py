@@ -72,7 +72,7 @@ def replay(
     minutes = recording.minutes(first_minute, last_minute)
     costs = _message_costs(recording, minutes) if len(minutes) >= LEARNS_FROM else None
     for number, sample in enumerate(recording.samples(minutes)):
-        means.update(sample.present, sample.carried, np.append(sample.left_out, sample.repeated))
+        means.update(sample.is_present, sample.carried, np.append(sample.left_out, sample.repeated))
         compared = _compared_brokers(sample, judging_settings, recording.roster)
         if recorded is not None:
             recorded.step(sample, _scores(sample.brokers, compared, judging_settings))
@@ -142,7 +142,7 @@ class _ReplayedVariant:
             self._owner[sample.born] = np.where(inherited == NOBODY, sample.owner[sample.born], inherited)
             # A new bundle on a restarted broker came after the restart, unless it is a part of an earlier bundle there.
             away[sample.born] = restarted[inherited] & (inherited != NOBODY)
-        lost = np.flatnonzero(sample.present & (~registered[self._owner] | away))
+        lost = np.flatnonzero(sample.is_present & (~registered[self._owner] | away))
         if not len(lost):
             return
         # While a broker was away, other brokers took over its bundles.
@@ -153,7 +153,7 @@ class _ReplayedVariant:
         self.outcome.lost += len(lost)
 
     def _minute_of_sample(self, sample: RecordedSample, flows: Floats) -> Minute:
-        owner = np.where(sample.present, self._owner, NOBODY)
+        owner = np.where(sample.is_present, self._owner, NOBODY)
         elsewhere = np.flatnonzero(owner != sample.owner)
         brokers = sample.brokers
         if len(elsewhere):
@@ -164,7 +164,7 @@ class _ReplayedVariant:
             brokers = replace(brokers, usage=usage, traffic=traffic)
         return Minute(
             number=sample.minute,
-            brokers=self._averages.follow(sample, brokers),
+            brokers=self._averages.update(sample, brokers),
             owner=owner,
             bundles=sample.carried,
             resources=RESOURCES,
@@ -190,7 +190,7 @@ def _message_costs(recording: Recording, minutes: Sequence[int]) -> Floats:
     used = minutes[:: min(len(minutes) // (2 * _BLOCK), len(minutes) * bundles // _MOST_RATES + 1)]
     scores, found = np.zeros((len(used) // _BLOCK, brokers)), []
     for number, sample in enumerate(recording.samples(used[: len(scores) * _BLOCK])):
-        row, owned = number // _BLOCK, np.flatnonzero(sample.present)
+        row, owned = number // _BLOCK, np.flatnonzero(sample.is_present)
         rates = sample.carried[_MESSAGES].sum(axis=0)[owned] / _BLOCK
         found.append((row * brokers + sample.owner[owned], owned, rates))
         scores[row] += np.where(sample.brokers.registered, sample.brokers.percents[CARRIED[0]], np.nan) / _BLOCK
@@ -236,7 +236,7 @@ class _Averages:
         self._settings = settings
         self._offset: Floats | float = 0.0
 
-    def follow(self, sample: RecordedSample, brokers: BrokerLoads) -> BrokerLoads:
+    def update(self, sample: RecordedSample, brokers: BrokerLoads) -> BrokerLoads:
         recorded = sample.brokers
         if recorded.averages is None:
             return brokers

@@ -109,7 +109,7 @@ class ColumnarBundles(Bundles):
         self._reasons = reasons
         self._kind = policy_kind
 
-    def of(self, broker: str, limit: int | None = None) -> list[BundleSample]:
+    def of_broker(self, broker: str, limit: int | None = None) -> list[BundleSample]:
         number = self._roster.broker_at.get(broker)
         if number is None:
             return []
@@ -185,10 +185,10 @@ class LearnedColumns:
 
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
-        self.costs = BundleCosts.unknown(len(roster.bundles))
+        self.costs = BundleCosts.all_unknown(len(roster.bundles))
         self._counted_at = math.inf
 
-    def learning(
+    def learn(
         self,
         learned: Learned,
         owner: Ints,
@@ -209,12 +209,12 @@ class LearnedColumns:
             counts: False to return what is learned only if nothing was known.
         """
         learned = learned_before(learned, brokers, settings, counts=counts)
-        known = self.costs if learned.samples else BundleCosts.unknown(len(owner))
+        known = self.costs if learned.samples else BundleCosts.all_unknown(len(owner))
         measure = measure_of(learned.bottleneck)
         inward, outward = (load[TRAFFIC.index(f"{measure}_{way}")] for way in ("in", "out"))
         rate = np.where(owner == NOBODY, np.nan, (inward + outward) / UNIT[measure])
         minutes = max(settings.interval_seconds / 60, minute - self._counted_at)
-        self.costs, change = known.averaged(rate, minutes, counts=counts)
+        self.costs, change = known.with_sample(rate, minutes, counts=counts)
         sums = self.sums(owner, self.costs.summands(rate, change))
         if learned.samples and not counts:
             return LearningResult(learned, sums)
@@ -223,7 +223,7 @@ class LearnedColumns:
         of_broker = [learning.corrections.get(name, Correction()) for name in self._roster.brokers]
         # The last row is that of NOBODY.
         gain, shrink = np.array([*of_broker, Correction()])[owner].T
-        self.costs = self.costs.corrected(change, gain, shrink)
+        self.costs = self.costs.with_correction(change, gain, shrink)
         return learning
 
     def sums(self, owner: Ints, summands: Sequence[Floats]) -> dict[str, Sums]:

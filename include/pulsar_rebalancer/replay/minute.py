@@ -79,7 +79,7 @@ class Minute:
         return datetime.fromtimestamp(60 * self.number, UTC)
 
     @property
-    def seen(self) -> Flags:
+    def is_reported(self) -> Flags:
         return np.asarray(self.brokers.reported[self.owner] & (self.owner != NOBODY))
 
 
@@ -137,7 +137,7 @@ class ColumnarBrokers(Brokers):
             return {}
         return {self._roster.brokers[i]: age[i] for i in np.flatnonzero(~np.isnan(averages[0])).tolist()}
 
-    def named(self, name: str) -> BrokerSample:
+    def find_broker(self, name: str) -> BrokerSample:
         return self._made(np.array([self._roster.broker_at[name]]), [{}])[0]
 
     @cached_property

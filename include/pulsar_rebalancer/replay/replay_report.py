@@ -6,10 +6,10 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from report_html import escape
 
 from pulsar_rebalancer.replay.columns import Floats, Ints
 from pulsar_rebalancer.replay.variant_outcome import RECORDING, Metrics, VariantOutcome, metrics

@@ -210,7 +210,7 @@ def conclude(prepared: PreparedReplay, outcomes: Mapping[str, VariantOutcome], s
         variants=len(variants.variants),
         left_out=tuple(variants.left_out[:_SHOWN]),
         left_out_count=len(variants.left_out),
-        agreement=None if current.failed else Agreement.of(recorded, current, coverage.minutes),
+        agreement=None if current.failed else Agreement.compare(recorded, current, coverage.minutes),
         failed=tuple(failed[:_SHOWN]),
         failed_count=len(failed),
         seconds=seconds,
@@ -231,7 +231,7 @@ def conclude(prepared: PreparedReplay, outcomes: Mapping[str, VariantOutcome], s
 
 def _failed_variants(variants: Sequence[Variant], outcomes: Mapping[str, VariantOutcome]) -> list[FailedVariant]:
     failures = ((variant.name, outcomes[variant.name].failed) for variant in variants)
-    return [FailedVariant(variant=name, at=why.at, error=why.error) for name, why in failures if why is not None]
+    return [FailedVariant(variant=name, at=why.time, error=why.error) for name, why in failures if why is not None]
 
 
 def _results_table(

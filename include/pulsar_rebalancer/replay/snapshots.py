@@ -74,7 +74,7 @@ class RunDocuments:
     policies: str | None
 
     @classmethod
-    def of(cls, validation: str | None, state: str | None, policies: str | None) -> RunDocuments:
+    def parse(cls, validation: str | None, state: str | None, policies: str | None) -> RunDocuments:
         """Parse the documents except the policies. Raises the same errors as `read_run`."""
         validated = _parsed_document(validation, Validation.FILE, Validation.parse)
         drained = _parsed_document(state, StateBefore.FILE, StateBefore.parse).drains.brokers
@@ -84,7 +84,7 @@ class RunDocuments:
     @classmethod
     def read(cls, run: StoragePath) -> RunDocuments:
         """Read the documents from a run's folder. Raises the same errors as `of`."""
-        return cls.of(*(_text(run / file) for file in (Validation.FILE, StateBefore.FILE, Policies.FILE)))
+        return cls.parse(*(_text(run / file) for file in (Validation.FILE, StateBefore.FILE, Policies.FILE)))
 
 
 def parsed_policies(text: str | None) -> Policies:
@@ -124,7 +124,7 @@ class BundleBatch:
     carried: Floats
 
     @classmethod
-    def of(cls, writer: Writer, table: pa.Table) -> BundleBatch:
+    def from_table(cls, writer: Writer, table: pa.Table) -> BundleBatch:
         bundles, owner = writer.bundles.numbers(table["bundle"]), writer.brokers.numbers(table["broker"])
         return cls(bundles, owner, carried(table))
 
@@ -143,7 +143,7 @@ def bundle_batches(file: StoragePath, writer: Writer) -> Iterator[tuple[str, Bun
         runs: Any = table["run"].combine_chunks()
         codes = runs.indices.to_numpy()
         bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
-        held = BundleBatch.of(writer, table)
+        held = BundleBatch.from_table(writer, table)
         for start, end in pairwise(bounds):
             part = slice(start, end)
             yield runs[start].as_py(), BundleBatch(held.bundles[part], held.owner[part], held.carried[:, part])
@@ -199,7 +199,7 @@ class _RunReader:
                 policies = None if policies is None else texts.setdefault(policies, policies)
                 self._bundle_rows[row["run"]] = row["bundles_rows"] or 0
                 try:
-                    self._documents[row["run"]] = RunDocuments.of(row["validation"], row["state"], policies)
+                    self._documents[row["run"]] = RunDocuments.parse(row["validation"], row["state"], policies)
                 except SnapshotError as error:
                     self._refused[row["run"]] = error
 
@@ -228,7 +228,7 @@ class _RunReader:
                 self._add_sample(
                     minute,
                     read_run(run, "brokers", _BROKER_COLUMNS),
-                    BundleBatch.of(self._writer, read_run(run, "bundles", _BUNDLE_COLUMNS)),
+                    BundleBatch.from_table(self._writer, read_run(run, "bundles", _BUNDLE_COLUMNS)),
                     self._documents[name],
                 )
 

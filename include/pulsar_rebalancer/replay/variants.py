@@ -240,7 +240,7 @@ class ReplayRequest(VersionedDocument):
         return expand(self.grid, self.settings)
 
     @classmethod
-    def checked(cls, values: Mapping[str, object]) -> Self:
+    def from_form(cls, values: Mapping[str, object]) -> Self:
         """Validate a person's request; raise SettingsError (`wrong_setting`, `contradiction`)."""
         try:
             request = cls.model_validate(dict(values))

@@ -113,7 +113,7 @@ class Bundles:
     def request_brokers(self, brokers: Collection[str]) -> None:
         """Announce the brokers whose bundles will be requested; an implementation can skip other bundles."""
 
-    def of(self, broker: str, limit: int | None = None) -> list[BundleSample]:
+    def of_broker(self, broker: str, limit: int | None = None) -> list[BundleSample]:
         """Return the bundles that one broker reports, sorted by name.
 
         With `limit`, return that number of movable ones with the largest `load`, in descending order.
@@ -142,7 +142,7 @@ class Bundles:
     def find(self, broker: str, bundle: str) -> BundleSample:
         """Return a bundle; raises KeyError if the broker does not report it."""
         if broker not in self._cached_bundles:
-            self._cached_bundles[broker] = {sample.bundle: sample for sample in self.of(broker)}
+            self._cached_bundles[broker] = {sample.bundle: sample for sample in self.of_broker(broker)}
         return self._cached_bundles[broker][bundle]
 
     def forget(self, broker: str) -> None:

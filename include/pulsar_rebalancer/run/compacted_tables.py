@@ -140,14 +140,14 @@ class Draft:
             self._sink.close()
 
     def publish(self) -> None:
-        file_system, path = self.file.open()
+        file_system, path = self.file.locate()
         with storage_errors(self._target.uri, "written"):
-            file_system.move(path, self._target.open()[1])
+            file_system.move(path, self._target.locate()[1])
         self._published = True
 
 
 def _open_private(file: StoragePath) -> IO[bytes] | pa.NativeFile:
-    file_system, path = file.open()
+    file_system, path = file.locate()
     if not isinstance(file_system, pafs.LocalFileSystem):
         return file_system.open_output_stream(path)
     make_private(Path(path).parent)
@@ -160,7 +160,7 @@ def open_parquet(file: StoragePath, dictionaries: list[str] | None = None) -> It
 
     Raises SnapshotError `file_missing`, `file_damaged` or `storage_failed`.
     """
-    file_system, path = file.open()
+    file_system, path = file.locate()
     with (
         storage_errors(file.uri, "read"),
         damage_errors(file.uri),

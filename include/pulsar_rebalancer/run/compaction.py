@@ -214,7 +214,7 @@ class RunFolder:
         return {entry.path: entry.size for entry in self.ours if entry.kind is Kind.FILE}
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return any(entry.path == "outcome.json" for entry in self.ours)
 
 

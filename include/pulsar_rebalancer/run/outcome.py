@@ -83,7 +83,7 @@ class ClientGapSummary(BaseModel):
     errors: int
 
     @classmethod
-    def of(cls, gaps: Iterable[ClientGap | None]) -> Self | None:
+    def from_gaps(cls, gaps: Iterable[ClientGap | None]) -> Self | None:
         moves = list(gaps)
         known = [gap for gap in moves if gap is not None and not gap.unknown]
         seconds = sorted(gap.clients_seconds for gap in known if gap.clients_before and gap.clients_seconds is not None)
@@ -116,7 +116,7 @@ class ClientGapSummary(BaseModel):
 
 def last_cost_text(gaps: Collection[ClientGap], moves: int) -> str:
     """Return a sentence, without a full stop, on the known costs of the last moves of a plan's bundles."""
-    summary = ClientGapSummary.of(gaps)
+    summary = ClientGapSummary.from_gaps(gaps)
     if summary is None:
         return "not known: no move of these bundles was measured"
     return f"{summary.sentence}" + (
@@ -147,7 +147,7 @@ class BundleClientGaps(VersionedDocument):
 
     @classmethod
     def last(cls, folder: StoragePath, bundles: Iterable[str]) -> dict[str, ClientGap]:
-        known = cls.known(folder) or cls()
+        known = cls.read_or_none(folder) or cls()
         return {bundle: known.bundles[bundle].client_gap for bundle in bundles if bundle in known.bundles}
 
 
@@ -248,11 +248,11 @@ class Outcome(VersionedDocument):
         return dict(Counter(split.reason for split in self.splits).most_common())
 
     @property
-    def split(self) -> int:
+    def split_count(self) -> int:
         return sum(split.reason is Reason.SPLIT for split in self.splits)
 
     @property
-    def landed(self) -> int:
+    def moved_count(self) -> int:
         return sum(move.reason.has(Trait.NEW_OWNER) for move in self.moves)
 
 
@@ -283,7 +283,7 @@ def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping
 
 
 def client_gap_of(moves: Iterable[MoveOutcome]) -> ClientGapSummary | None:
-    return ClientGapSummary.of(move.client_gap for move in moves if move.attempts)
+    return ClientGapSummary.from_gaps(move.client_gap for move in moves if move.attempts)
 
 
 def _is_blocked(run: StoragePath) -> bool:

@@ -57,11 +57,11 @@ class Split(BaseModel):
     bound: float = 0.0
 
     @property
-    def cut(self) -> str:
+    def cut_text(self) -> str:
         return parts_text(self.positions, self.shares) + ("; its parts are unloaded" if self.unload else "")
 
     @property
-    def excess(self) -> str:
+    def excess_text(self) -> str:
         return excess(self.condition, self.value, self.bound) if self.condition else ""
 
     @property
@@ -110,7 +110,7 @@ SPLIT_GRACE = timedelta(hours=1)
 def recently_split(bundle: str, splits: Mapping[str, BundleSplit], now: datetime) -> bool:
     return any(
         namespace_of(name) == namespace_of(bundle)
-        and HashRange.of(name).contains(HashRange.of(bundle))
+        and HashRange.of_bundle(name).contains(HashRange.of_bundle(bundle))
         and -SPLIT_GRACE <= now - split.at <= SPLIT_GRACE
         for name, split in splits.items()
     )

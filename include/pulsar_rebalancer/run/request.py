@@ -51,7 +51,7 @@ class RunRequest(VersionedDocument):
     in_force: str = ""
 
     @property
-    def forced(self) -> bool:
+    def is_forced(self) -> bool:
         """Return whether the run moves bundles without waiting for hits, and counts none."""
         return bool(self.params.force.strip())
 
@@ -201,7 +201,7 @@ class HandRequest(BaseModel):
             wrong["positions"] = verb.format(SplitAlgorithm.POSITIONS)
         for bundle in self.bundles if splits else ():
             if RANGE.fullmatch(range_of(bundle)):  # else a pattern
-                outside = [f"{at:#010x}" for at in self.positions if not HashRange.of(bundle).can_be_cut_at(at)]
+                outside = [f"{at:#010x}" for at in self.positions if not HashRange.of_bundle(bundle).can_be_cut_at(at)]
                 if outside:
                     wrong.setdefault("positions", f"Not inside {range_of(bundle)}: {', '.join(outside)}.")
         held = sorted({*self.overrule} - _OVERRULED[self.action])
@@ -212,7 +212,7 @@ class HandRequest(BaseModel):
         return wrong
 
     @property
-    def shows(self) -> bool:
+    def only_shows(self) -> bool:
         return not self.plan and self.action is not Action.RELEASE
 
     @property
@@ -225,7 +225,7 @@ class HandRequest(BaseModel):
         always = {Action.UNDO: Overrule.GRACE_PERIOD, Action.DRAIN: Overrule.CAPS}
         return frozenset([*self.overrule, *filter(None, [always.get(self.action) if self.action else None])])
 
-    def differs(self, shown: HandRequest) -> list[str]:
+    def changed_fields(self, shown: HandRequest) -> list[str]:
         given = [name for name in type(self).model_fields if getattr(self, name) and name not in ("plan", "reason")]
         return [name for name in given if getattr(self, name) != getattr(shown, name)]
 
@@ -282,7 +282,7 @@ class DrainProgress(BaseModel):
     named: tuple[str, ...] = ()
 
     @property
-    def left(self) -> int:
+    def bundles_left(self) -> int:
         """Return the number of bundles that this plan does not move but a later plan could move."""
         return sum(
             count for reason, count in self.stay.items() if reason not in (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)

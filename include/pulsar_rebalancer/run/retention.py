@@ -225,7 +225,7 @@ class _Upkeep:
         if run.name in self.needed.plans:
             self._note_kept(run.folder, "the state still refers to the run's plan")
             return False
-        if not run.ended and run.at > self.now - _DAY:
+        if not run.has_ended and run.at > self.now - _DAY:
             self._note_kept(run.folder, "the run has no outcome yet")
             return False
         return True

@@ -35,9 +35,9 @@ def no_effect_text(reason: str) -> str:
 
 def changes_text(outcome: Outcome, summary: Summary | None) -> str:
     """Return what a run changed, such as "moved 7, range 87 → 24"; empty if nothing."""
-    counts = ((outcome.landed, "moved"), (outcome.split, "split"))
+    counts = ((outcome.moved_count, "moved"), (outcome.split_count, "split"))
     parts = [f"{verb} {count}" for count, verb in counts if count]
-    if outcome.landed and summary and summary.predicted_range is not None:
+    if outcome.moved_count and summary and summary.predicted_range is not None:
         parts.append(f"range {summary.score_range:.0f} → {summary.predicted_range:.0f}")
     return ", ".join(parts)
 

@@ -56,7 +56,7 @@ class VersionedDocument(Versioned):
         return cls.parse(file.read_json(), file.uri)
 
     @classmethod
-    def known(cls, folder: StoragePath) -> Self | None:
+    def read_or_none(cls, folder: StoragePath) -> Self | None:
         try:
             return cls.read(folder)
         except SnapshotError:

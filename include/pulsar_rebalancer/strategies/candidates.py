@@ -63,7 +63,7 @@ class PerCandidates(Generic[T]):
         self._make = compute
         self._state: list[tuple[Sequence[str], T]] = []
 
-    def of(self, candidates: Sequence[str]) -> T:
+    def get(self, candidates: Sequence[str]) -> T:
         cached = next((entry for entry in self._state if entry[0] is candidates), None)
         if cached is None:
             cached = candidates, self._make(candidates)
@@ -181,7 +181,7 @@ def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> li
     if policy is not None:
         return policy.candidates(brokers)
     closed = set(policies.without_persistent)
-    return [broker for broker in brokers if broker not in closed and policies.reserved_by(broker) is None]
+    return [broker for broker in brokers if broker not in closed and policies.reserving_policy(broker) is None]
 
 
 def below_ceiling(candidates: Sequence[str], topics: Mapping[str, int], ceiling: int) -> list[str]:
@@ -306,7 +306,7 @@ class PolicyFilter:
     def _with_fewest(self, candidates: Sequence[str], counts: Mapping[str, int]) -> Sequence[str]:
         """Return the result of `fewest`; usually, only the few brokers with a count are examined, for speed."""
         brokers, without = base_and_omitted(candidates)
-        position = self._positions.of(brokers)
+        position = self._positions.get(brokers)
         serving = {broker for broker, count in counts.items() if count and broker in position} | without
         if len(serving) == len(brokers) or any(counts.get(broker, 0) < 0 for broker in serving):
             return lowest_counts(candidates, counts)
@@ -314,16 +314,16 @@ class PolicyFilter:
 
     def _with_latest_version(self, candidates: Sequence[str]) -> Sequence[str]:
         brokers, without = base_and_omitted(candidates)
-        chosen = self._latest.of(brokers)
+        chosen = self._latest.get(brokers)
         if not without:
             return chosen
-        position = self._positions.of(chosen)
+        position = self._positions.get(chosen)
         missing = without & position.keys()
         if len(missing) == len(chosen):
             return latest_version_brokers(candidates, self._versions)
         return AllBut(chosen, position, missing) if missing else chosen
 
-    def holds(self, bundle: str, source: str) -> Reason | None:
+    def stay_reason(self, bundle: str, source: str) -> Reason | None:
         """Return why a bundle must stay (`policy_unknown`, `policy_forbids`, `anti_affinity`), or None.
 
         As in ModularLoadManagerImpl.shouldNamespacePoliciesUnload and shouldAntiAffinityNamespaceUnload.
@@ -337,13 +337,13 @@ class PolicyFilter:
             return Reason.ANTI_AFFINITY
         return None
 
-    def forbids(self, bundle: str, source: str, destination: str) -> Reason | None:
+    def refusal_reason(self, bundle: str, source: str, destination: str) -> Reason | None:
         """Return why a bundle must not move to a planned destination: as `holds`, `no_destination`, `too_many_topics`.
 
         Pulsar does not check destinations that are chosen manually. Here, isolation policies, the topic
         ceiling and even anti-affinity groups are required.
         """
-        held = self.holds(bundle, source)
+        held = self.stay_reason(bundle, source)
         if held is not None:
             return held
         if destination not in self._taking_part:

@@ -56,10 +56,10 @@ def apply_caps(
     caps = _Caps(settings, groups, by_range=bool(taken) and needs_waves(brokers))
     for unit in taken:
         fitted = capacity.fitted_moves(unit) if capacity else unit
-        capped = caps.capped(fitted if fitted[0].taken else unit, is_counted=fitted[0].taken)
-        if capacity and capped[0].taken and fitted[0].taken:
+        capped = caps.capped(fitted if fitted[0].is_taken else unit, is_counted=fitted[0].is_taken)
+        if capacity and capped[0].is_taken and fitted[0].is_taken:
             capacity.take(capped)
-        result += capped if fitted[0].taken or not capped[0].taken else fitted
+        result += capped if fitted[0].is_taken or not capped[0].is_taken else fitted
     return by_pair_and_rank(result)
 
 

@@ -198,10 +198,10 @@ class BundleCosts(NamedTuple):
     samples: Floats
 
     @classmethod
-    def unknown(cls, count: int) -> Self:
+    def all_unknown(cls, count: int) -> Self:
         return cls(*np.full((len(cls._fields), count), np.nan))
 
-    def averaged(self, rate: Floats, minutes: float, *, counts: bool) -> tuple[Self, Floats]:
+    def with_sample(self, rate: Floats, minutes: float, *, counts: bool) -> tuple[Self, Floats]:
         """Return the columns after a sample, and the differences of the rates from their quarter-hour averages.
 
         Args:
@@ -228,7 +228,7 @@ class BundleCosts(NamedTuple):
     def loads(self, persistence: float) -> Floats:
         return self.cost * (self.hour + persistence * (self.quick - self.hour))
 
-    def corrected(self, change: Floats, gain: Floats, shrink: Floats) -> Self:
+    def with_correction(self, change: Floats, gain: Floats, shrink: Floats) -> Self:
         known = self.variance * change
         cost = np.clip(self.cost + known * gain, _LEAST_COST, _LARGEST_COST)
         variance = np.clip(self.variance - known * known * shrink + _DRIFT, 0.0, START_VARIANCE)

@@ -57,7 +57,7 @@ class RoundRobin:
             return []
         index = self._count % len(candidates)
         self._count = 0 if self._count == MAX_COUNT else self._count + 1
-        members = candidates if isinstance(candidates, AllBut) else self._members.of(candidates)
+        members = candidates if isinstance(candidates, AllBut) else self._members.get(candidates)
         if len(self._brokers) != len(candidates) or self._brokers[index] not in members:
             self._brokers = candidates
         return [self._brokers[index]]
@@ -90,7 +90,7 @@ class LeastLongTermMessageRate:
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         brokers, without = base_and_omitted(candidates)
-        return self._queues.of(brokers).least(without) or candidates
+        return self._queues.get(brokers).least_loaded(without) or candidates
 
     def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Add the bundle's rate to its broker's rate (BrokerData.preallocatedBundleData)."""
@@ -116,7 +116,7 @@ class _RateQueue:
         heapify(self._heap)
         self._least: list[tuple[float, str]] = []
 
-    def least(self, excluded: Collection[str]) -> list[str]:
+    def least_loaded(self, excluded: Collection[str]) -> list[str]:
         """Return the brokers with the lowest rate, sorted by name; empty if all are overloaded or left out."""
         # Placing a bundle only raises rates: brokers that had the smallest rate come first while any still has it.
         self._least = self._next_of_equal_rate([entry for entry in self._least if self._is_present(entry)])
@@ -172,7 +172,7 @@ class LeastResourceUsageWithWeight:
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         """Update the candidates' averages, and return those that are eligible (see `below_average`)."""
-        return self._step(candidates)[0] if isinstance(candidates, AllBut) else next(self._eligible.of(candidates))
+        return self._step(candidates)[0] if isinstance(candidates, AllBut) else next(self._eligible.get(candidates))
 
     def _eligible_brokers(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:
         while True:
@@ -215,7 +215,7 @@ class ExtensibleLeastResourceUsageWithWeight(StatelessPlacement):
         self._eligible = PerCandidates(self._eligible_brokers)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        return self._eligible_brokers(candidates) if isinstance(candidates, AllBut) else self._eligible.of(candidates)
+        return self._eligible_brokers(candidates) if isinstance(candidates, AllBut) else self._eligible.get(candidates)
 
     def _reported_averages(self, brokers: Sequence[str]) -> Floats:
         return np.array([self._averages.get(broker, np.nan) for broker in brokers], float)
@@ -226,8 +226,8 @@ class ExtensibleLeastResourceUsageWithWeight(StatelessPlacement):
 
 def values_of_each(candidates: Sequence[str], cache: PerCandidates[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     if isinstance(candidates, AllBut):
-        return np.delete(cache.of(candidates.brokers), candidates.positions)
-    return cache.of(candidates)
+        return np.delete(cache.get(candidates.brokers), candidates.positions)
+    return cache.get(candidates)
 
 
 def below_average(candidates: Sequence[str], usage: Floats, difference: float) -> Sequence[str]:
@@ -309,8 +309,8 @@ def _destination(
     if move.destination == move.source:
         return Reason.SAME_BROKER
     if move.destination is not None:
-        return policies.forbids(move.bundle, move.source, move.destination) or move.destination
-    held = policies.holds(move.bundle, move.source)
+        return policies.refusal_reason(move.bundle, move.source, move.destination) or move.destination
+    held = policies.stay_reason(move.bundle, move.source)
     if held is not None:
         return held
     chosen = _choose_one(move.bundle, policies, chooser, overloaded, seed)

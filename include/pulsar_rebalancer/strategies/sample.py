@@ -114,12 +114,12 @@ class ClusterSample:
 
     @cached_property
     def columns(self) -> Brokers:
-        return Brokers.of(self.brokers)
+        return Brokers.wrap(self.brokers)
 
     @property
     def compared_brokers(self) -> list[BrokerSample]:
         """Return the brokers that are not left out, sorted by name."""
-        return self.columns.compared
+        return self.columns.compared_brokers
 
     def usages(self) -> Mapping[str, float]:
         """Return the weighted usage of the brokers that are not left out, sorted by name; 1 is 100 percent."""
@@ -132,7 +132,7 @@ class ClusterSample:
 
     def broker(self, name: str) -> BrokerSample:
         """Return a broker; raises KeyError if the cluster does not list it."""
-        return self.columns.named(name)
+        return self.columns.find_broker(name)
 
     def traffic(self, broker: str, measure: Measure) -> float:
         """Return a broker's traffic in msg/s or bytes/s, with what this run's drains add."""
@@ -144,7 +144,7 @@ class ClusterSample:
 
     def shed_candidates(self, broker: str) -> list[BundleSample]:
         """Return the bundles that a broker reports, sorted by name, without those in heartbeat namespaces."""
-        return [bundle for bundle in self.bundles.of(broker) if not is_heartbeat(bundle.bundle)]
+        return [bundle for bundle in self.bundles.of_broker(broker) if not is_heartbeat(bundle.bundle)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,12 +212,12 @@ class CandidateMove(NamedTuple):
     wave: int | None = None
 
     @property
-    def taken(self) -> bool:
+    def is_taken(self) -> bool:
         return self.reason is Reason.TAKEN
 
     def put_off(self, reason: Reason) -> Self:
         """Return the candidate; if it was accepted before, it is now passed over for this reason."""
-        return self._replace(reason=reason, wave=None) if self.taken else self
+        return self._replace(reason=reason, wave=None) if self.is_taken else self
 
     @classmethod
     def of(
@@ -237,7 +237,7 @@ class CandidateMove(NamedTuple):
         return cls(pair, bundle.broker, destination, bundle.bundle, rank, measure, compared, *of_bundle, reason)
 
     @classmethod
-    def of_row(cls, row: Row) -> Self:
+    def from_row(cls, row: Row) -> Self:
         columns = {name: row[name] for name in cls._fields}
         return cls(**columns | {"reason": Reason(row["reason"]), "measure": Measure(row["measure"])})
 
@@ -271,7 +271,7 @@ def used_samples(
     A move's brokers need not be those of its pair.
     """
     judged = {decision.pair: decision for decision in decisions if decision.low_hits is not None}
-    moves_text = [move for move in moves if move.taken and move.pair in judged]
+    moves_text = [move for move in moves if move.is_taken and move.pair in judged]
     moved = {end for move in moves_text for end in (move.source, move.destination)}
     used: dict[str, float] = {}
     for pair in judged.values():
@@ -328,7 +328,7 @@ class Threshold(NamedTuple):
     hits: int
 
 
-class ScoreBand(BaseModel):
+class Line(BaseModel):
     """A band, or a line if both scores are equal, that the page draws across the brokers' bars."""
 
     model_config = ConfigDict(frozen=True)
@@ -338,12 +338,12 @@ class ScoreBand(BaseModel):
     upper: float
 
 
-def bands_around_mean(mean: float | None, thresholds: Mapping[str, Threshold]) -> tuple[ScoreBand, ...]:
+def bands_around_mean(mean: float | None, thresholds: Mapping[str, Threshold]) -> tuple[Line, ...]:
     """Return a range around the mean for each threshold; scores inside it differ by less."""
     if mean is None:
         return ()
     return tuple(
-        ScoreBand(name=f"{kind} threshold", lower=round(max(0.0, mean - gap / 2), 2), upper=round(mean + gap / 2, 2))
+        Line(name=f"{kind} threshold", lower=round(max(0.0, mean - gap / 2), 2), upper=round(mean + gap / 2, 2))
         for kind, (gap, _) in thresholds.items()
     )
 
@@ -392,6 +392,6 @@ class Profile:
     own_settings: type[BaseModel] = NoSettings
     check: Callable[[Settings], None] = lambda settings: None
     run_params: tuple[str, ...] = ()
-    lines: Callable[[Settings, float | None], tuple[ScoreBand, ...]] = lambda settings, mean: ()
+    lines: Callable[[Settings, float | None], tuple[Line, ...]] = lambda settings, mean: ()
     sentence: Callable[[Summary], str] = lambda summary: summary.sentence or score_range_text(summary)
     grid: dict[str, object] = field(default_factory=dict)

@@ -148,7 +148,7 @@ class Simulation:
         return [int(broker) for broker in np.flatnonzero(self.registered)]
 
     def _fewest_messages(self, bundle: int, candidates: list[int]) -> int | None:
-        rates = self.spec.workload.at(self.minute).per_broker(self.owner, len(self.alive))
+        rates = self.spec.workload.rates_at(self.minute).per_broker(self.owner, len(self.alive))
         carried = rates.msg_rate_in + rates.msg_rate_out
         return min(candidates, key=lambda broker: (carried[broker], broker), default=None)
 
@@ -157,7 +157,7 @@ class Simulation:
     def _carried_traffic(self) -> tuple[Demand, Rates]:
         """Return the traffic of brokers and bundles in the current minute."""
         spec, rules = self.spec, self.spec.rules
-        offered = spec.workload.at(self.minute)
+        offered = spec.workload.rates_at(self.minute)
         self.down = self._down.copy()
         if self._landed or self._due or not self.alive.all():
             self.down[(self.owner == NOBODY) | ~self.alive[self.owner]] = MINUTE

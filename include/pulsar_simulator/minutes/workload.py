@@ -109,7 +109,7 @@ class Workload:
     series: Floats | None = field(default=None, repr=False)
     _block: tuple[int, Floats, Floats] | None = field(default=None, repr=False)
 
-    def at(self, minute: int) -> Rates:
+    def rates_at(self, minute: int) -> Rates:
         """Return the traffic offered in a minute (counted from 0), in msg/s and bytes/s per bundle."""
         number, row = divmod(minute, BLOCK)
         if self._block is None or self._block[0] != number:

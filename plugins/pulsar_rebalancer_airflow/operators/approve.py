@@ -66,7 +66,7 @@ class ApproveOperator(ApprovalOperator):
         """
         asked = context["task_state_store"]
         with final_unless_passing(context):
-            store = StateStore.of(context, self.entry.name)
+            store = StateStore.from_context(context, self.entry.name)
             question = store.get(Question)
             if question.run_id != context["dag_run"].run_id:
                 raise AirflowSkipException(Reason.PLAN_EXPIRED.meaning)
@@ -104,16 +104,16 @@ class ApproveOperator(ApprovalOperator):
 
     def _wait_for(self, question: Question) -> datetime:
         now = datetime.now(UTC)
-        until = question.until(self.entry.settings.max_awaiting_minutes) or now
+        until = question.deadline(self.entry.settings.max_awaiting_minutes) or now
         self.response_timeout = max(until - now, timedelta(seconds=1))
         return until
 
     def _request_texts(self, question: Question, deadline: datetime) -> ApprovalRequest:
-        run, summary = self._plan(question)
+        run, summary = self._plan_asked_about(question)
         requesters = summary.requested_by if self.entry.settings.two_people else ()
         return approval_request(summary, verify(run, summary), run, deadline, requesters)
 
-    def _plan(self, question: Question) -> tuple[StoragePath, Summary]:
+    def _plan_asked_about(self, question: Question) -> tuple[StoragePath, Summary]:
         run = self.storage.run(question.plan_id)
         if run is None or (summary := Summary.read(run)).hash != question.hash:
             raise PlanError(Reason.PLAN_CHANGED, f"the plan of run {question.plan_id} has changed")
@@ -121,7 +121,7 @@ class ApproveOperator(ApprovalOperator):
 
     def _record_answer(self, context: Context, event: dict[str, Any]) -> PlanError | None:
         """Record the approval or rejection, or return why the person may not approve the plan."""
-        store = StateStore.of(context, self.entry.name)
+        store = StateStore.from_context(context, self.entry.name)
         question, answers = store.get(Question), store.get(Answers)
         if question.run_id != context["dag_run"].run_id:
             raise PlanError(Reason.PLAN_EXPIRED, f"the open question belongs to {question.run_id or 'no run'}")
@@ -142,14 +142,14 @@ class ApproveOperator(ApprovalOperator):
             carried_out_by=carried_out_by,
         )
         store.put(answers.record(answer, timedelta(minutes=self.entry.settings.max_awaiting_minutes) + LONGEST_RUN))
-        self.log.warning("%s %s", "Approved" if carried_out_by else "Rejected", answer.because)
+        self.log.warning("%s %s", "Approved" if carried_out_by else "Rejected", answer.by_text)
         return None
 
     def _answer_refusal(self, context: Context, store: StateStore, event: dict[str, Any]) -> PlanError | None:
         question = store.get(Question)
         refusal = refusal_now(context, self.entry, store, datetime.now(UTC)) or roll_refusal(store, question.plan_id)
         if refusal is None and self.entry.settings.two_people:
-            refusal = second_person_refusal(self._plan(question)[1].requested_by, _user_names(event))
+            refusal = second_person_refusal(self._plan_asked_about(question)[1].requested_by, _user_names(event))
         return refusal
 
 
@@ -162,7 +162,7 @@ class CarryOutApprovedOperator(HandOverOperator):
         Raises AirflowFailException: `no_user`, `dag_paused`, `state_lost`, or why nothing may be moved now.
         """
         with final_unless_passing(context):
-            store, asked_by = StateStore.of(context, self.entry.name), context["dag_run"].run_id
+            store, asked_by = StateStore.from_context(context, self.entry.name), context["dag_run"].run_id
             # Do not use the asking task's XCom, which others may write, or its state, which operators may set.
             answers = store.get(Answers).plans.values()
             noted = (known for known in answers if known.question.run_id == asked_by and known.carried_out_by)
@@ -173,7 +173,7 @@ class CarryOutApprovedOperator(HandOverOperator):
             if refusal := refusal or roll_refusal(store, answer.question.plan_id):
                 raise refusal
             self.trigger_run_id, self.conf = answer.carried_out_by, {"plan": answer.question.hash}
-            self.note = f"Approved {answer.because}"
+            self.note = f"Approved {answer.by_text}"
         super().execute(context)
 
 
@@ -203,7 +203,7 @@ class QuestionsOperator(BaseOperator):
         self.cluster = cluster
 
     def execute(self, context: Context) -> list[str]:
-        question = StateStore.of(context, self.cluster).readable(Question)
+        question = StateStore.from_context(context, self.cluster).peek(Question)
         begins = [question.before] if is_open(context, self.cluster, question.before) else []
         asked = question.run_id and context["ti"].get_dr_count(f"{APPLY_DAG}{self.cluster}", run_ids=[question.run_id])
         return begins if asked or not question.run_id else [*begins, question.run_id]

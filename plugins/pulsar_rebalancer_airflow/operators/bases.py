@@ -59,7 +59,7 @@ class ClusterOperator(BaseOperator):
         self.storage = ClusterStorage(root, entry.name)
 
     def _store(self, context: Context) -> StateStore:
-        return StateStore.of(context, self.entry.name)
+        return StateStore.from_context(context, self.entry.name)
 
 
 class RunOperator(BaseOperator):
@@ -74,7 +74,7 @@ class RunOperator(BaseOperator):
         self.run = run
 
     def _store(self, context: Context) -> StateStore:
-        return StateStore.of(context, self.cluster)
+        return StateStore.from_context(context, self.cluster)
 
 
 class HandOverOperator(TriggerDagRunOperator):

@@ -73,9 +73,9 @@ class FormOperator(BaseBranchOperator):
     def choose_branch(self, context: Context) -> str:
         """Return the id of the next task. Raises `wrong_setting` with the wrong fields, or `rolling`."""
         with final_unless_passing(context):
-            shows = parse_form(context["params"]).shows
+            shows = parse_form(context["params"]).only_shows
             if shows:
-                refuse_while_rolling(StateStore.of(context, self.cluster))
+                refuse_while_rolling(StateStore.from_context(context, self.cluster))
             return self.shows if shows else self.acts
 
 
@@ -137,7 +137,7 @@ class PlanByHandOperator(BaseOperator):
             summary = plan_request(storage, run, request, by)
             kept = timedelta(minutes=summary.resolved.settings.max_awaiting_minutes)
             if summary.has_effect:
-                store, now = StateStore.of(context, self.cluster), datetime.now(UTC)
+                store, now = StateStore.from_context(context, self.cluster), datetime.now(UTC)
                 entry = ShownPlan(plan_id=run.name, action=request.action, at=summary.collected_at, by=by)
                 store.put(store.get(ShownPlans).with_plan(summary.hash, entry, now, kept))
             last = BundleClientGaps.last(storage.state, (move.bundle for move in read_moves(run)))
@@ -170,7 +170,7 @@ class CarryOutOperator(HandOverOperator):
                 that do not end by themselves); for a release, `not_drained`, or `no_user` if the run was cleared.
         """
         with final_unless_passing(context):
-            form, store = parse_form(context["params"]), StateStore.of(context, self.entry.name)
+            form, store = parse_form(context["params"]), StateStore.from_context(context, self.entry.name)
             by, now = requester(context), datetime.now(UTC)
             refuse_while_rolling(store)
             if not form.plan:
@@ -215,7 +215,7 @@ class CarryOutOperator(HandOverOperator):
         refuse_not_drained(store, form.broker)
         drains = store.get(Drains)
         for broker in form.broker:
-            drains = drains.without(broker, datetime.now(UTC))
+            drains = drains.without_broker(broker, datetime.now(UTC))
         store.put(drains)
         self.log.warning("%s released %s: %s", user or "unknown", ", ".join(form.broker), form.reason)
 
@@ -226,7 +226,7 @@ class CarryOutOperator(HandOverOperator):
         planned = Summary.read(run).by_hand if run else None
         if entry is None or planned is None:
             raise PlanError(Reason.OTHER_PLAN, f"no plan {form.plan[:16]} was shown recently")
-        different = form.differs(planned.request)
+        different = form.changed_fields(planned.request)
         if different:
             raise PlanError(Reason.OTHER_PLAN, f"plan {form.plan[:16]} has different values of {', '.join(different)}")
         age = (now - entry.at).total_seconds()
@@ -289,7 +289,7 @@ class CarryOutOperator(HandOverOperator):
         latest = self.storage.latest_runs(datetime.now(UTC))
         young = takewhile(lambda run: (time_of(run.name) or handed_over.at) >= handed_over.plan.at, latest)
         for run in reversed([*young]):
-            request = RunRequest.known(run)
+            request = RunRequest.read_or_none(run)
             if request is None or request.airflow_run_id not in run_ids:
                 continue
             answer = answers.plans.get(run.name)

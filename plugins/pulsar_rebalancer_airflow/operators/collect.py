@@ -75,7 +75,7 @@ class CollectOperator(ClusterOperator):
             before = StateBefore(
                 decision=store.get(DecisionState),
                 moves=store.get(MovesState),
-                control=orders.get(Control).present(datetime.now(UTC)),
+                control=orders.get(Control).unended(datetime.now(UTC)),
                 drains=Drains(brokers=orders.get(Drains).brokers),
                 roll=roll if roll.active else None,
                 handed_over=self._handed_over(store, params.plan, context["dag_run"].run_id) if params.plan else None,
@@ -107,7 +107,7 @@ class CollectOperator(ClusterOperator):
                 handed over a plan that needs two.
             StateError: `state_lost`.
         """
-        handed = store.handed_over(identity, airflow_run_id)
+        handed = store.handed_over_plan(identity, airflow_run_id)
         if handed is None:
             raise PlanError(Reason.OTHER_PLAN, f"plan {identity[:16]} was not handed over to this run")
         if not handed.approved:

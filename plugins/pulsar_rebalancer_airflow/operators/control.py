@@ -46,7 +46,7 @@ def state_summary(store: StateStore) -> dict[str, JsonValue]:
 
     It has at most twenty brokers, most hits first, and twenty stored destinations.
     """
-    decision, moves = store.readable(DecisionState), store.readable(MovesState)
+    decision, moves = store.peek(DecisionState), store.peek(MovesState)
     most = sorted(decision.hits.items(), key=lambda item: (-item[1].high, -item[1].low, item[0]))
     return {
         "seq": decision.seq,
@@ -90,7 +90,7 @@ def change_state(store: StateStore, action: str, order: Order, name: str) -> dic
     Raises:
         SnapshotError: there is nothing to restore, or it cannot be read.
     """
-    lost, before = store.lost(), max(_sequence_numbers(store))
+    lost, before = store.lost_documents(), max(_sequence_numbers(store))
     source, decision, moves = "", DecisionState(), MovesState()
     if action == "restore":
         source, decision, moves = _documents_to_restore(store.storage, name)
@@ -101,10 +101,10 @@ def change_state(store: StateStore, action: str, order: Order, name: str) -> dic
     # Noted first as begun, in case the task is killed before it notes the end.
     write_change(store.storage, action, order, details | {"done": False})
     store.put(state)
-    store.put(_merged_history(store.readable(MovesState), moves, reset=action == "reset"))
+    store.put(_merged_history(store.peek(MovesState), moves, reset=action == "reset"))
     if HandedOverPlans.KEY in lost:  # a plan that was shown may have been carried out
         store.put(ShownPlans())
-    store.renew()
+    store.replace_lost()
     write_change(store.storage, action, order, details | {"done": True})
     return lost
 
@@ -115,7 +115,7 @@ def _sequence_numbers(store: StateStore) -> Iterator[int]:
     stored = document.get("seq") if isinstance(document, Mapping) else None
     yield stored if isinstance(stored, int) else 0
     for run in store.storage.latest_runs(datetime.now(UTC) + SKEW):
-        if committed := CommitMark.known(run):
+        if committed := CommitMark.read_or_none(run):
             yield committed.seq
             break
         with suppress(SnapshotError):  # it read the state, perhaps of a task that was killed before it left the mark
@@ -141,7 +141,7 @@ def _documents_to_restore(storage: ClusterStorage, name: str) -> tuple[str, Deci
     if run is None:
         raise SnapshotError(Reason.FILE_MISSING, f"{storage.runs.uri} has no committed run to restore the state from")
     # Hits that may have led to moves must be earned again.
-    return run.name, read_state(run).carried_out(), MovesState()
+    return run.name, read_state(run).without_restarts(), MovesState()
 
 
 def _merged_history(stored: MovesState, restored: MovesState, *, reset: bool) -> MovesState:
@@ -331,7 +331,7 @@ def _store(store: StateStore, request: ControlRequest, order: GivenOrder) -> dic
     Only a pause replaces a lost document, so that nothing is moved until operators have given all orders
     again; any other action raises `state_lost`.
     """
-    lost, chosen = store.lost((Control,)), request.form_action
+    lost, chosen = store.lost_documents((Control,)), request.form_action
     if not chosen.after_loss:
         store.get(Control)
     was = lost_documents(store, lost)
@@ -344,7 +344,7 @@ def _store(store: StateStore, request: ControlRequest, order: GivenOrder) -> dic
 
 def _forget_used_skip(store: StateStore) -> None:
     """Remove a used order to skip a run; after a reset or restore, it would apply to another run."""
-    control, last = store.readable(Control), last_committed_run(store.storage, datetime.now(UTC))
+    control, last = store.peek(Control), last_committed_run(store.storage, datetime.now(UTC))
     at = time_of(last.name) if last else None
     changed = without_used_skip(control, at) if at else control
     if changed != control:
@@ -386,10 +386,10 @@ class ControlOperator(ClusterOperator):
             answer = self._carry_out(store, request, order)
             if self.ordered.get("undecided"):
                 answer |= {"undecided": "the run in progress may still make a plan, but will not carry it out"}
-            answer = {"in_force": self._in_force(store)} | answer
+            answer = {"in_force": self._orders_text(store)} | answer
         self.log.info("%s of cluster %s:\n%s", request.action, self.entry.name, json.dumps(answer, indent=1))
         if request.form_action.needs_reason:
-            self.log.warning("%s of cluster %s was ordered %s", request.action, self.entry.name, order.because)
+            self.log.warning("%s of cluster %s was ordered %s", request.action, self.entry.name, order.by_text)
         return answer
 
     def _carry_out(self, store: StateStore, request: ControlRequest, order: GivenOrder) -> dict[str, object]:
@@ -403,7 +403,7 @@ class ControlOperator(ClusterOperator):
             lost = change_state(store, action, order, request.subject)
             told["state"] = state_summary(store)
         elif action == SHOW:
-            told["state"], lost = state_summary(store), store.lost()
+            told["state"], lost = state_summary(store), store.lost_documents()
         return told | ({"lost": lost} if lost else {})
 
     def _stop_outcome(self, store: StateStore) -> dict[str, object] | str:
@@ -418,8 +418,8 @@ class ControlOperator(ClusterOperator):
             "not_begun": stopped.not_begun,
         }
 
-    def _in_force(self, store: StateStore) -> str:
+    def _orders_text(self, store: StateStore) -> str:
         last = store.last_plan()
         # A stop is shown while a run that it may affect is in progress.
         running = in_progress(self.storage, last, datetime.now(UTC))
-        return store.in_force(self.entry.settings, time_of(last) if running else None)
+        return store.orders_text(self.entry.settings, time_of(last) if running else None)

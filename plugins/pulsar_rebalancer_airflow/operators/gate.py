@@ -123,7 +123,7 @@ class GateOperator(RunOperator):
         if present.plan_id == summary.plan_id:
             return  # a retry
         identity, stands = verify(run, summary).identity, is_open(context, self.cluster, present.run_id)
-        until = present.until(self.settings.max_awaiting_minutes)
+        until = present.deadline(self.settings.max_awaiting_minutes)
         young = until is not None and now < until
         # A person who requested moves expects a question about this plan.
         if stands and young and present.identity == identity and summary.by_hand is None:
@@ -146,7 +146,7 @@ class GateOperator(RunOperator):
         store = self._store(context)
         recorded = store.get(DecisionState)
         if recorded.restarts:
-            store.put(recorded.carried_out())
+            store.put(recorded.without_restarts())
 
     def _withdraw_question(self, context: Context) -> None:
         """Withdraw the open question, and note the opening: a plan made earlier may no longer be valid."""
@@ -161,7 +161,7 @@ def present_verdict(context: Context, cluster: str, run: StoragePath, settings: 
 
     Raises SnapshotError if one of the run's files cannot be read.
     """
-    store = StateStore.of(context, cluster)
+    store = StateStore.from_context(context, cluster)
     orders = store.orders()
     if orders.lost:
         return Verdict(Reason.STATE_LOST, orders.lost)
@@ -254,7 +254,7 @@ class Holds:
         if self._reason is not None or time.monotonic() - self._looked_at < self._between_looks:
             return
         orders = self._store.orders(models=ORDERS)
-        self._control = control = orders.get(Control).present(datetime.now(UTC))
+        self._control = control = orders.get(Control).unended(datetime.now(UTC))
         roll, self._drained = orders.get(Roll), frozenset(orders.get(Drains).brokers)
         if self._before.roll is not None:
             ended = roll.stop_order(control) or roll.skip_order(control) or not roll.active

@@ -100,22 +100,22 @@ class ReportOperator(RunOperator):
                 "cluster": self.cluster,
                 "plan_id": run.name,
                 "run": run.uri,
-                "moved": outcome.landed,
-                "split": outcome.split,
+                "moved": outcome.moved_count,
+                "split": outcome.split_count,
             }
             context["outlet_events"][moves_alias(self.cluster)].add(moves_asset(self.cluster), extra=extra)
         if self.settings is not None and self.settings.breaker is not None:
-            closed = closed_at(store.readable(Control))
+            closed = closed_at(store.peek(Control))
             failed = failed_moves(outcome.moves, stored.unloads, closed)
             seen = _round(run, request, outcome, earlier, failed)
             if earlier is None or seen.failed or seen.moved:
                 # A retry has the same name, so what an earlier attempt has counted is not counted again.
-                counted = f"{run.name} {outcome.landed} {len(failed)}"
+                counted = f"{run.name} {outcome.moved_count} {len(failed)}"
                 present = store.get(Breaker)
                 changed = advance(present, self.settings.breaker, seen, now, counted, closed)
                 if changed != present:
                     store.put(changed)
-        if told := words.changes_text(outcome, Summary.known(run)):
+        if told := words.changes_text(outcome, Summary.read_or_none(run)):
             context["ti"].xcom_push(key=NOTE, value=told)  # the plugin's listener adds it to the run's note
         # Written last, because it shows which moves have been counted.
         outcome.write(run)
@@ -145,7 +145,7 @@ class ReportOperator(RunOperator):
         settings = resolved.settings
         if self.settings is not None:
             settings = settings.model_copy(update={name: getattr(self.settings, name) for name in OF_FILE})
-        return store.in_force(settings, context["dag_run"].start_date, resolved.origins)
+        return store.orders_text(settings, context["dag_run"].start_date, resolved.origins)
 
 
 def _round(run: StoragePath, request: RunRequest, outcome: Outcome, earlier: Outcome | None, failed: set[str]) -> Round:
@@ -156,7 +156,7 @@ def _round(run: StoragePath, request: RunRequest, outcome: Outcome, earlier: Out
     return Round(
         bad_brokers=_bad_brokers(validation) if validation else None,
         failed=len(failed - reported),
-        moved=outcome.landed > (earlier.landed if earlier else 0),
+        moved=outcome.moved_count > (earlier.moved_count if earlier else 0),
         score_range=summary.score_range if summary else None,
         younger_than=request.collected_at - timedelta(minutes=request.resolved.settings.host_usage_interval_minutes),
         brokers=summary.brokers if summary else 0,
@@ -169,7 +169,7 @@ def _bad_brokers(validation: Validation) -> int:
 
 
 def _has_changes(outcome: Outcome) -> bool:
-    return bool(outcome.landed or outcome.split)
+    return bool(outcome.moved_count or outcome.split_count)
 
 
 class MaintainOperator(ClusterOperator):
@@ -214,11 +214,11 @@ class WatchOperator(BaseOperator):
     def execute(self, context: Context) -> float:
         """Check the cluster, send alerts, and return the seconds since the last run ended."""
         now = datetime.now(UTC)
-        store = StateStore.of(context, self.cluster)
-        last = store.readable(AlertsState).run_at
+        store = StateStore.from_context(context, self.cluster)
+        last = store.peek(AlertsState).run_at
         if last is not None and last > now:
             last = None  # the clock has since been set back; waiting for that time would suppress alerts
-        since = last or min(store.readable(WatchState).began_at or now, now)
+        since = last or min(store.peek(WatchState).began_at or now, now)
         seconds = (now - since).total_seconds()
         limit = self.settings.alert_after_intervals * self.settings.interval_seconds
         said = f"last run ended {since:%Y-%m-%d %H:%M:%S %Z}" if last else "no run has ended yet"

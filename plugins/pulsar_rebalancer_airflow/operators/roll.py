@@ -66,7 +66,7 @@ class RollOperator(BaseSensorOperator):
                 `restart_failed`, `broker_not_back`).
         """
         with final_unless_passing(context):
-            store = StateStore.of(context, self.entry.name)
+            store = StateStore.from_context(context, self.entry.name)
             roll = store.get(Roll)
             if not self._is_continued(context, roll):
                 form = parse_roll_form(context["params"])
@@ -159,7 +159,7 @@ class RollOperator(BaseSensorOperator):
         ended = context["ti"].get_dr_count(
             f"{APPLY_DAG}{self.entry.name}", run_ids=[question.run_id], states=["success", "failed"]
         )
-        summary = Summary.known(run)
+        summary = Summary.read_or_none(run)
         return question.hash[:16] if summary is not None and summary.by_hand is not None and not ended else ""
 
     def _take_over(self, context: Context, roll: Roll, plan_id: str, by: str) -> Roll:
@@ -177,7 +177,7 @@ class RollOperator(BaseSensorOperator):
 
     def _roll_facts(self, context: Context, store: StateStore, roll: Roll) -> RollFacts:
         now, settings = datetime.now(UTC), self.entry.settings
-        control, held = store.readable(Control), self._why_held(store, now)
+        control, held = store.peek(Control), self._why_held(store, now)
         # A roll that is held before a turn looks at no sample.
         seen, unknown = (None, held) if held and roll.phase is Phase.WAITING else self._roll_sample(store, roll)
         stop, skip = roll.stop_order(control), roll.skip_order(control)

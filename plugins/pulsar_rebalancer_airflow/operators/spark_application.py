@@ -314,7 +314,7 @@ class ReplayOperator(SparkApplicationOperator):
             raise SettingsError(Reason.WRONG_SETTING, f"end: {str(end)[:80]!r} is not a time") from None
         run = context["dag_run"]
         settings, source = current_settings(storage, self.entry.settings)
-        return ReplayRequest.checked(
+        return ReplayRequest.from_form(
             params
             | {
                 "start": start,

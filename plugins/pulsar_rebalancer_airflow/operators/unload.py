@@ -221,14 +221,14 @@ class UnloadWaveOperator(PlanPartOperator):
 
         def ended(outcome: MoveOutcome) -> None:
             history.add(outcome, datetime.now(UTC))
-            progress.ended(history)
+            progress.publish_if_due(history)
 
         async def work(admin: PulsarAdmin) -> None:
             admin.set_brokers({broker for move in moves for broker in (move.source, move.destination)})
             runtime = await admin.runtime_configuration()
             if shedding_is_on(runtime):
                 raise PlanError(Reason.BUILTIN_SHEDDING_ON, f"wave {self.wave} did not begin")
-            history.plan(moves, datetime.now(UTC))
+            history.record_planned(moves, datetime.now(UTC))
             await carry_out_moves(
                 admin.bundles,
                 moves,
@@ -305,7 +305,7 @@ class SplitOperator(PlanPartOperator):
             async def work(admin: PulsarAdmin) -> None:
                 splitting = await splitting_brokers(admin) if asked else []
                 builtin = Reason.BUILTIN_SPLITTING_ON if splitting else None
-                history.plan(remaining, datetime.now(UTC))
+                history.record_planned(remaining, datetime.now(UTC))
                 await carry_out_splits(
                     admin.bundles,
                     remaining,

@@ -106,7 +106,7 @@ def facts_of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> Airf
             "orders": orders,
             "last_plan": stored.last_plan(),
             "not_handed_over": _why_not_handed_over(session, f"{APPLY_DAG}{storage.cluster}", orders.get(Answers)),
-            "handed_over": stored.readable(HandedOverPlans),
+            "handed_over": stored.peek(HandedOverPlans),
         }
     except SnapshotError:  # documents are missing, and so is the storage: the page says that it cannot be read
         return facts
@@ -176,9 +176,9 @@ def failures_since(session: Session, dag_id: str, begin: datetime) -> list[Event
 
 def _named(stored: StoredState, storage: ClusterStorage, plan: str) -> str:
     """Return what a manual plan does, such as "drain a:1"."""
-    shown = stored.readable(ShownPlans).plans.get(plan)
+    shown = stored.peek(ShownPlans).plans.get(plan)
     run = storage.run(shown.plan_id) if shown else None
-    summary = Summary.known(run) if run else None
+    summary = Summary.read_or_none(run) if run else None
     asked = summary.by_hand.request if summary and summary.by_hand else None
     return " ".join([str(asked.action), *asked.broker]) if asked else "carry out a plan"
 
@@ -202,13 +202,13 @@ def orders_since(session: Session, storage: ClusterStorage, begin: datetime) -> 
             what = " ".join([what, *(map(str, names) if isinstance(names, list | tuple) else [str(names)])])
             order = Order(at=run.queued_at, by=run.triggering_user_name or "", reason=str(conf.get("reason") or ""))
             refused = ", refused" if run.state == DagRunState.FAILED else ""
-            events.append(Event(at=order.at, kind="order", text=one_line(f"{what} {order.because}{refused}")))
+            events.append(Event(at=order.at, kind="order", text=one_line(f"{what} {order.by_text}{refused}")))
     try:
         answers = stored_state(session, storage).orders().get(Answers).plans.values()
     except SnapshotError:
         return events
     return events + [
-        Event(at=answer.at, kind="order", text=f"{'approve' if answer.carried_out_by else 'reject'} {answer.because}")
+        Event(at=answer.at, kind="order", text=f"{'approve' if answer.carried_out_by else 'reject'} {answer.by_text}")
         for answer in answers
         if answer.at >= begin
     ]
@@ -248,7 +248,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: Bas
     used = {*allowed.values()} | ({dag_ids[REBALANCE_DAG]} if allowed.keys() & {BY_HAND_DAG, APPLY_DAG} else set())
     used |= {f"{ROLL_DAG}{entry.name}"} if facts.roll.active else set()
     paused = select(DagModel.dag_id).where(DagModel.dag_id.in_(used), DagModel.is_paused)
-    closed = facts.closed(entry.settings, now)
+    closed = facts.gate_holds(entry.settings, now)
     return UserActions(
         control=allowed.get(CONTROL_DAG, ""),
         orders=buttons(facts.situation(entry.settings, now)) if CONTROL_DAG in allowed else (),

@@ -134,7 +134,7 @@ def _run_answer(session: Session, dag_id: str, run: Run) -> RunAnswer:
     if verdict is Reason.AWAITING_APPROVAL:
         return _approval_answer(session, dag_id, run)
     nothing_to_move = verdict is Reason.NOTHING_TO_DO and said.state is not State.CLOSED
-    only_looked = verdict is Reason.OBSERVE and not run.request.forced
+    only_looked = verdict is Reason.OBSERVE and not run.request.is_forced
     if verdict is Reason.OPEN or nothing_to_move or only_looked:
         return RunAnswer(text=said.sentence)
     return RunAnswer(state="refused", text=f"at the gate ({verdict}): {said.sentence}")
@@ -146,7 +146,7 @@ def _approval_answer(session: Session, dag_id: str, run: Run) -> RunAnswer:
     answer = facts.answer_about(run)
     if answer is not None and answer.carried_out_by:
         approved = answer_of(session, f"{APPLY_DAG}{cluster}", answer.question.run_id)
-        return approved or RunAnswer(text=f"The plan was approved {answer.because}.")
+        return approved or RunAnswer(text=f"The plan was approved {answer.by_text}.")
     entry = rebalance_dags(load_clusters(clusters_file())).get(dag_id)
     waits = entry is not None and facts.answer_deadline(entry.settings, datetime.now(UTC)) is not None
     said = state_after_answer(run, facts, pending=waits)

@@ -45,7 +45,7 @@ def read(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPlan:
 
     Raises PlanError: `other_plan`, `plan_changed`, `plan_expired`.
     """
-    handed = snapshot.before.handed_over
+    handed = snapshot.state.handed_over
     if handed is None:
         raise SnapshotError(Reason.FILE_DAMAGED, f"run {snapshot.folder.uri} names no plan to carry out")
     folder, summary = _shown_plan(storage, snapshot.request, handed)
@@ -103,7 +103,7 @@ def _shown_plan(storage: ClusterStorage, request: RunRequest, record: HandedOver
 
 def _drain_proposal(snapshot: Snapshot, shown: Summary, moves: Sequence[Move]) -> Proposal:
     """Return the moves off brokers still drained. A rule is lifted only if it was then and still is."""
-    drained = snapshot.before.drains.brokers
+    drained = snapshot.state.drains.brokers
     overruled = {
         source: frozenset(shown.drains[source].overrule).intersection(
             drained[source].overrule if source in drained else ()

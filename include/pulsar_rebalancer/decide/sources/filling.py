@@ -29,7 +29,7 @@ _BELOW = 5.0
 def new_broker_proposal(snapshot: Snapshot) -> Proposal | None:
     """Return the moves that fill new brokers, like the manual action `fill`; None if there are none."""
     now = snapshot.request.collected_at
-    new = {name for name, at in snapshot.started.items() if at and abs(now - at) <= _NEW}
+    new = {name for name, at in snapshot.starts.items() if at and abs(now - at) <= _NEW}
     # A broker that has just received bundles is left out: its report may lack them.
     getting = {end for unload in recent_unloads(snapshot).values() for end in (unload.destination, unload.owner)}
     brokers = sorted(new - getting)
@@ -62,14 +62,14 @@ def fill(sample: PlanningSample, brokers: Sequence[str]) -> list[RequestedMove]:
         source: sorted(
             (
                 (sample.share_of_score(bundle), bundle.bundle)
-                for bundle in sample.bundles.of(source)
+                for bundle in sample.bundles.of_broker(source)
                 if sample.stay_reason(bundle) is None
             ),
             reverse=True,
         )
         for source in scores.keys() - set(brokers)
     }
-    forbids = cache(policies.forbids)
+    forbids = cache(policies.refusal_reason)
     run, onto = sample.settings.max_bundles_per_run, sample.settings.max_bundles_per_broker or math.inf
     requested: list[RequestedMove] = []
     taken = Counter[str]()
@@ -113,7 +113,7 @@ def recent_unloads(snapshot: Snapshot) -> dict[str, Unload]:
     """Return recent unloads, by bundle, that the new owner's report might not include yet."""
     now = snapshot.request.collected_at
     return {
-        bundle: unload for bundle, unload in snapshot.before.moves.unloads.items() if abs(now - unload.at) < _REPORTED
+        bundle: unload for bundle, unload in snapshot.state.moves.unloads.items() if abs(now - unload.at) < _REPORTED
     }
 
 
@@ -135,8 +135,8 @@ def recent_arrivals(snapshot: Snapshot, broker: str) -> set[str]:
 
 def check_receiver(sample: PlanningSample, broker: str) -> None:
     """Raise a PlanError if a broker cannot receive bundles: `unknown_name`, or why it is excluded."""
-    if broker not in sample.listed:
-        raise PlanError(Reason.UNKNOWN_NAME, f"{broker} is not one of the {len(sample.listed)} active brokers")
+    if broker not in sample.listed_brokers:
+        raise PlanError(Reason.UNKNOWN_NAME, f"{broker} is not one of the {len(sample.listed_brokers)} active brokers")
     if broker in sample.left_out:
         reason = sample.left_out[broker]
         raise PlanError(reason, f"{broker} cannot take bundles: {reason.meaning}")

@@ -52,7 +52,7 @@ def proposal(
     """Return the moves of a manual plan, or of one that is carried out, with a decision for each source."""
 
     def report(capped_moves: Sequence[CandidateMove]) -> SourceReport:
-        moving = [f"{number_of(sum(move.taken for move in capped_moves), 'bundle')} to move"]
+        moving = [f"{number_of(sum(move.is_taken for move in capped_moves), 'bundle')} to move"]
         ends = [row["explanation"] for row in splits] or moving
         return SourceReport(_decisions(sample, capped_moves, record), f"{_origin_text(record)}: {'; '.join(ends)}")
 
@@ -207,6 +207,6 @@ def _move_back(sample: PlanningSample, move: MoveOutcome) -> RequestedMove:
     reason = None
     if owner is not None and owner != move.owner:
         reason = Reason.OWNER_CHANGED
-    elif move.source not in sample.listed:
+    elif move.source not in sample.listed_brokers:
         reason = Reason.DESTINATION_GONE
     return RequestedMove(move.bundle, move.source, reason)

@@ -46,7 +46,7 @@ def return_proposal(snapshot: Snapshot, bundles: Collection[str], home: str, sin
 
 
 def _return_report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> SourceReport:
-    if any(move.taken for move in moves):
+    if any(move.is_taken for move in moves):
         return giving(sample, moves, Reason.GIVE_BACK, "gives bundles back to", "Brought back: bundles of {}")
     reasons = Counter(move.reason for move in moves)
     return SourceReport([], f"Not brought back: {counted(reasons)}")
@@ -55,13 +55,13 @@ def _return_report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> So
 def parent_bundles(bundles: Iterable[str], known_bundles: Collection[str]) -> dict[str, str]:
     names, ranges = frozenset(known_bundles), dict[str, list[tuple[HashRange, str]]]()
     for name in sorted(names):
-        ranges.setdefault(namespace_of(name), []).append((HashRange.of(name), name))
+        ranges.setdefault(namespace_of(name), []).append((HashRange.of_bundle(name), name))
     wholes = {}
     for bundle in bundles:
         if bundle in names:
             wholes[bundle] = bundle
         elif found := ranges.get(namespace_of(bundle)):
-            part = HashRange.of(bundle)
+            part = HashRange.of_bundle(bundle)
             whole, name = found[max(bisect_right(found, part.lower, key=lambda each: each[0].lower) - 1, 0)]
             if whole.contains(part):
                 wholes[bundle] = name
@@ -69,12 +69,12 @@ def parent_bundles(bundles: Iterable[str], known_bundles: Collection[str]) -> di
 
 
 def _requested_moves(sample: PlanningSample, bundles: Iterable[str], home: str, since_run: str) -> list[RequestedMove]:
-    now, moves = sample.snapshot.request.collected_at, sample.snapshot.before.moves
-    recent = moves.recent(now, sample.settings.grace_period_minutes)
+    now, moves = sample.snapshot.request.collected_at, sample.snapshot.state.moves
+    recent = moves.recent_unloads(now, sample.settings.grace_period_minutes)
 
     def why_not(bundle: str) -> Reason | None:
         unload = moves.unloads.get(bundle)
-        if home not in sample.listed:
+        if home not in sample.listed_brokers:
             return Reason.DESTINATION_GONE
         if unload is None or unload.source == home or unload.plan_id <= since_run:
             return None

@@ -76,7 +76,7 @@ def proposal(inputs: StrategyInput, arriving_traffic: Mapping[str, Mapping[Measu
         unloaded_brokers=_unload_to_report_seconds(inputs),
         arriving=arriving_traffic,
         learning=inputs.learning,
-        forbids=lambda *move: policies().forbids(*move),
+        forbids=lambda *move: policies().refusal_reason(*move),
         judge=inputs.judge,
         brief=inputs.brief,
     )
@@ -107,10 +107,10 @@ def _shed_proposal(
         decisions = [_too_soon_decision(decision) for decision in shedding.decisions]
         return Proposal([], lambda _: SourceReport(decisions, "nothing is shed: the last sample is too recent"), state)
     moves, placement = place(sample, shedding.moves, policies, state.placement, inputs.seed)
-    counted = any(move.taken for move in shedding.moves) or shedding.state.cluster_hits > state.shedder.cluster_hits
+    counted = any(move.is_taken for move in shedding.moves) or shedding.state.cluster_hits > state.shedder.cluster_hits
 
     def report(capped_moves: Sequence[CandidateMove]) -> SourceReport:
-        used = counted if counting.counts else any(move.taken for move in capped_moves)
+        used = counted if counting.counts else any(move.is_taken for move in capped_moves)
         sentence = _sentence_with_moves(shedding.sentence, capped_moves)
         return _report(sample, shedding, capped_moves)._replace(sentence=sentence, samples=samples if used else {})
 
@@ -119,7 +119,7 @@ def _shed_proposal(
 
 def _report(sample: ClusterSample, shedding: SheddingResult, moves: Sequence[CandidateMove]) -> SourceReport:
     measures = {decision.source: decision.measure for decision in shedding.decisions if decision.measure}
-    measures |= {move.source: move.measure for move in moves if move.taken}
+    measures |= {move.source: move.measure for move in moves if move.is_taken}
     traffic = {name: sample.broker(name).traffic(measure) for name, measure in measures.items()}
     return SourceReport(shedding.decisions, shedding.sentence, traffic)
 
@@ -140,10 +140,10 @@ def _sentence_with_moves(sentence: str, moves: Sequence[CandidateMove]) -> str:
     if not moves:
         return sentence
     held_back = Counter(move.reason for move in moves if move.reason in HELD_BACK)
-    return f"{sentence}. {taken_and_passed_over_text([move for move in moves if move.taken], held_back)}"
+    return f"{sentence}. {taken_and_passed_over_text([move for move in moves if move.is_taken], held_back)}"
 
 
 def _unload_to_report_seconds(inputs: StrategyInput) -> dict[str, float]:
     # Brokers that report averages say when they measured these; others say when they last wrote to the metadata store.
-    ages = Brokers.of(inputs.brokers).report_ages
+    ages = Brokers.wrap(inputs.brokers).report_ages
     return {name: since - ages.get(name, 0) for name, since in inputs.unloaded_brokers.items()}

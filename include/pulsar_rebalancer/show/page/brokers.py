@@ -47,7 +47,7 @@ def broker_views(
 ) -> list[BrokerView]:
     """Return a run's brokers, the hottest first, those without a load report last; `predicted_scores` is in percent."""
     try:
-        samples, silent = run.brokers, run.snapshot.silent
+        samples, silent = run.brokers, run.snapshot.silent_brokers
     except SnapshotError:
         return []
     settings = run.request.resolved.settings
@@ -210,7 +210,7 @@ def shedder_state_of(run: Run) -> ShedderState:
     try:
         state = read_state(run.folder)
         if run.opened or (run.outcome and run.outcome.verdict is Reason.OPEN):
-            state = state.carried_out()
+            state = state.without_restarts()
         return StrategyState.parse(state.hits, state.strategy_state).shedder
     except RebalancerError:
         return ShedderState()

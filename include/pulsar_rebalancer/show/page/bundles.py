@@ -77,7 +77,7 @@ class _StayReasons:
             self.rows = {row["bundle"]: row for row in considered.to_pylist()}
             self.decisions = {row["pair"]: row for row in read_decisions(run.folder)}
             self.rules = rules(run.snapshot, names)
-            self.unloads = run.snapshot.before.moves.unloads
+            self.unloads = run.snapshot.state.moves.unloads
         except SnapshotError:
             self.rows, self.decisions, self.rules, self.unloads = {}, {}, {}, {}
 
@@ -93,7 +93,7 @@ class _StayReasons:
     def explain(self, bundle: str, broker: str) -> dict[str, str]:
         """Return the reason code and its sentence, and the bundle's last move."""
         reason: str
-        row, move, unload = self.rows.get(bundle), self.run.moves.get(bundle), self.unloads.get(bundle)
+        row, move, unload = self.rows.get(bundle), self.run.move_outcomes.get(bundle), self.unloads.get(bundle)
         moved = f"{unload.at:%H:%M %Z} from {unload.source} to {unload.destination}" if unload else ""
         rule = self.rules.get(bundle) or self.left_out.get(broker)
         if move is not None:
@@ -167,7 +167,7 @@ def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainV
     for broker, drain in drains.items():
         bundles = served[broker].bundles if broker in served else None
         never = own[broker] + sum(reason in _NEVER_MOVE for reason, *_ in left[broker].values())
-        ended = [move for move in run.moves.values() if move.source == broker]
+        ended = [move for move in run.move_outcomes.values() if move.source == broker]
         yield DrainView(
             broker=broker,
             drained=drain_text(drain),
@@ -182,7 +182,7 @@ def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainV
 
 def _why_not_moved(run: Run, bundle: str) -> str:
     """Return why a bundle has no new owner; empty if it has one or might still get one."""
-    move = run.moves.get(bundle)
+    move = run.move_outcomes.get(bundle)
     if move is None:
         return run.outcome.verdict if run.outcome else ""
     return "" if move.reason.has(Trait.NEW_OWNER) else move.reason

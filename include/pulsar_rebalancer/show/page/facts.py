@@ -61,7 +61,7 @@ class AirflowContext(View):
 
     @property
     def roll(self) -> Roll:
-        return self.orders.get(Roll).shown_under(self.orders.get(Control))
+        return self.orders.get(Roll).as_shown(self.orders.get(Control))
 
     @property
     def question(self) -> Question:
@@ -70,13 +70,13 @@ class AirflowContext(View):
     def situation(self, settings: Settings, now: datetime) -> Situation:
         return Situation(settings, self.orders, now, JudgedRun(now, self.last_plan))
 
-    def held_by(self, settings: Settings, now: datetime) -> list[Hold]:
+    def run_holds(self, settings: Settings, now: datetime) -> list[Hold]:
         """Return why the next run would not carry out the strategy's moves, except for the mode.
 
         The settings, here and below, are those of the current clusters file.
         """
         rolls = [Hold(Reason.ROLLING, self.roll.progress)] if self.roll.active else []
-        return [closing for closing in self.closed(settings, now) if closing.reason is not Reason.OBSERVE] + rolls
+        return [closing for closing in self.gate_holds(settings, now) if closing.reason is not Reason.OBSERVE] + rolls
 
     def answer_deadline(self, settings: Settings, now: datetime) -> datetime | None:
         return deadline_of(self.situation(settings, now))
@@ -89,17 +89,17 @@ class AirflowContext(View):
         answers, question = self.orders.get(Answers).plans, self.question.plan_id if self.asks_about(run) else ""
         return answers.get(run.folder.name) or answers.get(question)
 
-    def in_force(self, settings: Settings, run: Run | None, now: datetime) -> str:
+    def orders_text(self, settings: Settings, run: Run | None, now: datetime) -> str:
         """Return the current orders and who gave them; empty if there are none.
 
         `run` is the run on the page, which an operator might have stopped.
         """
-        closed = self.closed(settings, now)
+        closed = self.gate_holds(settings, now)
         said = order_texts(settings, closed, self.orders, now)
         sentences = [orders_sentence(settings, closed, self.orders, now)] if said else []
-        stop = self.orders.get(Control).last("stop")
+        stop = self.orders.get(Control).last_order("stop")
         if stop is not None and run is not None and run.request.collected_at <= stop.at and run.was_stopped:
-            sentences.append(f"The run was stopped at {stop.at:%Y-%m-%d %H:%M %Z} {stop.because}")
+            sentences.append(f"The run was stopped at {stop.at:%Y-%m-%d %H:%M %Z} {stop.by_text}")
         sentences += [
             f"A plan by {handed.by or 'unknown'} ({handed.plan.action or 'moves'}) waits for its run to start"
             for handed in self.handed_over.plans.values()
@@ -129,7 +129,7 @@ class AirflowContext(View):
                 text = f"{drain.broker} is empty and safe to stop; drained by {order.by or 'unknown'}: {order.reason}."
                 yield Attention(text=text, since=order.at, acts=("Release",))
 
-    def closed(self, settings: Settings, now: datetime) -> list[Hold]:
+    def gate_holds(self, settings: Settings, now: datetime) -> list[Hold]:
         """Return why the gate would be closed for any plan now; empty if it would open."""
         return closings(settings, self.orders, now, JudgedRun(now, self.last_plan))
 

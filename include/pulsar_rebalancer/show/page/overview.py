@@ -125,7 +125,7 @@ def _status(
     if measured_run is not None and shown_run is not None and shown_run.outcome is not None and shown_run.has_moved:
         # The run's own scores are those before its moves.
         scores = known_scores(measured_run.folder) if measured_run.folder != shown_run.folder else Scores()
-        if not scores.compared and shown_run.summary and all(move.ok for move in shown_run.moves.values()):
+        if not scores.compared and shown_run.summary and all(move.ok for move in shown_run.move_outcomes.values()):
             predicted = rounded(shown_run.summary.predicted_range)
     collected_at = shown_run.request.collected_at if shown_run else None
     fresh_until = collected_at + shown_run.longest_age(entry.settings) if shown_run and collected_at else None
@@ -139,14 +139,14 @@ def _status(
         tone=Tone.IDLE if old else headline.state.tone,
         sentence=f"At {collected_at:%H:%M:%S %Z}: {headline.sentence}" if old else headline.sentence,
         attention=tuple(facts.attention(entry.settings, drain_views(shown_run, facts.drains), now)),
-        in_force=facts.in_force(entry.settings, shown_run, now),
+        in_force=facts.orders_text(entry.settings, shown_run, now),
         now=now,
         collected_at=collected_at,
         fresh_until=fresh_until,
         running_since=facts.running_since,
         interval_seconds=entry.settings.interval_seconds,
         next_run_at=facts.next_run_at if facts.scheduled and not (facts.paused or facts.running_since) else None,
-        score_range=rounded(scores.spread) if predicted is None else predicted,
+        score_range=rounded(scores.score_range) if predicted is None else predicted,
         predicted=predicted is not None,
     )
 

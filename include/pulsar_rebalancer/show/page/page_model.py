@@ -14,7 +14,7 @@ from pulsar_rebalancer.orders.order import OrderButton
 from pulsar_rebalancer.orders.roll_document import ShownRestarts
 from pulsar_rebalancer.run.findings import ExplainedReason, ReasonWithMeaning
 from pulsar_rebalancer.run.plan import Move, Split
-from pulsar_rebalancer.strategies.sample import ScoreBand
+from pulsar_rebalancer.strategies.sample import Line
 
 VERSION = 1
 """Version of the document. A browser that shows an older version reloads the page."""
@@ -425,7 +425,7 @@ class Overview(View):
     of_one_run: bool = False
     status: Status
     middle: float | None = None
-    lines: tuple[ScoreBand, ...] = ()
+    lines: tuple[Line, ...] = ()
     brokers: tuple[BrokerView, ...] = ()
     pairs: tuple[PairView, ...] = ()
     close_pairs: int = 0

@@ -30,7 +30,7 @@ def predicted_scores(run: Run) -> dict[str, float]:
     if run.summary is None or not run.summary.bundles_taken:
         return {}
     try:
-        moves = [CandidateMove.of_row(row) for row in taken_candidates(run.folder)]
+        moves = [CandidateMove.from_row(row) for row in taken_candidates(run.folder)]
         measures = {move.source: move.measure for move in moves}
         samples = (sample for sample in run.snapshot.brokers_without({}) if sample.broker in measures)
         traffic = {sample.broker: sample.traffic(measures[sample.broker]) for sample in samples}
@@ -60,8 +60,8 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
     splits = tuple(
         SplitView(
             planned=split,
-            why=split.excess or _request_text(summary),
-            ended=run.cuts.get(split.bundle),
+            why=split.excess_text or _request_text(summary),
+            ended=run.split_outcomes.get(split.bundle),
             **_client_counts(disturbed.get(split.bundle, {})),
         )
         for split in actions.splits
@@ -137,8 +137,8 @@ def _move_views(
         MoveView(
             planned=move,
             why=_move_reason(summary, move, pairs),
-            client_gap=_move_gap_text(run.moves.get(move.bundle), last_gaps.get(move.bundle)),
-            ended=run.moves.get(move.bundle),
+            client_gap=_move_gap_text(run.move_outcomes.get(move.bundle), last_gaps.get(move.bundle)),
+            ended=run.move_outcomes.get(move.bundle),
             **_client_counts(disturbed_clients.get(move.bundle, {})),
         )
         for move in moves

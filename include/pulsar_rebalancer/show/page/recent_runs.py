@@ -105,7 +105,7 @@ class Run:
     @property
     def seconds_to_act(self) -> float:
         """Seconds from the sample to the end of a run without moves, about when others begin to move; 0 with moves."""
-        if self.outcome is None or self.has_moved or self.cuts:
+        if self.outcome is None or self.has_moved or self.split_outcomes:
             return 0.0
         took = (self.outcome.ended_at - self.request.collected_at).total_seconds()
         return min(took, self.request.resolved.settings.max_plan_age_seconds)  # no move begins later
@@ -121,15 +121,15 @@ class Run:
         return [(begun, folder) for begun, folder in runs if at - begun < _OF_LATE]
 
     @property
-    def moves(self) -> dict[str, MoveOutcome]:
+    def move_outcomes(self) -> dict[str, MoveOutcome]:
         return {move.bundle: move for move in self.outcome.moves} if self.outcome else self.waves
 
     @property
     def has_moved(self) -> bool:
-        return any(not move.reason.has(Trait.NOT_BEGUN) for move in self.moves.values())
+        return any(not move.reason.has(Trait.NOT_BEGUN) for move in self.move_outcomes.values())
 
     @property
-    def cuts(self) -> dict[str, SplitOutcome]:
+    def split_outcomes(self) -> dict[str, SplitOutcome]:
         return {split.bundle: split for split in self.outcome.splits} if self.outcome else self.splits
 
     @property
@@ -139,10 +139,10 @@ class Run:
     @property
     def was_stopped(self) -> bool:
         """Return whether a stop order affects the run: bundles are being moved or split, or moves were stopped."""
-        return self.under_way or any(move.reason is Reason.STOPPED for move in self.moves.values())
+        return self.under_way or any(move.reason is Reason.STOPPED for move in self.move_outcomes.values())
 
     @property
-    def blocked(self) -> bool:
+    def is_blocked(self) -> bool:
         return self.validation is not None and bool(self.validation.reasons(Effect.BLOCK))
 
 
@@ -151,11 +151,11 @@ def read_run(folder: StoragePath) -> Run | None:
     snapshot = Snapshot(folder)
     if _read_or_none(lambda: snapshot.request) is None:
         return None
-    outcome = Outcome.known(folder)
+    outcome = Outcome.read_or_none(folder)
     return Run(
         snapshot=snapshot,
         validation=_read_or_none(lambda: snapshot.validation),
-        summary=Summary.known(folder),
+        summary=Summary.read_or_none(folder),
         outcome=outcome,
         waves={} if outcome else _ended_outcomes(_read_or_none(lambda: read_waves(folder)) or {}),
         splits={} if outcome else _ended_outcomes(_read_or_none(lambda: read_outcomes(folder)) or {}),
@@ -272,12 +272,12 @@ def change_of_run(folder: StoragePath, collected_at: datetime) -> Change | None:
     known = _changes.get(folder.uri)
     if known is not None:
         return known
-    outcome = Outcome.known(folder)
+    outcome = Outcome.read_or_none(folder)
     if outcome is None:
         return None
     planned = [*(move.reason for move in outcome.moves), *(split.reason for split in outcome.splits)]
     begun = [reason for reason in planned if not reason.has(Trait.NOT_BEGUN)]
-    moved = UndoView(folder=folder.name, collected_at=collected_at) if outcome.landed else None
+    moved = UndoView(folder=folder.name, collected_at=collected_at) if outcome.moved_count else None
     change = Change(folder, outcome.ended_at, bool(begun), moved)
     # The waves of a stopped run can be cleared; they then carry out the rest.
     return change if len(begun) < len(planned) else _changes.put(folder.uri, change)

@@ -68,8 +68,8 @@ def now_of(entry: ClusterEntry, facts: AirflowContext, begun: Run | None, ended:
         said = headline_of_run(known, "", age)
         state: State = State.CLOSED if said.state in (*_LOOKS_WELL, State.PAUSED) else said.state
         return Headline(state, f"Airflow's scheduler is not running, so no run starts. {said.sentence}")
-    held = facts.held_by(entry.settings, now)
-    firing = FIRES if entry.settings.mode.moves and not held else WOULD_FIRE
+    held = facts.run_holds(entry.settings, now)
+    firing = FIRES if entry.settings.mode.may_move and not held else WOULD_FIRE
     until = facts.answer_deadline(entry.settings, now)
     said = state_after_answer(known, facts, pending=until is not None) or headline_of_run(known, firing, age)
     ordered = known.outcome is not None and known.outcome.verdict in _ORDERED
@@ -96,8 +96,8 @@ def state_after_answer(run: Run, facts: AirflowContext, *, pending: bool) -> Hea
     if answer is None:
         return None if pending and facts.asks_about(run) else Headline(State.CLOSED, f"{plan} was not answered.")
     if not answer.carried_out_by:
-        return Headline(State.CLOSED, f"{plan} was rejected {answer.because}.")
-    approval, refused = f"{plan} was approved {answer.because}", facts.not_handed_over.get(answer.question.plan_id)
+        return Headline(State.CLOSED, f"{plan} was rejected {answer.by_text}.")
+    approval, refused = f"{plan} was approved {answer.by_text}", facts.not_handed_over.get(answer.question.plan_id)
     if refused is None:
         return Headline(State.WOULD_MOVE, f"{approval}; no bundle has moved yet.")
     return Headline(State.CLOSED, f"{approval}, but was not carried out: {_ORDERED.get(refused, refused.meaning)}")
@@ -133,7 +133,7 @@ def _stale_headline(entry: ClusterEntry, facts: AirflowContext, latest_run: Run,
 
 
 def _explains_more(run: Run, failed: FailedRun) -> bool:
-    return run.request.airflow_run_id == failed.run_id and (run.blocked or not _was_interrupted(run))
+    return run.request.airflow_run_id == failed.run_id and (run.is_blocked or not _was_interrupted(run))
 
 
 def _failure_text(failed: FailedRun) -> str:
@@ -158,7 +158,7 @@ def headline_of_run(run: Run, firing: str, age: float) -> Headline:
         age: seconds since the run's sample.
     """
     verdict, mode = run.outcome.verdict if run.outcome else None, run.request.resolved.settings.mode
-    if verdict is Reason.BLOCKED or (verdict is None and run.blocked):
+    if verdict is Reason.BLOCKED or (verdict is None and run.is_blocked):
         return Headline(State.BLOCKED, _block_text(run))
     young = age < LONGEST_RUN.total_seconds()
     if run.under_way and young:
@@ -175,7 +175,7 @@ def headline_of_run(run: Run, firing: str, age: float) -> Headline:
     if run.request.dry_run:
         return Headline(State.WOULD_MOVE, f"{words.PLAN_READY} It moves no bundle.")
     said = _idle_headline(run.summary, pair_views(run), firing, age)
-    if said.state is State.WAITING and not mode.moves:
+    if said.state is State.WAITING and not mode.may_move:
         return said._replace(sentence=f"{said.sentence} {words.not_moved_text(mode)}")
     return said
 
@@ -230,19 +230,19 @@ def _plan_headline(run: Run, summary: Summary, verdict: Reason | None, mode: Mod
 
 
 def _moved_headline(run: Run) -> Headline:
-    refused = [split for split in run.cuts.values() if not split.ok]
+    refused = [split for split in run.split_outcomes.values() if not split.ok]
     if refused:
         return Headline(State.CLOSED, f"A bundle was not split as planned: {refused[0].reason.meaning}")
-    split = f"Split {number_of(len(run.cuts), 'bundle')} permanently, as planned." if run.cuts else ""
-    moves = list(run.moves.values())
+    cut = f"Split {number_of(len(run.split_outcomes), 'bundle')} permanently, as planned." if run.split_outcomes else ""
+    moves = list(run.move_outcomes.values())
     if not moves:
-        return Headline(State.MOVED, split)
+        return Headline(State.MOVED, cut)
     failed = [move for move in moves if not move.ok]
     state, moved = State.MOVED, f"Moved {number_of(len(moves), 'bundle')}, each verified on its new broker."
     if failed:
         state = State.CLOSED if any(not move.reason.has(Trait.SETTLED) for move in failed) else State.MOVED
         moved = f"Moved {len(moves) - len(failed)} of {number_of(len(moves), 'bundle')}: {failed[0].reason.meaning}"
-    return Headline(state, f"{split} {moved}".strip())
+    return Headline(state, f"{cut} {moved}".strip())
 
 
 def _idle_headline(summary: Summary, pairs: Sequence[PairView], firing: str, age: float) -> Headline:

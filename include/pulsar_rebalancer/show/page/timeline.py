@@ -117,7 +117,7 @@ def timeline(
 
 def _read_events(folder: StoragePath, at: datetime) -> _RunEvents | None:
     """Return what a run did; None without an outcome: it is under way, was only shown, or failed."""
-    outcome, summary = Outcome.known(folder), Summary.known(folder)
+    outcome, summary = Outcome.read_or_none(folder), Summary.read_or_none(folder)
     if outcome is None:
         return None
     judged = summary is not None and outcome.verdict not in (Reason.BLOCKED, Reason.UNFINISHED)

@@ -140,7 +140,7 @@ def select_bundles(sample: ClusterSample, pair: Decision, wanted: Amount) -> lis
     forbidden: dict[str, Reason | None] = {}
     moves = []
     # The bundles are sorted by name; the sort keeps that order for equal traffic.
-    busiest_first = sorted(sample.bundles.of(source), key=attrgetter(measure), reverse=True)
+    busiest_first = sorted(sample.bundles.of_broker(source), key=attrgetter(measure), reverse=True)
     for rank, bundle in enumerate(busiest_first):
         carried = bundle.mean(measure)
         reason = bundle.reason or (Reason.SYSTEM_NAMESPACE if is_heartbeat(bundle.bundle) else None)

@@ -82,7 +82,7 @@ class _Broker:
     words: str = ""
 
     @property
-    def able(self) -> bool:
+    def may_give(self) -> bool:
         """Return whether the broker might have a bundle that can move."""
         return self.unread or None in self.reasons
 
@@ -154,7 +154,7 @@ def _read_givers(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> N
 
 def _read_candidates(sample: ClusterSample, broker: _Broker) -> None:
     broker.unread = False
-    broker.bundles = sample.bundles.of(broker.name, None if broker.gives else _OF_OTHERS)
+    broker.bundles = sample.bundles.of_broker(broker.name, None if broker.gives else _OF_OTHERS)
     loads = sample.learning.learned.points * np.array([bundle.load for bundle in broker.bundles])
     broker.dearness = 1 + loads / broker.cores / _LARGE
     broker.reasons = [
@@ -183,7 +183,7 @@ def _choose_moves(
     measure, ranks = sample.measure, {broker.pair: count() for broker in pool}
     for _ in range(_ROUNDS):
         # A hot broker without candidates leaves its partner to the next one.
-        able = [broker for broker in pool if broker.height < 0 or broker.able]
+        able = [broker for broker in pool if broker.height < 0 or broker.may_give]
         able.sort(key=lambda broker: (broker.height, broker.name))
         before = len(moves)
         for colder, hotter in zip(able[: len(able) // 2], reversed(able), strict=False):
@@ -199,7 +199,7 @@ def _choose_moves(
 
 
 def _staying_bundles(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
-    if broker.able and not broker.at_first:  # it was never the hotter of two brokers
+    if broker.may_give and not broker.at_first:  # it was never the hotter of two brokers
         broker.words = f"The expected load is {broker.height:+.0f} points from the mean; hotter brokers shed first"
     taken, pair, source = Reason.TAKEN, broker.pair, broker.name  # looked up once instead of for each bundle
     at_first = broker.at_first or repeat(Reason.NOT_REACHED)
@@ -255,7 +255,7 @@ def _with_moves(
 
     Hits are reset for each pair that fires, also if nothing moves, and for each broker that loses or gains a bundle.
     """
-    taken = [move for move in moves if move.taken]
+    taken = [move for move in moves if move.is_taken]
     touched: set[str | None] = set()
     if sample.counting.counts:
         used: list[CandidateMove | Decision] = [*taken, *(pair for pair in decisions if pair.fired)]

@@ -19,8 +19,8 @@ from pulsar_rebalancer.strategies.sample import (
     CandidateMove,
     ClusterSample,
     Decision,
+    Line,
     Profile,
-    ScoreBand,
     SheddingResult,
     amount,
     left_out_decisions,
@@ -136,9 +136,9 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     return SheddingResult([*decisions, *left_out_decisions(sample)], moves, ShedderState(), sentence)
 
 
-def _lines(settings: Settings, mean: float | None) -> tuple[ScoreBand, ...]:
+def _lines(settings: Settings, mean: float | None) -> tuple[Line, ...]:
     limit = settings.overloaded_threshold
-    return (ScoreBand(name="overloaded", lower=limit, upper=limit),)
+    return (Line(name="overloaded", lower=limit, upper=limit),)
 
 
 PROFILE = Profile(shed, placement=Placement.LEAST_RATE, lines=_lines)

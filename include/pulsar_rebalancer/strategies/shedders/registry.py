@@ -25,7 +25,7 @@ from pulsar_rebalancer.names import is_extensible
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding, RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.strategies.sample import Profile, ScoreBand, Threshold
+from pulsar_rebalancer.strategies.sample import Line, Profile, Threshold
 from pulsar_rebalancer.strategies.shedders import (
     avg_shedder,
     gain_shedder,
@@ -95,7 +95,7 @@ _DEFAULT = Profile(overload_shedder.shed)  # the function is never called
 _SHOWN: dict[str, TypeAdapter[Any]] = {
     "thresholds": TypeAdapter(dict[str, Threshold]),
     "cluster_hits": TypeAdapter(int | None),
-    "lines": TypeAdapter(tuple[ScoreBand, ...]),
+    "lines": TypeAdapter(tuple[Line, ...]),
     "sentence": TypeAdapter(str),
 }
 """Names of the functions in `Profile` whose results are shown to users, with the type of each result."""
@@ -239,7 +239,7 @@ def force_threshold(request: RunRequest) -> float | None:
     Return None if the run is not forced or the strategy has no pairs.
     """
     settings, given = request.resolved.settings, request.params.force_threshold
-    low = profile_of(settings).thresholds(settings).get("low") if request.forced else None
+    low = profile_of(settings).thresholds(settings).get("low") if request.is_forced else None
     return low.gap if low and given is None else given
 
 
@@ -250,7 +250,7 @@ def left_out_of(run: Snapshot, settings: Settings | None = None, policies: Polic
         settings: settings without the rules that a person lifted; None for the run's own.
         policies: policies without the rules that a person lifted; None for the run's own.
     """
-    quarantined, drained = run.validation.quarantined, run.before.drains.brokers
+    quarantined, drained = run.validation.quarantined, run.state.drains.brokers
     return left_out(settings or run.settings, policies or run.policies, quarantined=quarantined, drained=drained)
 
 
@@ -274,5 +274,5 @@ def brokers_not_compared(settings: Settings, policies: Policies, drained: Iterab
     from the policy's namespaces.
     """
     unpaired = policies.without_persistent if safe_profile_of(settings).thresholds(settings) else ()
-    closed = (name for name in unpaired if policies.reserved_by(name) is None)
+    closed = (name for name in unpaired if policies.reserving_policy(name) is None)
     return dict.fromkeys(closed, Reason.NO_PERSISTENT_TOPICS) | dict.fromkeys(drained, Reason.DRAINING)

@@ -109,7 +109,7 @@ class PairTransfer:
     left: float = 0.0
     gained: float = 0.0
 
-    def run(self, bundles: list[BundleSample]) -> None:
+    def choose_bundles(self, bundles: list[BundleSample]) -> None:
         """Choose bundles to move from the source. At least one bundle always remains on the source."""
         transfer = self.sample.settings.transfer
         back = iter(top_bundles(self.sample, self.destination.broker) if transfer else ())
@@ -247,11 +247,11 @@ class LoadStats:
         self.std = math.sqrt(max(0.0, self._squares / self.counted - self.mean * self.mean)) if counted else 0.0
 
     @property
-    def least(self) -> BrokerLoad:
+    def least_loaded(self) -> BrokerLoad:
         return self._ordered[self._least]
 
     @property
-    def most(self) -> BrokerLoad:
+    def most_loaded(self) -> BrokerLoad:
         return self._ordered[self._most]
 
     @property
@@ -266,7 +266,7 @@ class LoadStats:
         return self._underload(min(0.5, max(0.0, target / 2))) or self._overload(target)
 
     def _underload(self, share: float) -> Imbalance | None:
-        least, most = self.least, self.most
+        least, most = self.least_loaded, self.most_loaded
         bound = self.mean * share
         if least.load < bound:
             words = f"the load of {least.broker} is {least.load:.1%}, below {share:.0%} of the mean {self.mean:.1%}"
@@ -280,17 +280,17 @@ class LoadStats:
 
     def _overload(self, target: float) -> Imbalance | None:
         bound = max(self._settings.overloaded_threshold / 100, self.mean + target)
-        if self.most.load > bound:
-            words = f"the load of {self.most.broker} is {self.most.load:.1%}, above {bound:.1%}"
-            return Imbalance("overloaded", self.most.load, bound, words)
+        if self.most_loaded.load > bound:
+            words = f"the load of {self.most_loaded.broker} is {self.most_loaded.load:.1%}, above {bound:.1%}"
+            return Imbalance("overloaded", self.most_loaded.load, bound, words)
         return None
 
     def take_pair(self) -> tuple[BrokerLoad, BrokerLoad]:
-        pair = self.most, self.least
+        pair = self.most_loaded, self.least_loaded
         self._most -= 1
         return pair
 
-    def move(self, source: BrokerLoad, destination: BrokerLoad, load: float) -> None:
+    def record_move(self, source: BrokerLoad, destination: BrokerLoad, load: float) -> None:
         """Record that load moves from the source to the destination. The destination then receives no more bundles."""
         self._squares -= source.load * source.load + destination.load * destination.load
         self._squares += max(0.0, source.load - load) ** 2 + (destination.load + load) ** 2

@@ -24,8 +24,8 @@ from pulsar_rebalancer.strategies.sample import (
     CandidateMove,
     ClusterSample,
     Decision,
+    Line,
     Profile,
-    ScoreBand,
     SheddingResult,
     amount,
     left_out_decisions,
@@ -54,7 +54,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
         if sample.brief and decisions[number].reason is Reason.BALANCED:
             break  # and so are the others, whose load is lower
     sentence = _above_bound_text(sample, averages, mean)
-    if averages and sample.settings.lower_boundary and not any(move.taken for move in moves):
+    if averages and sample.settings.lower_boundary and not any(move.is_taken for move in moves):
         # Pulsar adds the sample to the averages a second time here.
         averages = _averages(sample, averages, usage)
         replaced, walked, below = _shed_below_bound(sample, in_order, averages)
@@ -143,11 +143,11 @@ def _threshold(sample: ClusterSample) -> float:
     return sample.settings.average_threshold / 100
 
 
-def _lines(settings: Settings, mean: float | None) -> tuple[ScoreBand, ...]:
+def _lines(settings: Settings, mean: float | None) -> tuple[Line, ...]:
     if mean is None:
         return ()
     limit = mean + settings.average_threshold
-    return (ScoreBand(name="mean plus average_threshold", lower=limit, upper=limit),)
+    return (Line(name="mean plus average_threshold", lower=limit, upper=limit),)
 
 
 PROFILE = Profile(

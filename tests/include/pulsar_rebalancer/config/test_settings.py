@@ -203,7 +203,7 @@ def test_a_forced_run_has_a_threshold_where_there_are_pairs(strategy, params, fo
         resolved=resolve({"strategy": strategy}, {}),
         collected_at="2026-11-21T10:00:00Z",
     )
-    assert (request.forced, force_threshold(request)) == (forced, threshold)
+    assert (request.is_forced, force_threshold(request)) == (forced, threshold)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_a_forced_run_has_a_threshold_where_there_are_pairs(strategy, params, fo
 )
 def test_parameters_know_what_they_change(given, decide, thresholds):
     params = parse_params(given)
-    assert (params.decide, params.changes_thresholds) == (decide, thresholds)
+    assert (params.changes_decision, params.changes_thresholds) == (decide, thresholds)
 
 
 def test_settings_in_which_brokers_differ_are_named():

@@ -130,5 +130,5 @@ def planned(
 
 
 def fates(run: StoragePath) -> dict[str, str]:
-    moves = [CandidateMove.of_row(row) for row in (run / "plan" / "moves.parquet").read_table().to_pylist()]
-    return {move.bundle: str(move.destination if move.taken else move.reason) for move in moves}
+    moves = [CandidateMove.from_row(row) for row in (run / "plan" / "moves.parquet").read_table().to_pylist()]
+    return {move.bundle: str(move.destination if move.is_taken else move.reason) for move in moves}

@@ -64,7 +64,7 @@ def test_a_bundle_that_meets_a_condition_is_split():
     (split,) = splits_of(found.rows)
     assert (split.bundle, split.positions, split.shares) == (NAMES[0], (0x20000000,), (1 / 3, 2 / 3))
     assert (split.condition, split.unload, split.algorithm) == ("msg_rate", True, "range_equally_divide")
-    assert found.taken == [NAMES[0]]
+    assert found.split_bundles == [NAMES[0]]
     assert found.skip_reasons == {}
     assert found.advice == (
         f"{NAMES[0]} on b:1 has 40,000 msg/s, more than 30,000; a split at 0x20000000 would "
@@ -76,7 +76,7 @@ def test_a_bundle_that_meets_a_condition_is_split():
 def test_a_bundle_with_too_many_topics_is_split_however_its_traffic_is_shared():
     of_one_topic = candidate(topics=(TopicLoad(1, 100.0), *TOPICS))
     found = planned([loaded(msg_rate=1.0, topics=1001)], candidates=[of_one_topic])
-    assert found.taken == [NAMES[0]]
+    assert found.split_bundles == [NAMES[0]]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_bundles_left_whole_have_a_reason(bundle, known, settings, reason):
     candidates = [] if known is None else [candidate(large.bundle, **known)]
     found = planned([large], settings=settings, candidates=candidates)
     assert reasons(found) == {large.bundle: reason}
-    assert found.taken == []
+    assert found.split_bundles == []
     assert found.skip_reasons == {reason: 1}
     assert Reason(reason).meaning in found.advice[0]
 
@@ -118,7 +118,7 @@ def test_caps_leave_the_less_loaded_for_later():
     assert [row["bundle"] for row in found.rows] == NAMES[::-1]
     assert [row["reason"] for row in found.rows] == ["to_be_split"] * 2 + ["cap_splits"] * 2
     of_run = planned(bundles, settings={"max_splits_per_run": 1})
-    assert of_run.taken == [NAMES[3]]
+    assert of_run.split_bundles == [NAMES[3]]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_the_extensible_load_manager_waits_for_hits_and_splits_so_many_per_broke
     taken, hits, counted = list[list[str]](), dict[str, int](), []
     for _ in range(5):
         found = planned(bundles, settings=limits | caps, extensible=True, hits=hits)
-        taken, hits = [*taken, found.taken], found.hits
+        taken, hits = [*taken, found.split_bundles], found.hits
         counted.append(hits.get(NAMES[1]))
     assert taken == [[], [], [], [NAMES[0]], [NAMES[1]]]
     assert hits == {NAMES[0]: 1}

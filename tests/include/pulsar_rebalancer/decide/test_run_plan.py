@@ -151,7 +151,7 @@ def test_a_bundle_that_two_brokers_report_after_its_move_changes_no_decision(tmp
         for broker in reporting:
             owned[broker] |= {name(1): 10.0}
         decided = learned_and_decided(forced(tmp_path / reporting, owned, cpu, owners=len(reporting)))
-        taken = [move for move in decided.moves if move.taken]
+        taken = [move for move in decided.moves if move.is_taken]
         plans[reporting] = taken, [decision.explanation for decision in decided.decisions]
     assert plans["a"] == plans["az"]
     assert plans["a"][0]

@@ -81,7 +81,7 @@ def test_breaker_closes_after_its_time_or_by_hand(minutes: int, closed_by_hand: 
     if closed_by_hand is not None:
         at = NOW + closed_by_hand * MINUTE
         control = control.with_order(GivenOrder(action="close_breaker", at=at, by="ada", reason="mended"))
-    orders = OrdersInForce.of(Breaker(opened_at=NOW, why="x"), control)
+    orders = OrdersInForce.build(Breaker(opened_at=NOW, why="x"), control)
 
     found = closings(given, orders, NOW + minutes * MINUTE)
 

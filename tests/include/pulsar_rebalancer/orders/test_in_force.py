@@ -18,7 +18,7 @@ NOTHING = OrdersInForce()
 def ordered(action: str, hours: float | None = None) -> OrdersInForce:
     until = None if hours is None else NOW + hours * HOUR
     order = GivenOrder(action=action, at=NOW - HOUR, by="ada", reason="new disks", until=until)
-    return OrdersInForce.of(Control(orders=(order,)))
+    return OrdersInForce.build(Control(orders=(order,)))
 
 
 def settings(**given: Any) -> Settings:
@@ -81,7 +81,7 @@ def test_a_rolling_restart_finishes_its_broker_when_the_window_closes_but_not_in
 
     def found(rolling: bool, **given: Any) -> list[str]:
         roll = Roll(id="f", order=("b:1",), phase=Phase.DRAINING if rolling else Phase.WAITING)
-        return [closed.reason for closed in closings(settings(**given), OrdersInForce.of(roll), NOW)]
+        return [closed.reason for closed in closings(settings(**given), OrdersInForce.build(roll), NOW)]
 
     assert found(False, maintenance_windows=[window]) == ["outside_window"]
     assert found(True, maintenance_windows=[window]) == []
@@ -102,8 +102,8 @@ ROLL = Roll(id="f", order=("b:1",), turn_at=NOW)
         (ordered("pause", -0.1), {}, ["Stop", "Pause", "Skip next run"]),
         (NOTHING, in_file(1), ["Stop", "Pause", "Skip next run"]),
         (ordered("skip"), {}, ["Stop", "Pause", "Resume"]),
-        (OrdersInForce.of(OPENED), RULES, ["Stop", "Close breaker", "Pause", "Skip next run"]),
-        (OrdersInForce.of(ROLL), {}, ["Stop", "Pause", "Skip next run", "Skip broker", "Stop roll"]),
+        (OrdersInForce.build(OPENED), RULES, ["Stop", "Close breaker", "Pause", "Skip next run"]),
+        (OrdersInForce.build(ROLL), {}, ["Stop", "Pause", "Skip next run", "Skip broker", "Stop roll"]),
         (OrdersInForce(lost="drains: missing"), {}, ["Stop", "Reset", "Restore", "Pause", "Skip next run"]),
     ],
 )

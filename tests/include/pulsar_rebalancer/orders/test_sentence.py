@@ -39,7 +39,7 @@ WINDOW = {"cron": "0 13 * * *", "minutes": 60}
 
 def said(given: dict[str, Any], documents: tuple[StateDocument, ...] = (), **told: Any) -> str:
     settings = Settings.model_validate({"mode": "auto"} | given)
-    orders = replace(OrdersInForce.of(*documents), **told)
+    orders = replace(OrdersInForce.build(*documents), **told)
     closed = closings(settings, orders, NOW, JudgedRun(NOW))
     return orders_sentence(settings, closed, orders, NOW)
 

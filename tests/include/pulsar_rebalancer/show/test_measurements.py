@@ -108,7 +108,7 @@ def test_states_are_sent_as_the_time_of_their_end(tmp_path: Path) -> None:
         Control(orders=(GivenOrder(action="pause", until=minutes(10), **order),)),
         *(breaker, Drains(brokers={"a:1": Drain(**order)}), question, roll),
     )
-    orders = OrdersInForce.of(*documents)
+    orders = OrdersInForce.build(*documents)
 
     def measured(orders: OrdersInForce, after: float = 1, **changed: Any) -> dict[str, float]:
         """The minutes from now; 0 stays 0."""
@@ -133,13 +133,13 @@ def test_states_are_sent_as_the_time_of_their_end(tmp_path: Path) -> None:
     )
     assert measured(orders) == pytest.approx(states | waits)
     answered = Answers(plans={"p": Answer(question=question, **order)})
-    assert measured(OrdersInForce.of(*documents, answered)) == pytest.approx(states | nothing_waits)
+    assert measured(OrdersInForce.build(*documents, answered)) == pytest.approx(states | nothing_waits)
     assert measured(orders, after=61) == pytest.approx(states | nothing_waits)
     assert measured(orders, mode=Mode.AUTO) == pytest.approx(states | nothing_waits)
-    closed = OrdersInForce.of(*documents, Control(orders=(GivenOrder(action="close_breaker", **order),)))
+    closed = OrdersInForce.build(*documents, Control(orders=(GivenOrder(action="close_breaker", **order),)))
     assert measured(closed)["breaker_open_until"] == 0
     assert measured(closed)["paused_until"] == 5, "of the clusters file"
-    over = measured(OrdersInForce.of(*documents, roll.stopped(Reason.ROLL_STUCK, "", NOW, stranded=False)))
+    over = measured(OrdersInForce.build(*documents, roll.stopped(Reason.ROLL_STUCK, "", NOW, stranded=False)))
     assert (over["roll_phase"], over["roll_brokers_left"]) == (0, 0)
 
 

@@ -43,9 +43,9 @@ SWAP = [
 )
 def test_a_cap_never_splits_a_swap(settings, taken, reason):
     moves = caps.apply_caps(SWAP, Settings(**settings), {}, OLD)
-    assert [each.rank for each in moves if each.taken] == taken
+    assert [each.rank for each in moves if each.is_taken] == taken
     assert {each.reason for each in moves[1:4]} == {reason or "taken"}
-    assert all((each.wave is not None) == each.taken for each in moves)
+    assert all((each.wave is not None) == each.is_taken for each in moves)
 
 
 def test_traffic_that_is_not_a_number_is_over_every_cap():
@@ -70,7 +70,7 @@ def test_the_gate_is_asked_again_after_so_many_bundles_and_a_swap_stays_in_one_w
     many = [move(rank, f"t/n{rank}/0x0", pair=-1) for rank in range(OF_A_WAVE - 2)]
     last = move(9, "t/z/0x0", pair=1)
     moves = caps.apply_caps([*many, *SWAP, last], Settings(), {}, [])
-    assert [each.wave for each in moves if each.taken] == [0] * (OF_A_WAVE + 2) + [1]
+    assert [each.wave for each in moves if each.is_taken] == [0] * (OF_A_WAVE + 2) + [1]
 
 
 @pytest.mark.parametrize(

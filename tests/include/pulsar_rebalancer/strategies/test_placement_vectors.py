@@ -27,7 +27,7 @@ def test_avg_shedder():
             given, where = shedding.sample(before), f"{asking.name} step {number}"
             result = decided(given, hits)
             hits = histories.with_the_departed(shedding.settings, before, hits, result.decisions, result.hits)
-            planned = {move.bundle: move.destination for move in result.moves if move.taken}
+            planned = {move.bundle: move.destination for move in result.moves if move.is_taken}
             chooser = make_selector(given, PlacementState())
             for ask in step.asks:
                 assert planned.get(ask.bundle) == ask.planned, where

@@ -47,11 +47,11 @@ def test_an_approved_plan_is_handed_over_with_who_approved_it(storage, state, wa
     run_id, identity = carried_out(storage, state)
 
     assert identity == Summary.read(waits).hash
-    found = store_of(state).handed_over(identity, run_id)
+    found = store_of(state).handed_over_plan(identity, run_id)
     assert found is not None
     assert (found.plan.plan_id, found.by, found.reason, found.approved) == (waits.name, "bob", "it is quiet", True)
-    assert store_of(state).handed_over("f" * 64, run_id) is None
-    assert store_of(state).handed_over(identity, run_id[:-1]) is None
+    assert store_of(state).handed_over_plan("f" * 64, run_id) is None
+    assert store_of(state).handed_over_plan(identity, run_id[:-1]) is None
 
 
 @pytest.mark.usefixtures("waits")

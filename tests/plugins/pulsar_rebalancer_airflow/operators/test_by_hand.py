@@ -211,7 +211,7 @@ def test_releases_of_a_year_are_known():
     now, day = datetime.now(UTC), timedelta(days=1)
     drains = Drains(released={"a:1": now - 365 * day, "b:1": now - 367 * day})
 
-    assert drains.without("c:1", now).released == {"a:1": now - 365 * day, "c:1": now}
+    assert drains.without_broker("c:1", now).released == {"a:1": now - 365 * day, "c:1": now}
 
 
 @pytest.mark.parametrize(("reason", "note"), [("new disks", "Unload by bob: new disks"), ("", "Unload by bob")])

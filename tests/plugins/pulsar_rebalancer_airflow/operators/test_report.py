@@ -26,7 +26,7 @@ def carried_out(run: StoragePath, state: MemoryState, wave: int, reasons: dict[i
     """A wave with these outcomes; an empty reason is a bundle that was under way when the task was killed."""
     history = WaveHistory(store_of(state).get(MovesState), store_of(state).change_moves, run, wave)
     planned: list[Move] = [m for m in read_moves(run) if m.bundle in {bundle(number) for number in reasons}]
-    history.plan(planned, datetime.now(UTC))
+    history.record_planned(planned, datetime.now(UTC))
     by_bundle = {bundle(number): reason for number, reason in reasons.items()}
     for move in planned:
         asyncio.run(history.begin(move))

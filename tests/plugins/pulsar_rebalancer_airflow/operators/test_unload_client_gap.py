@@ -37,7 +37,7 @@ class Truth:
     def _watched(self, at: int, topic: str) -> Any:
         answer = self._real(at, topic)
         topology = self._scene.cluster.topology
-        bundle = topology.bundles[topology.of_topic(topic)]
+        bundle = topology.bundles[topology.bundle_of_topic(topic)]
         self.asked[bundle] += 1
         if bundle in self.unloaded and isinstance(answer, dict) and answer["publishers"]:
             self.back[bundle] = time.monotonic()

@@ -81,7 +81,7 @@ def served(snapshots: Snapshots, *strategy: CandidateMove, **drains: Drain) -> A
 
 
 def fate(moves: list[CandidateMove]) -> dict[str, str | None]:
-    return {move.bundle: move.destination if move.taken else str(move.reason) for move in moves}
+    return {move.bundle: move.destination if move.is_taken else str(move.reason) for move in moves}
 
 
 def strategy_move(bundle: str, source: str, destination: str) -> CandidateMove:

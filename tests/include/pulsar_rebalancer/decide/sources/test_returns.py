@@ -33,7 +33,7 @@ def brought_back(tmp_path: Path, **given: Any) -> tuple[Plan | None, dict[str, s
         return None, {}
     brokers = snapshot.brokers_without({})
     made = plan(Sources(otherwise=lambda: wanted), snapshot.settings, snapshot.policies, brokers)
-    return made, {move.bundle: str(move.destination if move.taken else move.reason) for move in made.moves}
+    return made, {move.bundle: str(move.destination if move.is_taken else move.reason) for move in made.moves}
 
 
 def test_bundles_go_home(tmp_path):

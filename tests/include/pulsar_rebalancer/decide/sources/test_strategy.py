@@ -53,14 +53,14 @@ def judged(counting, *, brokers=BROKERS, state=KEPT, policies=None, settings=EAG
 
 def test_a_forced_run_acts_without_hits_and_they_must_be_earned_again_once_it_is_carried_out():
     answer = judged(FORCED)
-    assert any(move.taken for move in answer.moves)
+    assert any(move.is_taken for move in answer.moves)
     assert answer.strategy_state == KEPT
     at = datetime(2026, 4, 1, tzinfo=UTC)
     recorded = DecisionState(strategy_state=answer.strategy_state.document(), restarts=samples_at(answer.samples, at))
-    done = recorded.carried_out()
+    done = recorded.without_restarts()
     assert StrategyState.parse(done.hits, done.strategy_state) == StrategyState(ShedderState(loads={"a:1": 0.5}))
     assert done.samples == {"a:1": (0.9, at), "b:1": (0.1, at), "c:1": (0.2, at)}
-    assert done.carried_out() == done
+    assert done.without_restarts() == done
 
 
 def test_a_sample_too_soon_sheds_nothing_and_changes_nothing():
@@ -91,7 +91,7 @@ def test_a_sample_is_new_by_the_hottest_and_the_coldest_broker(gave_a_hit, reaso
 def test_a_swap_that_a_policy_forbids_in_one_direction_is_not_made():
     vip = IsolationPolicy(name="vip", namespaces=("t/n",), primary=("a",))
     answer = judged(FORCED, policies=Policies(isolation=(vip,)))
-    assert not any(move.taken for move in answer.moves)
+    assert not any(move.is_taken for move in answer.moves)
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ def test_report_names_the_moves_left_after_caps(policies, caps, reason, told):
     settings = THRESHOLD.model_copy(update=caps)
     answer = judged(COUNTED, policies=Policies(**policies), settings=settings)
     assert answer.samples == {}
-    decision = answer.completed[0]
-    assert (decision.reason, decision.bundles_taken) == (reason, len(answer.taken))
+    decision = answer.full_decisions[0]
+    assert (decision.reason, decision.bundles_taken) == (reason, len(answer.taken_moves))
     assert told in (decision.explanation or "")
     assert told in answer.sentence
 

@@ -43,7 +43,7 @@ def scores(rows, settings):
 
 
 def taken(result):
-    return [(move.bundle, move.destination) for move in result.moves if move.taken]
+    return [(move.bundle, move.destination) for move in result.moves if move.is_taken]
 
 
 SPREAD = [broker("b1", 80, 20000), broker("b2", 30, 2000), broker("b3", 50, 10000)]
@@ -109,7 +109,7 @@ def test_throughput_decides_when_message_rates_are_close():
     held = [bundle("b1", "t/n/0x0_0x1", 5, 3e6), bundle("b1", "t/n/0x1_0x2", 9, 2e6)]
     result = shed(sample(brokers, held, EAGER), {})
     assert result.decisions[0].measure == "msg_throughput"
-    assert [move.taken for move in result.moves] == [True, False]
+    assert [move.is_taken for move in result.moves] == [True, False]
 
 
 class TestBrokersLeftOut:

@@ -56,7 +56,7 @@ def shed_once(given: ClusterSample, hits: dict[str, HitCount] | None = None) -> 
 
 
 def moved(result: SheddingResult) -> dict[str, str | None]:
-    return {move.bundle.rpartition("/")[2]: move.destination for move in result.moves if move.taken}
+    return {move.bundle.rpartition("/")[2]: move.destination for move in result.moves if move.is_taken}
 
 
 def reasons(result: SheddingResult) -> dict[str, Reason]:
