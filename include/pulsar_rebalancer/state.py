@@ -321,7 +321,7 @@ COUNTING = (Reason.COUNTED, Reason.GAP)
 
 
 @dataclass(frozen=True, slots=True)
-class Counting:
+class HitRules:
     """Rules for the hit counters in one run.
 
     Attributes:
@@ -354,7 +354,7 @@ def decide_counting(
     forced: bool = False,
     changes_thresholds: bool = False,
     same_hits: bool = False,
-) -> Counting:
+) -> HitRules:
     """Return the rules for the hit counters in a run. Forced runs, or with own thresholds, add none.
 
     If `same_hits`, the strategy that wrote the state counts in the same way, so a change of strategy keeps
@@ -374,7 +374,7 @@ def decide_counting(
         reason = Reason.OTHER_THRESHOLDS
     else:
         reason = Reason.GAP if changed or gap else Reason.COUNTED
-    return Counting(
+    return HitRules(
         counts=reason in COUNTING,
         reason=reason,
         clear=changed or gap,
@@ -392,7 +392,7 @@ def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, 
 
 
 def samples_after(
-    state: DecisionState, counting: Counting, used_scores: Mapping[str, float], now: datetime
+    state: DecisionState, counting: HitRules, used_scores: Mapping[str, float], now: datetime
 ) -> dict[str, CountedSample]:
     before = {broker: state.samples[broker] for broker in counting.samples}
     return dict(sorted((before | samples_at(used_scores, now)).items()))

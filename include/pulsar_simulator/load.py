@@ -22,7 +22,7 @@ def per_broker(values: Floats, owner: Ints, brokers: int) -> Floats:
     return np.bincount(owner + 1, weights=values, minlength=brokers + 1)[1:].astype(np.float64)
 
 
-def spread(cost: Floats, target_cost: Floats) -> Ints:
+def assign_bundles(cost: Floats, target_cost: Floats) -> Ints:
     """Assign each bundle, costliest first, to the broker that is furthest below its target cost."""
     missing = target_cost * cost.sum() / max(target_cost.sum(), 1e-9)
     owner = np.zeros(len(cost), dtype=np.int64)
@@ -163,9 +163,9 @@ class Traffic:
         """Return the traffic without noise and drift."""
         return self._rates(self.msg_rate_in)
 
-    def rates_at(self, elapsed: float) -> Rates:
-        """Return the traffic `elapsed` seconds after the start of the cluster."""
-        tick = int((elapsed + 1e-6) // self._step)  # rounding may leave a multiple of the step slightly too small
+    def rates_at(self, elapsed_s: float) -> Rates:
+        """Return the traffic `elapsed_s` seconds after the start of the cluster."""
+        tick = int((elapsed_s + 1e-6) // self._step)  # rounding may leave a multiple of the step slightly too small
         if self._cached is None or self._cached[0] != tick:
             stream = np.random.default_rng((self._seed, _TRAFFIC, tick))
             jitter = 1 + self._noise.traffic * stream.standard_normal(len(self.msg_rate_in)).clip(-3, 3)

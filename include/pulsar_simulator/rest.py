@@ -14,7 +14,7 @@ from pulsar_simulator.brokers import Broker
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.faults import FaultKind, Refusal, read_json
 from pulsar_simulator.ownership import Redirect
-from pulsar_simulator.topology import layout, scalable_topics, topic_hash
+from pulsar_simulator.topology import scalable_layout, scalable_topics, topic_hash
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -207,7 +207,7 @@ class AdminApi:
         segments = scalable_topics(self._existing_topics(self._namespace(request))).get(name)
         if segments is None:
             raise Refusal(404, f"Scalable topic not found: {name}")
-        return JSONResponse(layout(segments))
+        return JSONResponse(scalable_layout(segments))
 
     def _hash_positions(self, request: Request) -> Response:
         bundle, elsewhere = self._owned_here(request)

@@ -89,13 +89,13 @@ class Samples:
         self._order = np.argsort(self.owner, kind="stable")
         self._write_changed(now)
 
-    def take_host_usage(self, now: float, due: list[int], owner: Ints) -> None:
-        """Measure the current CPU and bandwidth usage of the brokers in `due`."""
+    def take_host_usage(self, now: float, due_brokers: list[int], owner: Ints) -> None:
+        """Measure the current CPU and bandwidth usage of the brokers in `due_brokers`."""
         cpu, inward, outward = self._demand(now, owner)
         cpu = cpu * self._traffic.cpu_jitter(now - self._start, self._brokers)
-        self.cpu[due] = np.minimum(cpu, self._cpu_limit)[due]
-        self.bandwidth_in[due] = np.minimum(inward, self._nic)[due]
-        self.bandwidth_out[due] = np.minimum(outward, self._nic)[due]
+        self.cpu[due_brokers] = np.minimum(cpu, self._cpu_limit)[due_brokers]
+        self.bandwidth_in[due_brokers] = np.minimum(inward, self._nic)[due_brokers]
+        self.bandwidth_out[due_brokers] = np.minimum(outward, self._nic)[due_brokers]
         self._write_changed(now)
 
     def true_usage(self, now: float, owner: Ints) -> Floats:

@@ -231,7 +231,7 @@ def scalable_topics(topics: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def layout(descriptors: Iterable[str]) -> dict[str, Any]:
+def scalable_layout(descriptors: Iterable[str]) -> dict[str, Any]:
     """Return a scalable topic's metadata with these segments, as in PIP-460 and PIP-468 (ScalableTopicMetadata)."""
     segments = {}
     for start, end, number in (descriptor.split("-") for descriptor in descriptors):

@@ -64,7 +64,7 @@ def _no_residuals() -> Iterator[None]:
 @contextmanager
 def _from_partner() -> Iterator[None]:
     """Measure heights from the middle between the two brokers, not from the mean of all."""
-    usual = gain_shedder._move
+    usual = gain_shedder._pick
 
     def move(sample, own, hotter, colder):  # type: ignore[no-untyped-def]
         middle = (hotter.height + colder.height) / 2
@@ -92,7 +92,7 @@ def _one_round() -> Iterator[None]:
 @contextmanager
 def _random_bundles() -> Iterator[None]:
     """Move a bundle whenever GainShedder would, but one drawn from those that may move."""
-    usual, random = gain_shedder._move, Random(1)
+    usual, random = gain_shedder._pick, Random(1)
 
     def move(sample, own, hotter, colder):  # type: ignore[no-untyped-def]
         hot, cold, points = hotter.height, colder.height, sample.learning.learned.points

@@ -117,7 +117,7 @@ def send_run_alerts(context: Context, cluster: str, settings: Settings, run: str
             _drop_incidents(store)
             return
         folder = StoragePath(run) if run else None
-        ended = replace(_ended(context, now), closed=_closing_reasons(store, settings, now), roll=store.peek(Roll))
+        ended = replace(_ended_run(context, now), closed=_closing_reasons(store, settings, now), roll=store.peek(Roll))
         if folder is not None:
             ended = ended.with_documents(folder)
         incidents = store.peek(AlertsState).incidents
@@ -141,7 +141,7 @@ def _drop_incidents(store: StateStore) -> None:
             store.put(model())
 
 
-def _ended(context: Context, now: datetime) -> EndedRun:
+def _ended_run(context: Context, now: datetime) -> EndedRun:
     ti, dag_run = context["ti"], context["dag_run"]
     states = ti.get_task_states(dag_id=dag_run.dag_id, run_ids=[dag_run.run_id]).get(dag_run.run_id, {})
     failures = {task: current_xcom(context, task, FAILURE) for task in BEFORE_UNLOAD if states.get(task) == "failed"}

@@ -162,7 +162,7 @@ def error_sentence(error: RebalancerError) -> str:
 
 
 @contextmanager
-def final_unless_passing(context: Context | None = None) -> Iterator[None]:
+def fail_unless_temporary(context: Context | None = None) -> Iterator[None]:
     """Convert the rebalancer's errors to AirflowFailException, which is not retried, unless they are temporary.
 
     The reason code and the message are stored as XComs of the context's task; None stores none.

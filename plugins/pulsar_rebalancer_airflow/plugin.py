@@ -133,7 +133,7 @@ def _refusals(cluster: str, form: object) -> Mapping[str, str]:
     from pulsar_rebalancer.orders.in_force import ControlRequest
     from pulsar_rebalancer.orders.order import GivenOrder
     from pulsar_rebalancer.orders.roll_document import RollRequest
-    from pulsar_rebalancer.run.request import HandRequest
+    from pulsar_rebalancer.run.request import PlanRequest
     from pulsar_rebalancer.run.snapshot import latest_sample
     from pulsar_rebalancer_airflow.operators.by_hand import refuse_not_drained
     from pulsar_rebalancer_airflow.overview.airflow_facts import stored_state
@@ -147,7 +147,7 @@ def _refusals(cluster: str, form: object) -> Mapping[str, str]:
             store = stored_state(session, storage_of(cluster))
             if isinstance(form, ControlRequest) and form.form_action.gives:
                 form.form_action.gives(store.orders(models=ORDERS), GivenOrder(at=now, by="", **dict(form)))
-            elif isinstance(form, HandRequest) and form.action is Action.RELEASE and not form.plan:
+            elif isinstance(form, PlanRequest) and form.action is Action.RELEASE and not form.plan:
                 refuse_not_drained(store, form.broker)
             elif isinstance(form, RollRequest) and form.brokers:
                 roll_plan.shown_roll(latest_sample(store.storage, now, math.inf), form.brokers, "", "")

@@ -45,7 +45,7 @@ def update(bundles: DataFrame, previous_means: DataFrame, *, shared: bool, keep_
         F.col("samples").alias("samples_before"),
         *(F.col(name).alias(f"{name}_before") for name in (*TRAFFIC, *LONG_TERM)),
     )
-    reported = _largest(bundles) if shared else bundles.withColumn("keeps", F.lit(True))
+    reported = _with_largest(bundles) if shared else bundles.withColumn("keeps", F.lit(True))
     now = {name: F.coalesce(*([f"{name}_largest"] if shared else []), name, F.lit(0.0)) for name in TRAFFIC}
     long = F.least(F.coalesce("samples_before", F.lit(0)) + 1, F.lit(LONG_TERM_SAMPLES))
     short = F.least(long, F.lit(MAX_SAMPLES))
@@ -78,7 +78,7 @@ def with_parts(means: DataFrame, parts: DataFrame) -> DataFrame:
     return means.union(carried.join(F.broadcast(known), on=_KEY, how="left_anti"))
 
 
-def _largest(bundles: DataFrame) -> DataFrame:
+def _with_largest(bundles: DataFrame) -> DataFrame:
     several = bundles.where(F.col("owners") > 1).groupBy(*_KEY)
     largest = several.agg(F.min("broker").alias("keeper"), *(F.max(name).alias(f"{name}_largest") for name in TRAFFIC))
     joined = bundles.join(F.broadcast(largest), on=_KEY, how="left")
@@ -117,7 +117,7 @@ def read(spark: SparkSession, files: Sequence[StoragePath], schema: pa.Schema) -
     return spark.read.schema(spark_schema(schema)).parquet(*(file.for_spark for file in files))
 
 
-def partitions(spark: SparkSession) -> int:
+def partition_count(spark: SparkSession) -> int:
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
 
 
@@ -137,18 +137,18 @@ def literal(spark: SparkSession, rows: Iterable[Mapping[str, Cell]], schema: pa.
     return table.limit(0) if text == "[]" else table
 
 
-def empty(spark: SparkSession, schema: pa.Schema) -> DataFrame:
+def empty_frame(spark: SparkSession, schema: pa.Schema) -> DataFrame:
     return literal(spark, [], schema)
 
 
-def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
+def bundles_of_run(spark: SparkSession, run: RunInput) -> DataFrame:
     """Return the run's bundles with their moving averages (see `update`), which include this sample."""
     bundles = read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
     bundles = bundles.select("cluster", "broker", "bundle", "owners", *TRAFFIC)
-    known = read(spark, [run.known_means_file], MEANS) if run.known_means_file else empty(spark, MEANS)
+    known = read(spark, [run.known_means_file], MEANS) if run.known_means_file else empty_frame(spark, MEANS)
     if run.known_means_file and run.parts_of_split_bundles:
         known = with_parts(known, literal(spark, run.parts_of_split_bundles, PARTS))
-    if partitions(spark) == 1:
+    if partition_count(spark) == 1:
         bundles, known = bundles.coalesce(1), known.coalesce(1)
     if run.validation.quarantined:
         rows = [{"cluster": run.cluster, "bundle": name} for name in run.validation.quarantined]
@@ -159,7 +159,7 @@ def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
     return update(bundles, known, shared=run.may_share_bundles, keep_missing=bool(run.silent_brokers))
 
 
-def keep_means(run: RunInput, bundles: DataFrame) -> None:
+def store_means(run: RunInput, bundles: DataFrame) -> None:
     """Write the means for the next run if the sample counts."""
     if run.counting.counts:
         _write_means(run, bundles)
@@ -168,7 +168,7 @@ def keep_means(run: RunInput, bundles: DataFrame) -> None:
 def means_of_sample(run: RunInput, bundles: Callable[[], DataFrame], wait_for_means: Callable[[], None]) -> StoragePath:
     """Write the means after this sample if necessary, and return their file for the next run.
 
-    `bundles` returns the bundles with their means; `wait_for_means` waits until `keep_means` has finished.
+    `bundles` returns the bundles with their means; `wait_for_means` waits until `store_means` has finished.
     """
     wait_for_means()
     _write_means(run, bundles())

@@ -71,14 +71,14 @@ def broker_table(
     return _keyed_table(rows, BROKERS, request)
 
 
-def bundle_table(request: RunRequest, bundles: pa.Table, owners: Mapping[str, int], policies: Policies) -> pa.Table:
-    kinds = policies.kinds(set(map(namespace_of, owners)))
+def bundle_table(request: RunRequest, bundles: pa.Table, counts: Mapping[str, int], policies: Policies) -> pa.Table:
+    kinds = policies.kinds(set(map(namespace_of, counts)))
     names = _strings(bundles["bundle"])
     columns: dict[str, pa.Array[Any] | pa.ChunkedArray[Any]] = {
         name: bundles[name] for name in bundles.column_names
     } | {
         "cluster": pa.array([request.cluster] * len(names), pa.string()),
-        "owners": pa.array([owners[name] for name in names], pa.int64()),
+        "owners": pa.array([counts[name] for name in names], pa.int64()),
         "policy": pa.array([kinds[namespace_of(name)] for name in names], pa.string()),
     }
     return pa.table([columns[name] for name in BUNDLES.names], schema=BUNDLES)
@@ -167,7 +167,7 @@ async def collect(
             settings,
             now=trigger.now + timedelta(seconds=time.monotonic() - begun),
             state_folder=history.folder,
-            keep=history.keeps_load_data,
+            store=history.keeps_load_data,
         ),
         read_isolation(admin),
     )

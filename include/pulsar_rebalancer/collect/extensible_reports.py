@@ -35,7 +35,7 @@ async def load_reports(
     *,
     now: datetime,
     state_folder: StoragePath | None = None,
-    keep: bool = True,
+    store: bool = True,
 ) -> dict[str, BrokerReport | AdminError | None]:
     """Return each broker's load report under either load manager, None if it provides none, or the error.
 
@@ -43,7 +43,7 @@ async def load_reports(
 
     Args:
         state_folder: where messages from the system topics are stored for the next run; None to use none.
-        keep: False to store nothing.
+        store: False to store nothing.
 
     Raises:
         AdminError: the client is missing (`wrong_setting`), or the load manager's system topics cannot be read.
@@ -64,7 +64,7 @@ async def load_reports(
     }
     reports = await admin.load_reports([broker for broker in runtimes if broker not in extensible], read)
     if extensible:
-        published, kept_in = PublishedLoad.from_folder(state_folder), state_folder if keep else None
+        published, kept_in = PublishedLoad.from_folder(state_folder), state_folder if store else None
         reports |= await _ExtensibleBrokers(admin, extensible, settings, clock, published, kept_in).reports()
     return reports
 

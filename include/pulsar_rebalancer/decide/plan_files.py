@@ -17,7 +17,7 @@ from pulsar_rebalancer.decide.planning import Plan
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.stays import RULES
-from pulsar_rebalancer.reasons import Reason, counted
+from pulsar_rebalancer.reasons import Reason, counts_text
 from pulsar_rebalancer.run.outcome import ClientGap, last_cost_text
 from pulsar_rebalancer.run.plan import (
     ForcedRun,
@@ -265,7 +265,7 @@ def why_no_effect(summary: Summary, run: StoragePath) -> str:
     until = f" and may move again at {again:%H:%M %Z}" if again else ""
     rules = sorted({str(rule.overrule) for rule in RULES if rule.overrule and rule.reason in reasons})
     offer = f" To move these bundles now, overrule {', '.join(rules)}." if rules else ""
-    return f"{counted(reasons) or 'there is no bundle to move'}{until}.{offer}"
+    return f"{counts_text(reasons) or 'there is no bundle to move'}{until}.{offer}"
 
 
 def _score_ends(summary: Summary) -> list[tuple[str, tuple[float, float]]]:

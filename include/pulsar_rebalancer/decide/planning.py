@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.isolation import Policies
-from pulsar_rebalancer.reasons import Reason, Trait, counted
+from pulsar_rebalancer.reasons import Reason, Trait, counts_text
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.request import DrainProgress
 from pulsar_rebalancer.run.tables import BrokerSample, Measure
@@ -195,7 +195,7 @@ def taken_and_passed_over_text(moves: Sequence[CandidateMove], reasons: Mapping[
     there = [move for move in moves if move.source != destination_of_pair[move.pair]]
     back = [move for move in moves if move.source == destination_of_pair[move.pair]]
     words = f"Taken: {moves_text(there)}" + (f", {moves_text(back)} in return" if back else "")
-    others = counted({reason: count for reason, count in reasons.items() if reason is not Reason.TAKEN})
+    others = counts_text({reason: count for reason, count in reasons.items() if reason is not Reason.TAKEN})
     return f"{words}. Passed over: {others}." if others else f"{words}."
 
 

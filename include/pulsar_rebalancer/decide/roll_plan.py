@@ -25,7 +25,7 @@ from pulsar_rebalancer.decide.sources.returns import parent_bundles
 from pulsar_rebalancer.errors import PlanError, field_error
 from pulsar_rebalancer.names import is_system_bundle
 from pulsar_rebalancer.orders.roll_document import BrokerRestart, Phase, Roll, ShownRestarts, ShownRoll
-from pulsar_rebalancer.reasons import Reason, Trait, counted
+from pulsar_rebalancer.reasons import Reason, Trait, counts_text
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary, candidate_rows
 from pulsar_rebalancer.run.snapshot import Snapshot
@@ -196,7 +196,7 @@ def _outcome_text(snapshot: Snapshot) -> str:
     if outcome is None or outcome.verdict is Reason.NOTHING_TO_DO:
         return ""
     failed = {why: count for why, count in outcome.counts.items() if not why.has(Trait.ON_PLANNED_BROKER)}
-    return counted(failed) if outcome.verdict is Reason.OPEN else outcome.verdict.meaning.rstrip(".")
+    return counts_text(failed) if outcome.verdict is Reason.OPEN else outcome.verdict.meaning.rstrip(".")
 
 
 def _why_no_room(snapshot: Snapshot, broker: str) -> str:
@@ -207,9 +207,9 @@ def _why_no_room(snapshot: Snapshot, broker: str) -> str:
     return _missing_room_text(fit) if fit.stay else ""
 
 
-def _missing_room_text(removal: Removal) -> str:
-    bundles = f"{removal.stay.total()} of {number_of(removal.bundles, 'bundle')}"
-    return f"room for {bundles} on brokers with scores below {removal.limit:g} % (reasons: {counted(removal.stay)})"
+def _missing_room_text(tried: Removal) -> str:
+    bundles = f"{tried.stay.total()} of {number_of(tried.bundles, 'bundle')}"
+    return f"room for {bundles} on brokers with scores below {tried.limit:g} % (reasons: {counts_text(tried.stay)})"
 
 
 def _remaining_bundles(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reason, int]]:

@@ -17,11 +17,11 @@ from pulsar_rebalancer.decide import split_planning, stays
 from pulsar_rebalancer.decide.split_planning import SplitPlan
 from pulsar_rebalancer.names import SYSTEM_NAMESPACE
 from pulsar_rebalancer.reasons import Trait
-from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, bundle_counts, in_order, without_nulls
+from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, bundle_counts, sort, without_nulls
 from pulsar_rebalancer.run.plan import parts_by_bundle
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, NO_LOADS, TRAFFIC, BrokerSample, Cell, known_file
-from pulsar_rebalancer.state import SETTLED, Counting, Learned, ShedderState, StrategyState, decide_counting
+from pulsar_rebalancer.state import SETTLED, HitRules, Learned, ShedderState, StrategyState, decide_counting
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.scoring import learned_before
@@ -45,7 +45,7 @@ class RunInput(Snapshot):
         return snapshot
 
     @cached_property
-    def counting(self) -> Counting:
+    def counting(self) -> HitRules:
         request, before = self.request, self.state.decision
         return decide_counting(
             before,
@@ -192,7 +192,7 @@ class RunBundles(Bundles):
             held.append(rows if self._announced is None else rows.filter(pc.is_in(rows["broker"], self._announced)))
             counts = pc.or_(pc.is_valid(rows["policy"]), pc.starts_with(rows["bundle"], f"{SYSTEM_NAMESPACE}/"))
             counted.append(rows.select(_NAMES.names).filter(counts))
-        return _ReportedBundles(in_order(_concatenated_tables(held, REPORTED)), _concatenated_tables(counted, _NAMES))
+        return _ReportedBundles(sort(_concatenated_tables(held, REPORTED)), _concatenated_tables(counted, _NAMES))
 
     def _batches(self, columns: pa.Schema) -> Iterator[pa.Table]:
         for rows in self._run.batches("bundles", ["cluster", *columns.names]):

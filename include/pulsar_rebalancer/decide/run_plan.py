@@ -21,10 +21,10 @@ from pulsar_rebalancer.decide.sources import approved, filling, requested, retur
 from pulsar_rebalancer.decide.sources.drains import drains
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.roll_document import Phase
-from pulsar_rebalancer.reasons import Reason, counted
+from pulsar_rebalancer.reasons import Reason, counts_text
 from pulsar_rebalancer.run.bundle_columns import Bundles
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.run.request import HandRequest, ManualPlanRecord
+from pulsar_rebalancer.run.request import ManualPlanRecord, PlanRequest
 from pulsar_rebalancer.run.snapshot import Candidates, Snapshot
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, COSTS, NO_COSTS, NO_LOADS, RATES, Cell, Row
 from pulsar_rebalancer.state import CountedSample, Learned
@@ -224,7 +224,7 @@ def plan_with_strategy(run: RunInput, propose: Callable[[Arriving], Proposal]) -
     return plan(sources, run.settings, run.policies, run.brokers)
 
 
-def plan_request(storage: ClusterStorage, run: StoragePath, request: HandRequest, user: str) -> Summary:
+def plan_request(storage: ClusterStorage, run: StoragePath, request: PlanRequest, user: str) -> Summary:
     """Make and write the plan that a person requested through a form, for a run with a validated snapshot.
 
     Raises PlanError: `unknown_name`, `would_overload`, or why a broker is left out.
@@ -291,7 +291,7 @@ def _write_manual_plan(
 def _require_all_moves(moves: Iterable[CandidateMove]) -> None:
     lost = [move for move in moves if not move.is_taken and move.reason is not Reason.SAME_BROKER]
     if lost:
-        why = counted(Counter(move.reason for move in lost))
+        why = counts_text(Counter(move.reason for move in lost))
         named = ", ".join(move.bundle for move in lost[:10])
         raise PlanError(Reason.NOT_WHOLE, f"{number_of(len(lost), 'bundle')} would stay ({why}): {named}")
 

@@ -43,14 +43,14 @@ class Breaker(StateDocument):
     bad: int = 0
     run: str = ""
 
-    def open_until(self, rules: BreakerRules | None, closed_at: datetime | None) -> datetime | None:
+    def open_until(self, rules: BreakerRules | None, closed: datetime | None) -> datetime | None:
         """Return when the breaker closes on its own; None if it never opened or a person closed it."""
-        if rules is None or self.opened_at is None or (closed_at is not None and closed_at >= self.opened_at):
+        if rules is None or self.opened_at is None or (closed is not None and closed >= self.opened_at):
             return None
         return self.opened_at + timedelta(minutes=rules.minutes)
 
 
-class Round(NamedTuple):
+class Tally(NamedTuple):
     """The results of one run, from which the breaker's next state is computed.
 
     Attributes:
@@ -71,7 +71,7 @@ class Round(NamedTuple):
 
 
 def advance(
-    state: Breaker, rules: BreakerRules, results: Round, now: datetime, run: str = "", closed_at: datetime | None = None
+    state: Breaker, rules: BreakerRules, results: Tally, now: datetime, run: str = "", closed_at: datetime | None = None
 ) -> Breaker:
     """Return the document after a run; the same object if nothing changed or the report is already counted.
 
@@ -105,7 +105,7 @@ def advance(
     return after if after == state else after.model_copy(update={"run": run})
 
 
-def _opening_reason(rules: BreakerRules, results: Round, worse_rounds: int, known_bad_brokers: int) -> str:
+def _opening_reason(rules: BreakerRules, results: Tally, worse_rounds: int, known_bad_brokers: int) -> str:
     bad, most = results.bad_brokers, rules.bad_brokers
     if bad is not None and most is not None and bad >= max(most, known_bad_brokers + 1):
         return f"validation left out {number_of(bad, 'faulty broker')} in one run"

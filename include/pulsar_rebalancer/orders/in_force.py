@@ -149,16 +149,16 @@ def buttons(situation: Situation) -> tuple[OrderButton, ...]:
     )
 
 
-def orders_sentence(settings: Settings, closings: Sequence[Hold], orders: OrdersInForce, now: datetime) -> str:
-    """Return the sentence about the current orders, given the effective settings and `closings`."""
-    mode_and_orders = "; ".join([f"mode {settings.mode}", *order_texts(settings, closings, orders, now)])
+def orders_sentence(settings: Settings, holds: Sequence[Hold], orders: OrdersInForce, now: datetime) -> str:
+    """Return the sentence about the current orders, given the effective settings and `holds`."""
+    mode_and_orders = "; ".join([f"mode {settings.mode}", *order_texts(settings, holds, orders, now)])
     rolls = orders.get(Roll).active
     carried_out = "Only moves of the rolling restart are carried out" if rolls else "Moves are carried out"
     moved = carried_out if settings.mode is not Mode.APPROVE else "Moves wait for approval"
-    return one_line(f"{'Nothing is moved' if closings else moved}: {mode_and_orders}")
+    return one_line(f"{'Nothing is moved' if holds else moved}: {mode_and_orders}")
 
 
-def order_texts(settings: Settings, closings: Sequence[Hold], orders: OrdersInForce, now: datetime) -> list[str]:
+def order_texts(settings: Settings, holds: Sequence[Hold], orders: OrdersInForce, now: datetime) -> list[str]:
     at = Situation(settings, orders, now)
-    texts = [f"{words} {closing.detail}" for closing in closings if (words := WORDS[closing.reason].now)]
+    texts = [f"{words} {closing.detail}" for closing in holds if (words := WORDS[closing.reason].now)]
     return texts + [text for kind in ORDERS for text in kind.says(at)]

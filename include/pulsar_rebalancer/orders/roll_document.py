@@ -232,10 +232,10 @@ class Roll(StateDocument):
         update = {"done": done, "turn_at": now, "started": None, "home": (), "outcome": Reason.ROLLED} | ended
         return self.with_phase(Phase.WAITING, now, "").model_copy(update=update)
 
-    def stopped(self, reason: Reason, why: str, now: datetime, *, stranded: bool) -> Self:
+    def stopped(self, reason: Reason, reason_text: str, now: datetime, *, stranded: bool) -> Self:
         """Return the document of a roll that stops now; if `stranded`, the broker stays drained."""
         left = self.broker if stranded else ""
-        return self.model_copy(update={"ended": reason, "ended_at": now, "waits": why, "stranded": left})
+        return self.model_copy(update={"ended": reason, "ended_at": now, "waits": reason_text, "stranded": left})
 
     @property
     def progress(self) -> str:

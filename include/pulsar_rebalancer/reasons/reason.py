@@ -551,7 +551,7 @@ _WORDS = {
 }
 
 
-def counted(counts: Mapping[Reason, int]) -> str:
+def counts_text(counts: Mapping[Reason, int]) -> str:
     """Return text such as "17 did not fit, 2 excluded", the largest number first; empty without counts."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count:,} {_WORDS.get(reason, f'({reason}: {reason.meaning})')}" for reason, count in ordered)

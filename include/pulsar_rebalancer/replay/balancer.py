@@ -18,7 +18,7 @@ from pulsar_rebalancer.replay.columns import LOADS, NOBODY, ColumnarBundles, Fla
 from pulsar_rebalancer.replay.minute import NO_POLICIES, ColumnarBrokers, Minute
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import BrokerSample
-from pulsar_rebalancer.state import PUNCTUALITY, SETTLED, Counting, DecisionState, StrategyState, samples_after, young
+from pulsar_rebalancer.state import PUNCTUALITY, SETTLED, DecisionState, HitRules, StrategyState, samples_after, young
 from pulsar_rebalancer.strategies.candidates import PolicyFilter, Selector, choose_broker, overloaded_brokers
 from pulsar_rebalancer.strategies.learning import LearningResult
 from pulsar_rebalancer.strategies.placement import make_selector
@@ -215,7 +215,7 @@ class Balancer:
         """Return whether brokers measure less often than once a minute, so values can repeat."""
         return self._settings.host_usage_interval_minutes * PUNCTUALITY > 1
 
-    def _counting(self, minute: Minute) -> Counting:
+    def _counting(self, minute: Minute) -> HitRules:
         if not self._may_repeat_values:
             return minute.counting
         return replace(minute.counting, samples=young(self._hits, self._settings, minute.time))

@@ -26,7 +26,7 @@ from pulsar_rebalancer.replay.samples import CARRIED, RecordedSample, Recording
 from pulsar_rebalancer.replay.variant_outcome import RecordedCluster, VariantFailure, VariantOutcome
 from pulsar_rebalancer.replay.variants import Variant
 from pulsar_rebalancer.run.tables import RESOURCES
-from pulsar_rebalancer.state import Counting
+from pulsar_rebalancer.state import HitRules
 from pulsar_rebalancer.strategies.sample import COUNTED
 from pulsar_rebalancer.strategies.scoring import weighted_usages
 from pulsar_rebalancer.strategies.shedders.registry import left_out
@@ -44,7 +44,7 @@ _BLOCK, _MOST_RATES = 5, 5_000_000  # samples of a block; rates to keep: with mo
 _LEAST, _SPREAD, _NOISE = 0.05, 0.5, 1.5  # costs relative to the mean; noise of a change of score, in points
 _MOST_STEPS = 100
 
-AFTER_A_GAP = Counting(counts=True, reason=Reason.GAP, clear=True)
+AFTER_A_GAP = HitRules(counts=True, reason=Reason.GAP, clear=True)
 
 
 def replay(
@@ -174,7 +174,7 @@ class _ReplayedVariant:
             stays=dict.fromkeys(sample.left_out.tolist(), Reason.BUNDLE_QUARANTINED),
         )
 
-    def _counting(self, minute: int) -> Counting:
+    def _counting(self, minute: int) -> HitRules:
         apart = self._last is not None and (minute - self._last) * MINUTE > self._longest
         return AFTER_A_GAP if apart else COUNTED
 
@@ -204,14 +204,14 @@ def _message_costs(recording: Recording, minutes: Sequence[int]) -> Floats:
         explained = np.bincount(at, points * costs[of], scores.size).reshape(scores.shape)
         return np.asarray(known * np.diff(explained, axis=0))
 
-    def transposed(weights: Floats) -> Floats:
+    def transpose_product(weights: Floats) -> Floats:
         of_blocks = -np.diff(np.pad(known * weights, ((1, 1), (0, 0))), axis=0).ravel()
         of_bundles = np.bincount(of, points * of_blocks[at], bundles)
         return np.asarray(_SPREAD**2 * (of_bundles + of_bundles.sum()))
 
     unexplained = known * np.nan_to_num(np.diff(scores, axis=0)) - score_changes(np.ones(bundles))
-    weights = _solution(lambda weights: score_changes(transposed(weights)) + _NOISE**2 * weights, unexplained)
-    return np.asarray(mean * np.maximum(1 + transposed(weights), _LEAST))
+    weights = _solution(lambda weights: score_changes(transpose_product(weights)) + _NOISE**2 * weights, unexplained)
+    return np.asarray(mean * np.maximum(1 + transpose_product(weights), _LEAST))
 
 
 def _solution(product: Callable[[Floats], Floats], target: Floats) -> Floats:

@@ -15,7 +15,7 @@ from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import NOBODY, Flags, Floats, Ints, Roster
 from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES, TRAFFIC, BrokerSample, Measure, ResourceUsage
-from pulsar_rebalancer.state import Counting
+from pulsar_rebalancer.state import HitRules
 from pulsar_rebalancer.strategies.sample import COUNTED
 from pulsar_rebalancer.strategies.scoring import SCORED, Brokers, percents, weighted_usages
 
@@ -71,7 +71,7 @@ class Minute:
     resources: tuple[str, ...]
     policies: Policies = NO_POLICIES
     reserved: Mapping[int, str] = field(default_factory=dict)
-    counting: Counting = COUNTED
+    counting: HitRules = COUNTED
     stays: Mapping[int, Reason] = field(default_factory=dict)
 
     @property

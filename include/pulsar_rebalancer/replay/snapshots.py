@@ -84,7 +84,7 @@ class RunDocuments:
     @classmethod
     def read(cls, run: StoragePath) -> RunDocuments:
         """Read the documents from a run's folder. Raises the same errors as `of`."""
-        return cls.parse(*(_text(run / file) for file in (Validation.FILE, StateBefore.FILE, Policies.FILE)))
+        return cls.parse(*(_text_or_none(run / file) for file in (Validation.FILE, StateBefore.FILE, Policies.FILE)))
 
 
 def parsed_policies(text: str | None) -> Policies:
@@ -98,7 +98,7 @@ def _parsed_document(text: str | None, file: str, parse: Callable[[Any, str], _D
     return parse(json_document(text, file), file)
 
 
-def _text(file: StoragePath) -> str | None:
+def _text_or_none(file: StoragePath) -> str | None:
     return file.read_bytes().decode(errors="replace") if file.exists() else None
 
 
@@ -126,7 +126,7 @@ class BundleBatch:
     @classmethod
     def from_table(cls, writer: Writer, table: pa.Table) -> BundleBatch:
         bundles, owner = writer.bundles.numbers(table["bundle"]), writer.brokers.numbers(table["broker"])
-        return cls(bundles, owner, carried(table))
+        return cls(bundles, owner, loads_of(table))
 
     @classmethod
     def concatenated(cls, pieces: list[BundleBatch]) -> BundleBatch:
@@ -159,7 +159,7 @@ def start_times(brokers: pa.Table) -> Floats:
     return float_values(brokers["started_at"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), np.nan) / 1e6
 
 
-def carried(table: pa.Table) -> Floats:
+def loads_of(table: pa.Table) -> Floats:
     """Return the load, a row for each of `LOADS`; 0 if missing, negative, NaN or implausibly large."""
     return np.array([_plausible_values(table[name]) for name in LOADS])
 
@@ -270,7 +270,7 @@ class _RunReader:
             brokers=writer.brokers.numbers(brokers["broker"]),
             usage=np.array([float_values(brokers[f"{name}_usage"], np.nan) for name in RESOURCES]),
             limits=np.array([float_values(brokers[f"{name}_limit"], np.nan) for name in RESOURCES]),
-            traffic=carried(brokers),
+            traffic=loads_of(brokers),
             averages=np.array([float_values(brokers[name], np.nan) for name in AVERAGES]),
             versions=writer.versions.numbers(versions),
             age=float_values(brokers["report_age_seconds"], 0.0),

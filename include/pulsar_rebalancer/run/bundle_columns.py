@@ -81,7 +81,7 @@ def without_nulls(table: pa.Table) -> pa.Table:
     return bundles
 
 
-def in_order(table: pa.Table) -> pa.Table:
+def sort(table: pa.Table) -> pa.Table:
     brokers = table["broker"].unique()
     # Numbers of brokers, in the order of the names, take a third of the time that names take.
     numbers: Any = pc.index_in(table["broker"], brokers.take(pc.sort_indices(brokers)))
@@ -150,7 +150,7 @@ class Bundles:
 
     @cached_property
     def _table(self) -> pa.Table:
-        return in_order(without_nulls(self._given))
+        return sort(without_nulls(self._given))
 
     @cached_property
     def _cached_bundles(self) -> dict[str, dict[str, BundleSample]]:
@@ -235,7 +235,7 @@ def update(bundles: Iterable[Row], previous_means: Iterable[Row]) -> list[Row]:
     return [_updated_mean(seen[name], known.get(name)) for name in sorted(seen)]
 
 
-def with_parts(means: Iterable[Row], parts: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
+def with_parts(means: Iterable[Row], shares: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
     """Return the means with additional rows for the parts of split bundles.
 
     Each part starts with its share of the means.
@@ -246,12 +246,12 @@ def with_parts(means: Iterable[Row], parts: Mapping[str, Mapping[str, float]]) -
 
     Args:
         means: rows of the means table.
-        parts: for each split bundle, the share of each part (0 to 1), by the part's name.
+        shares: for each split bundle, the share of each part (0 to 1), by the part's name.
     """
     rows = [dict(row) for row in means]
     known = {row["bundle"] for row in rows}
     for row in list(rows):
-        for part, share in parts.get(row["bundle"], {}).items():
+        for part, share in shares.get(row["bundle"], {}).items():
             if part in known:
                 continue
             carried = {name: row[name] * share for name in (*TRAFFIC, *LONG_TERM)}

@@ -230,12 +230,12 @@ def compacted_documents(runs_table: StoragePath, run: str, columns: Sequence[str
 _NAMES = {"broker", "bundle", "run"}
 
 
-def read_run(run: StoragePath, kind: str, columns: Sequence[str]) -> pa.Table:
+def read_run(run: StoragePath, table: str, columns: Sequence[str]) -> pa.Table:
     """Check a table (`compacted_tables.TABLES`) in a run's folder, and return some of its columns.
 
     Raises SnapshotError `file_missing`, `file_damaged`; it names file, column and row.
     """
-    path, today = TABLES[kind]
+    path, today = TABLES[table]
     _check_columns(run / path, columns, today)
     return (run / path).read_table(list(columns))
 

@@ -37,8 +37,8 @@ _TABLE_FILES = frozenset(path for path, _ in TABLES.values())
 
 
 class UnreadableRunError(Exception):
-    def __init__(self, run: str, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, run: str, cause: str) -> None:
+        super().__init__(cause)
         self.run = run
 
 

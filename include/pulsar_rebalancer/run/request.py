@@ -154,7 +154,7 @@ _MISSING = {
 }
 
 
-class HandRequest(BaseModel):
+class PlanRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     action: Action | None = Field(None, description="what to do; empty to carry out a plan")
@@ -225,7 +225,7 @@ class HandRequest(BaseModel):
         always = {Action.UNDO: Overrule.GRACE_PERIOD, Action.DRAIN: Overrule.CAPS}
         return frozenset([*self.overrule, *filter(None, [always.get(self.action) if self.action else None])])
 
-    def changed_fields(self, shown: HandRequest) -> list[str]:
+    def changed_fields(self, shown: PlanRequest) -> list[str]:
         given = [name for name in type(self).model_fields if getattr(self, name) and name not in ("plan", "reason")]
         return [name for name in given if getattr(self, name) != getattr(shown, name)]
 
@@ -245,7 +245,7 @@ class ManualPlanRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     by: str
-    request: HandRequest
+    request: PlanRequest
     carries_out: str = ""
     approved_by: str = ""
     approved_because: str = ""
@@ -289,6 +289,6 @@ class DrainProgress(BaseModel):
         )
 
 
-def parse_form(values: Mapping[str, object]) -> HandRequest:
+def parse_form(values: Mapping[str, object]) -> PlanRequest:
     """Return the form's request. Raises SettingsError `wrong_setting`, with the wrong fields."""
-    return parse_typed(HandRequest, values, "form")
+    return parse_typed(PlanRequest, values, "form")

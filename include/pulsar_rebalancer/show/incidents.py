@@ -144,7 +144,7 @@ class AlertMessage:
     kind: Literal["failure", "success"]
 
 
-def compose(cluster: str, pending: PendingMessage, value_lines: Sequence[str], link: str) -> AlertMessage:
+def compose(cluster: str, pending: PendingMessage, values: Sequence[str], link: str) -> AlertMessage:
     """Return the message for a condition that has started or ended; `link` leads to the run in Airflow's UI."""
     condition, incident = pending.condition, pending.incident
     detail = f" ({incident.detail})" if incident.detail else ""
@@ -158,7 +158,7 @@ def compose(cluster: str, pending: PendingMessage, value_lines: Sequence[str], l
     else:
         lines.append(f"What: {condition.meaning}{detail}")
     lines += ["Reasons:", *_reason_lines(incident.reasons, actions=not pending.over)]
-    lines += ["Values:", *(f"  {line}" for line in value_lines or ["none: the run ended too early"])]
+    lines += ["Values:", *(f"  {line}" for line in values or ["none: the run ended too early"])]
     lines.append(f"What to do: {'nothing, because the condition has ended.' if pending.over else condition.action}")
     lines.append(f"Run: {link}")
     title = f"{'[Resolved] ' if pending.over else ''}Pulsar {cluster}: {condition.label}"

@@ -21,7 +21,7 @@ from pulsar_rebalancer.orders.manual_plans import Drains, Question, deadline_of
 from pulsar_rebalancer.orders.order import OrdersInForce, Situation
 from pulsar_rebalancer.orders.pause import pause_of
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
-from pulsar_rebalancer.reasons import Effect, Reason, Trait, counted
+from pulsar_rebalancer.reasons import Effect, Reason, Trait, counts_text
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import SplitOutcome, Summary
 from pulsar_rebalancer.run.request import Validation
@@ -192,12 +192,12 @@ def outcome_text(outcome: Outcome, run: StoragePath) -> str:
     lines.append(f"  verdict: {outcome.verdict}. {outcome.verdict.meaning}")
     if outcome.splits:
         done = sum(split.ok for split in outcome.splits)
-        lines.append(f"  splits:  {done} of {len(outcome.splits)} done: {counted(outcome.split_counts)}")
+        lines.append(f"  splits:  {done} of {len(outcome.splits)} done: {counts_text(outcome.split_counts)}")
     lines += [f"    {split.bundle}: {split.reason} {split.error}".rstrip() for split in outcome.splits[:LISTED]]
     if outcome.moves:
         verified = sum(move.ok for move in outcome.moves)
         lines.append(
-            f"  moves:   {verified} of {len(outcome.moves)} on their planned broker: {counted(outcome.counts)}"
+            f"  moves:   {verified} of {len(outcome.moves)} on their planned broker: {counts_text(outcome.counts)}"
         )
     lines += [f"  clients: {outcome.client_gap.sentence}"] if outcome.client_gap else []
     for move in outcome.moves[:LISTED]:
@@ -219,7 +219,7 @@ def _decision_lines(summary: Summary) -> list[str]:
         scores = f"{span} over {number_of(summary.brokers, 'broker')}"
     drains = [
         f"  drain:   {broker}: {drain.moving} of {number_of(drain.bundles, 'bundle')} move now, "
-        f"{drain.bundles_left} later; kept in place: {counted(drain.stay) or 'none'}; "
+        f"{drain.bundles_left} later; kept in place: {counts_text(drain.stay) or 'none'}; "
         f"never moved: {', '.join(drain.named) or 'none'}"
         if drain.bundles is not None
         else f"  drain:   {broker}: no load report, so its bundles are unknown"

@@ -230,13 +230,13 @@ def group_allows_leaving(candidates: Sequence[str], spread: Mapping[str, int]) -
     return first == 0 or any(spread.get(broker, 0) != first for broker in candidates)
 
 
-def spreads_no_worse(spread: Mapping[str, int], source: str, destination: str, *, leaves: bool) -> bool:
+def spreads_no_worse(spread: Mapping[str, int], source: str, destination: str, *, is_last: bool) -> bool:
     """Return whether a move keeps an anti-affinity group at least as evenly distributed (our own rule).
 
     `spread` counts the namespaces by place: broker or failure domain. Unless the source's last bundle of the
-    namespace `leaves`, the destination must have no other namespace of the group.
+    namespace `is_last`, the destination must have no other namespace of the group.
     """
-    return spread.get(destination, 0) < (spread.get(source, 0) if leaves else 1)
+    return spread.get(destination, 0) < (spread.get(source, 0) if is_last else 1)
 
 
 class PolicyFilter:
@@ -364,9 +364,9 @@ class PolicyFilter:
             return True
         leaves = serving[source] == 1
         ends = domains.get(source, ""), domains.get(destination, "")
-        if ends[0] != ends[1] and not spreads_no_worse(counts_by_domain(spread, domains), *ends, leaves=leaves):
+        if ends[0] != ends[1] and not spreads_no_worse(counts_by_domain(spread, domains), *ends, is_last=leaves):
             return False
-        return spreads_no_worse(spread, source, destination, leaves=leaves)
+        return spreads_no_worse(spread, source, destination, is_last=leaves)
 
     def add_placed(self, bundle: BundleSample, destination: str) -> None:
         namespace = namespace_of(bundle.bundle)

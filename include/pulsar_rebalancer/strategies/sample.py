@@ -18,7 +18,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.tables import BrokerSample, Measure, Row
-from pulsar_rebalancer.state import Counting, HitCount, ShedderState
+from pulsar_rebalancer.state import HitCount, HitRules, ShedderState
 from pulsar_rebalancer.strategies.learning import LearningResult
 from pulsar_rebalancer.strategies.scoring import SCORED, Brokers, measure_of, score
 from pulsar_rebalancer.texts import number_of
@@ -32,7 +32,7 @@ class RecentMove(NamedTuple):
     minutes: float
 
 
-COUNTED = Counting(counts=True, reason=Reason.COUNTED)
+COUNTED = HitRules(counts=True, reason=Reason.COUNTED)
 
 
 class JudgedPair(NamedTuple):
@@ -102,7 +102,7 @@ class ClusterSample:
     brokers: Sequence[BrokerSample]
     bundles: Bundles
     settings: Settings
-    counting: Counting = COUNTED
+    counting: HitRules = COUNTED
     forced: bool = False
     force_threshold: float | None = None
     unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
@@ -264,7 +264,7 @@ def left_out_decisions(sample: ClusterSample) -> list[Decision]:
 
 
 def used_samples(
-    decisions: Iterable[Decision], counting: Counting, moves: Iterable[CandidateMove] = ()
+    decisions: Iterable[Decision], counting: HitRules, moves: Iterable[CandidateMove] = ()
 ) -> dict[str, float]:
     """Return the scores that caused hits, by broker; if the run counts none, of brokers in pairs' moves.
 

@@ -89,7 +89,7 @@ class Processes:
         with _delay_signals():
             leaders = self._leaders()
             for send in (psutil.Process.terminate, psutil.Process.kill):
-                _send(send, _process_tree(leaders))
+                _signal_all(send, _process_tree(leaders))
             for leader, _ in self._started.values():
                 leader.wait()
             self._started.clear()
@@ -112,7 +112,7 @@ def _delay_signals() -> Iterator[None]:
         signal.raise_signal(held[0])
 
 
-def _send(send: Callable[[psutil.Process], None], family: Sequence[psutil.Process]) -> None:
+def _signal_all(send: Callable[[psutil.Process], None], family: Sequence[psutil.Process]) -> None:
     for process in family:
         with suppress(psutil.NoSuchProcess):
             send(process)

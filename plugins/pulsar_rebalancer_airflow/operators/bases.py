@@ -43,7 +43,7 @@ def requester(context: Context) -> str:
     return one_line(run.triggering_user_name or "") if known else ""
 
 
-def refuse_repeated(context: Context) -> None:
+def refuse_cleared(context: Context) -> None:
     """Raise `no_user` if the run was cleared: the order may be old, and it is unknown who repeats it."""
     run = context["dag_run"]
     if run.clear_number:
@@ -128,12 +128,12 @@ def refuse_while_plan_waits(context: Context, dag_id: str, store: StateStore) ->
     """
     runs = {answer.carried_out_by for answer in store.get(Answers).plans.values()} - {""}
     runs.update(other.run_id for other in store.get(HandedOverPlans).plans.values())
-    runs -= cancelled(context, dag_id, runs)
+    runs -= cancelled_runs(context, dag_id, runs)
     if runs and context["ti"].get_dr_count(dag_id, run_ids=sorted(runs), states=["queued", "running"]):
         raise PlanError(Reason.PLAN_UNDER_WAY, f"run {' or '.join(sorted(runs))} of {dag_id} is under way"[:500])
 
 
-def cancelled(context: Context, dag_id: str, runs: Collection[str]) -> set[str]:
+def cancelled_runs(context: Context, dag_id: str, runs: Collection[str]) -> set[str]:
     states = context["ti"].get_task_states(dag_id=dag_id, task_ids=["collect"], run_ids=sorted(runs)) if runs else {}
     return {run_id for run_id in runs if states.get(run_id, {}).get("collect") == "skipped"}
 

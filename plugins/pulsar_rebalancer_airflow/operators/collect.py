@@ -31,7 +31,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import resolve
 from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, requester
-from pulsar_rebalancer_airflow.options import final_unless_passing, run_folder
+from pulsar_rebalancer_airflow.options import fail_unless_temporary, run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore
 from pulsar_rebalancer_airflow.suites import ValidationLink, page_address, page_file
 
@@ -62,7 +62,7 @@ class CollectOperator(ClusterOperator):
                 brokers refuse the credentials.
             AdminError: no broker answered. This is retried.
         """
-        with final_unless_passing(context):
+        with fail_unless_temporary(context):
             params = self._run_params(context)
             # `collect` resolves again with the live brokers' settings; refuse here any mistake that shows without them.
             asked = resolve(self.entry.given, _ANY_THRESHOLDS, params)
@@ -75,7 +75,7 @@ class CollectOperator(ClusterOperator):
             before = StateBefore(
                 decision=store.get(DecisionState),
                 moves=store.get(MovesState),
-                control=orders.get(Control).unended(datetime.now(UTC)),
+                control=orders.get(Control).without_ended(datetime.now(UTC)),
                 drains=Drains(brokers=orders.get(Drains).brokers),
                 roll=roll if roll.active else None,
                 handed_over=self._handed_over(store, params.plan, context["dag_run"].run_id) if params.plan else None,
@@ -164,7 +164,7 @@ class ValidateOperator(BaseOperator):
         # Great Expectations takes seconds to load, so it is imported only here.
         from pulsar_rebalancer_airflow.suites import validate
 
-        with final_unless_passing(context):
+        with fail_unless_temporary(context):
             run = run_folder(context, self.cluster, self.run)
             validation = validate(run)
         counts = {str(effect): _as_json(reasons) for effect in Effect if (reasons := validation.reasons(effect))}

@@ -28,9 +28,9 @@ from pulsar_rebalancer.storage.documents import CommitMark
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
 from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
-from pulsar_rebalancer_airflow.operators.approve import is_open
+from pulsar_rebalancer_airflow.operators.approve import has_open_run
 from pulsar_rebalancer_airflow.operators.bases import RunOperator, new_run_id
-from pulsar_rebalancer_airflow.options import clusters_file, final_unless_passing, run_folder, storage_of
+from pulsar_rebalancer_airflow.options import clusters_file, fail_unless_temporary, run_folder, storage_of
 from pulsar_rebalancer_airflow.state_store import ORDERS, StateStore
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class RecordOperator(RunOperator):
             AirflowFailException: `stale_plan`, `plan_changed`, `foreign_run`, `blocked` (a person marked a failed
                 validation as successful), `state_lost`, or the plan cannot be read.
         """
-        with final_unless_passing(context):
+        with fail_unless_temporary(context):
             run = run_folder(context, self.cluster, self.run)
             summary = Summary.read(run)
             actions = verify(run, summary)
@@ -98,10 +98,10 @@ class GateOperator(RunOperator):
 
         Raises AirflowFailException: `foreign_run`, or one of the run's files cannot be read.
         """
-        with final_unless_passing(context):
+        with fail_unless_temporary(context):
             run = run_folder(context, self.cluster, self.run)
             summary = Summary.read(run)
-            verdict = present_verdict(context, self.cluster, run, self.settings, summary.gate_deadline)
+            verdict = current_verdict(context, self.cluster, run, self.settings, summary.gate_deadline)
             connection, moving = self.settings.connection, (Reason.OPEN, Reason.AWAITING_APPROVAL)
             if verdict.reason in moving and PulsarAdminHook(connection).get_connection_settings().read_only:
                 verdict = Verdict(Reason.READ_ONLY, connection)
@@ -122,7 +122,7 @@ class GateOperator(RunOperator):
         present, now = store.get(Question), datetime.now(UTC)
         if present.plan_id == summary.plan_id:
             return  # a retry
-        identity, stands = verify(run, summary).identity, is_open(context, self.cluster, present.run_id)
+        identity, stands = verify(run, summary).identity, has_open_run(context, self.cluster, present.run_id)
         until = present.deadline(self.settings.max_awaiting_minutes)
         young = until is not None and now < until
         # A person who requested moves expects a question about this plan.
@@ -156,8 +156,8 @@ class GateOperator(RunOperator):
             store.put(Question(before=present.run_id or present.before, opening=opening))
 
 
-def present_verdict(context: Context, cluster: str, run: StoragePath, settings: Settings, until: datetime) -> Verdict:
-    """Return the gate's current verdict on a run's plan, which is too old after `until`.
+def current_verdict(context: Context, cluster: str, run: StoragePath, settings: Settings, limit: datetime) -> Verdict:
+    """Return the gate's current verdict on a run's plan, which is too old after `limit`.
 
     Raises SnapshotError if one of the run's files cannot be read.
     """
@@ -167,7 +167,7 @@ def present_verdict(context: Context, cluster: str, run: StoragePath, settings: 
         return Verdict(Reason.STATE_LOST, orders.lost)
     approved = store.is_approved(Summary.read(run), context["dag_run"].run_id)
     answered = Approval(approved=approved, answers=orders.get(Answers))
-    return judge_plan(run, store.get(DecisionState), settings, orders, datetime.now(UTC), until, answered)
+    return judge_plan(run, store.get(DecisionState), settings, orders, datetime.now(UTC), limit, answered)
 
 
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -254,7 +254,7 @@ class Holds:
         if self._reason is not None or time.monotonic() - self._looked_at < self._between_looks:
             return
         orders = self._store.orders(models=ORDERS)
-        self._control = control = orders.get(Control).unended(datetime.now(UTC))
+        self._control = control = orders.get(Control).without_ended(datetime.now(UTC))
         roll, self._drained = orders.get(Roll), frozenset(orders.get(Drains).brokers)
         if self._before.roll is not None:
             ended = roll.stop_order(control) or roll.skip_order(control) or not roll.active

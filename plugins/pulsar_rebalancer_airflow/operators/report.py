@@ -15,7 +15,7 @@ from pulsar_rebalancer.config.clusters_file import RunSettings
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.orders.breaker import Breaker, Round, advance, closed_at
+from pulsar_rebalancer.orders.breaker import Breaker, Tally, advance, closed_at
 from pulsar_rebalancer.orders.in_force import OF_FILE
 from pulsar_rebalancer.orders.manual_plans import Answers, Question
 from pulsar_rebalancer.orders.order import Control
@@ -33,7 +33,7 @@ from pulsar_rebalancer.state import SETTLED, DecisionState, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.notifications import send_metrics, send_order_metrics, send_run_alerts, update_alerts
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, RunOperator, is_retry
-from pulsar_rebalancer_airflow.options import NOTE, current_xcom, final_unless_passing, run_folder, storage_of
+from pulsar_rebalancer_airflow.options import NOTE, current_xcom, fail_unless_temporary, run_folder, storage_of
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_alias, moves_asset, state_asset
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class ReportOperator(RunOperator):
         if self.settings is not None and self.settings.breaker is not None:
             closed = closed_at(store.peek(Control))
             failed = failed_moves(outcome.moves, stored.unloads, closed)
-            seen = _round(run, request, outcome, earlier, failed)
+            seen = _tally(run, request, outcome, earlier, failed)
             if earlier is None or seen.failed or seen.moved:
                 # A retry has the same name, so what an earlier attempt has counted is not counted again.
                 counted = f"{run.name} {outcome.moved_count} {len(failed)}"
@@ -148,12 +148,12 @@ class ReportOperator(RunOperator):
         return store.orders_text(settings, context["dag_run"].start_date, resolved.origins)
 
 
-def _round(run: StoragePath, request: RunRequest, outcome: Outcome, earlier: Outcome | None, failed: set[str]) -> Round:
+def _tally(run: StoragePath, request: RunRequest, outcome: Outcome, earlier: Outcome | None, failed: set[str]) -> Tally:
     """Return what the circuit breaker counts: the moves that an earlier report has not reported yet."""
     reported = {move.bundle for move in earlier.moves if move.failed} if earlier else set()
     validation = Validation.read(run) if (run / "validation.json").exists() else None
     summary = Summary.read(run) if (run / "plan" / "summary.json").exists() else None
-    return Round(
+    return Tally(
         bad_brokers=_bad_brokers(validation) if validation else None,
         failed=len(failed - reported),
         moved=outcome.moved_count > (earlier.moved_count if earlier else 0),
@@ -187,7 +187,7 @@ class MaintainOperator(ClusterOperator):
                 because any file could be in use), or a day's history is damaged (all other days are processed).
         """
         dry_run = context["dag_run"].run_type != "scheduled" and bool(context["params"]["dry_run"])
-        with final_unless_passing():
+        with fail_unless_temporary():
             store, storage = self._store(context), self.storage
             plans, now = {store.get(Question).plan_id, *store.get(Answers).plans}, datetime.now(UTC)
             needed = Needs.read(storage, store.get(DecisionState), plans, now)

@@ -28,7 +28,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 from pulsar_rebalancer_airflow.notifications import send_order_metrics, send_roll_alerts
 from pulsar_rebalancer_airflow.operators.bases import refuse_while_plan_waits, requester
-from pulsar_rebalancer_airflow.options import APPLY_DAG, REBALANCE_DAG, final_unless_passing
+from pulsar_rebalancer_airflow.options import APPLY_DAG, REBALANCE_DAG, fail_unless_temporary
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class RollOperator(BaseSensorOperator):
                 `rolling`, `plan_under_way`, `other_plan`, …) or has stopped (`roll_stopped`, `roll_stuck`,
                 `restart_failed`, `broker_not_back`).
         """
-        with final_unless_passing(context):
+        with fail_unless_temporary(context):
             store = StateStore.from_context(context, self.entry.name)
             roll = store.get(Roll)
             if not self._is_continued(context, roll):
@@ -195,7 +195,7 @@ class RollOperator(BaseSensorOperator):
             return facts
         hindrance, run_id = self._why_no_restart(context), _restart_run_id(roll)
         safe = seen is not None and not why_unsafe(roll, seen)
-        restart = self._restart_state(context, roll, run_id, starts=safe and not (held or stop or skip or hindrance))
+        restart = self._restart_state(context, roll, run_id, may_start=safe and not (held or stop or skip or hindrance))
         dag = f"{settings.roll_restart_dag}, run {run_id}"
         return facts._replace(restart=restart, dag=dag, no_restart=hindrance)
 
@@ -241,13 +241,13 @@ class RollOperator(BaseSensorOperator):
             return f"DAG {dag_id}, which Airflow does not know"
         return f"DAG {dag_id}, which is paused in Airflow" if paused else ""
 
-    def _restart_state(self, context: Context, roll: Roll, run_id: str, *, starts: bool) -> str:
-        """Return the state of the broker's restart run, which `starts` starts if missing; empty if none."""
+    def _restart_state(self, context: Context, roll: Roll, run_id: str, *, may_start: bool) -> str:
+        """Return the state of the broker's restart run, which `may_start` starts if missing; empty if none."""
         if roll.phase is not Phase.RESTARTING:
             return ""
         ti, dag_id = context["ti"], self.entry.settings.roll_restart_dag
         found = ti.get_dr_count(dag_id, run_ids=[run_id])
-        if not found and starts:
+        if not found and may_start:
             try:
                 _trigger(dag_id, run_id, {"broker": roll.broker, "roll": roll.id})
                 self.log.info("Triggered %s, run %s, to restart %s", dag_id, run_id, roll.broker)

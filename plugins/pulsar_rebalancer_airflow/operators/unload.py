@@ -24,7 +24,7 @@ from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import is_extensible, range_of
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.pulsar.client import shedding_is_on, splitting_brokers
-from pulsar_rebalancer.reasons import Reason, Trait, counted
+from pulsar_rebalancer.reasons import Reason, Trait, counts_text
 from pulsar_rebalancer.run.outcome import RETRIED, MoveOutcome, unmoved
 from pulsar_rebalancer.run.plan import Move, Split, SplitOutcome, Summary, read_moves
 from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
@@ -33,8 +33,8 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.caps import needs_waves
 from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 from pulsar_rebalancer_airflow.operators.bases import RunOperator
-from pulsar_rebalancer_airflow.operators.gate import Holds, present_verdict
-from pulsar_rebalancer_airflow.options import current_xcom, final_unless_passing, run_folder
+from pulsar_rebalancer_airflow.operators.gate import Holds, current_verdict
+from pulsar_rebalancer_airflow.options import current_xcom, fail_unless_temporary, run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
@@ -61,11 +61,11 @@ class PlanPartOperator(RunOperator):
     def present(self) -> Settings:
         return Settings.model_validate(self.settings)
 
-    def _present_verdict(self, context: Context, run: StoragePath, *, has_begun: bool) -> Verdict:
+    def _current_verdict(self, context: Context, run: StoragePath, *, has_begun: bool) -> Verdict:
         """Return the current verdict. A part that has begun has a later deadline, because it must be completed."""
         summary = Summary.read(run)
         until = summary.wave_resume_deadline if has_begun else summary.wave_start_deadline
-        return present_verdict(context, self.cluster, run, self.present, until)
+        return current_verdict(context, self.cluster, run, self.present, until)
 
     def _connection(self) -> AdminConnection:
         """Return the cluster's connection. Raises AdminError `read_only`."""
@@ -99,11 +99,11 @@ class PlanPartOperator(RunOperator):
         ordered = {reason for reason in counts if reason.has(Trait.ORDERED)}
         refused = sorted(reason for reason in counts.keys() - ordered if reason.has(Trait.NEEDS_PERSON))
         if refused:
-            raise AirflowFailException(f"{label}: {counted(counts)}. {refused[0].meaning}")
+            raise AirflowFailException(f"{label}: {counts_text(counts)}. {refused[0].meaning}")
         if any(reason.has(RETRIED) for reason in counts.keys() - ordered):
-            raise UnfinishedError(f"{label}: {counted(counts)}; a retry continues with the remaining bundles")
+            raise UnfinishedError(f"{label}: {counts_text(counts)}; a retry continues with the remaining bundles")
         if ordered and ordered == counts.keys():
-            raise AirflowSkipException(f"{label}: {counted(counts)}. {min(ordered).meaning}")
+            raise AirflowSkipException(f"{label}: {counts_text(counts)}. {min(ordered).meaning}")
         return {str(reason): count for reason, count in counts.items()}
 
 
@@ -170,7 +170,7 @@ class UnloadWaveOperator(PlanPartOperator):
             UnfinishedError: brokers did not answer for some bundles. This is retried.
             AirflowSkipException: orders or settings prevented the whole wave.
         """
-        with final_unless_passing():
+        with fail_unless_temporary():
             run = run_folder(context, self.cluster, self.run)
             store = self._store(context)
             planned = [move for move in read_moves(run) if move.wave == int(self.wave)]
@@ -189,7 +189,7 @@ class UnloadWaveOperator(PlanPartOperator):
     def _remaining_part(
         self, context: Context, run: StoragePath, holds: Holds, history: WaveHistory, planned: list[Move]
     ) -> list[Move]:
-        verdict, now = self._present_verdict(context, run, has_begun=history.has_planned(planned)), datetime.now(UTC)
+        verdict, now = self._current_verdict(context, run, has_begun=history.has_planned(planned)), datetime.now(UTC)
         # Bundles that an earlier attempt unloaded must still be placed, so they are not fresh.
         unloaded = history.maybe_unloaded
         fresh = [move for move in history.remaining(planned) if move.bundle not in unloaded]
@@ -289,7 +289,7 @@ class SplitOperator(PlanPartOperator):
                 the credentials.
             UnfinishedError: brokers did not answer. This is retried.
         """
-        with final_unless_passing():
+        with fail_unless_temporary():
             run = run_folder(context, self.cluster, self.run)
             store = StateStore.of(context, self.cluster)
             history = SplitHistory(store.get(MovesState), store.change_moves, run)
@@ -325,7 +325,7 @@ class SplitOperator(PlanPartOperator):
     def _remaining_part(self, context: Context, run: StoragePath, history: SplitHistory, gate: str) -> Sequence[Split]:
         if gate != Reason.OPEN:
             raise AirflowSkipException(f"The gate is closed: {gate}")
-        verdict = self._present_verdict(context, run, has_begun=history.planned)
+        verdict = self._current_verdict(context, run, has_begun=history.planned)
         if verdict.reason is not Reason.OPEN:
             raise AirflowSkipException(f"The gate has closed: {verdict.reason} {verdict.detail}")
         return verdict.splits

@@ -75,14 +75,14 @@ CANCELLED = exists().where(
 """Whether a rebalancing run was marked as failed before it began. Its teardown task keeps such a run queued."""
 
 
-def _stored(session: Session, asset: str, key: str) -> Any:
+def _stored_value(session: Session, asset: str, key: str) -> Any:
     of_asset = select(AssetStateStoreModel.value).join(AssetModel, AssetModel.id == AssetStateStoreModel.asset_id)
     value = session.scalar(of_asset.where(AssetModel.name == asset, AssetStateStoreModel.key == key))
     return None if value is None else json.loads(value)
 
 
 def stored_state(session: Session, storage: ClusterStorage) -> StoredState:
-    return StoredState(partial(_stored, session, state_asset(storage.cluster).name), storage)
+    return StoredState(partial(_stored_value, session, state_asset(storage.cluster).name), storage)
 
 
 def facts_of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowContext:
@@ -174,7 +174,7 @@ def failures_since(session: Session, dag_id: str, begin: datetime) -> list[Event
     return list(failed.values())
 
 
-def _named(stored: StoredState, storage: ClusterStorage, plan: str) -> str:
+def _title(stored: StoredState, storage: ClusterStorage, plan: str) -> str:
     """Return what a manual plan does, such as "drain a:1"."""
     shown = stored.peek(ShownPlans).plans.get(plan)
     run = storage.run(shown.plan_id) if shown else None
@@ -195,7 +195,7 @@ def orders_since(session: Session, storage: ClusterStorage, begin: datetime) -> 
         what = str(conf.get("action") or "").replace("_", " ")
         if conf.get("plan"):
             rolls = run.dag_id.startswith(ROLL_DAG)
-            what = "restart brokers" if rolls else _named(stored_state(session, storage), storage, str(conf["plan"]))
+            what = "restart brokers" if rolls else _title(stored_state(session, storage), storage, str(conf["plan"]))
         # Other runs only show something.
         if run.queued_at and (run.dag_id.startswith(CONTROL_DAG) or conf.get("plan") or what == Action.RELEASE):
             names = conf.get("broker") or conf.get("subject") or ()

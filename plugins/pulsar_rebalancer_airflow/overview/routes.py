@@ -188,6 +188,6 @@ async def with_headers(request: Request, respond: Callable[[Request], Awaitable[
 
 
 @app.exception_handler(RebalancerError)
-def unreadable(_: Request, error: Exception) -> JSONResponse:
+def unreadable_response(_: Request, error: Exception) -> JSONResponse:
     """Respond with 503 and an explanation if the clusters file, the storage root or a run's file cannot be read."""
     return JSONResponse({"detail": str(error)}, status_code=503)

@@ -113,13 +113,13 @@ def _by_hand_answer(session: Session, run: DagRun) -> RunAnswer:
     return RunAnswer(text=words.RELEASED if released else words.DRAINED)
 
 
-def _refusal_answer(session: Session, dag_id: str, run_id: str, came_to: str) -> RunAnswer:
+def _refusal_answer(session: Session, dag_id: str, run_id: str, outcome_text: str) -> RunAnswer:
     task, code = failure_of(session, dag_id, run_id)
     reason = Reason.get(code)
     if reason is not None:
         message = str(read_xcom(session, dag_id, run_id, key=MESSAGE, task=task) or "")
         return RunAnswer(state="refused", text=words.refusal_text(f"in {task}", reason, message))
-    text = f"in {task}: {came_to or 'see the log of this task.'}" if task else words.TIMED_OUT
+    text = f"in {task}: {outcome_text or 'see the log of this task.'}" if task else words.TIMED_OUT
     return RunAnswer(state="failed", text=text)
 
 
@@ -149,7 +149,7 @@ def _approval_answer(session: Session, dag_id: str, run: Run) -> RunAnswer:
         return approved or RunAnswer(text=f"The plan was approved {answer.by_text}.")
     entry = rebalance_dags(load_clusters(clusters_file())).get(dag_id)
     waits = entry is not None and facts.answer_deadline(entry.settings, datetime.now(UTC)) is not None
-    said = state_after_answer(run, facts, pending=waits)
+    said = state_after_answer(run, facts, is_pending=waits)
     return RunAnswer(state="refused", text=said.sentence) if said else RunAnswer(state="awaiting approval", text="")
 
 

@@ -14,7 +14,7 @@ from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.orders.manual_plans import HandedOverPlan
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Move, Summary, read_state, split_rows, verify
-from pulsar_rebalancer.run.request import HandRequest, ManualPlanRecord, RunRequest
+from pulsar_rebalancer.run.request import ManualPlanRecord, PlanRequest, RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Row
 from pulsar_rebalancer.state import CountedSample
@@ -50,7 +50,7 @@ def read(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPlan:
         raise SnapshotError(Reason.FILE_DAMAGED, f"run {snapshot.folder.uri} names no plan to carry out")
     folder, summary = _shown_plan(storage, snapshot.request, handed)
     # A plan that a strategy made is requested only by its hash.
-    wanted = summary.by_hand.request if summary.by_hand else HandRequest(plan=summary.hash, reason=handed.reason)
+    wanted = summary.by_hand.request if summary.by_hand else PlanRequest(plan=summary.hash, reason=handed.reason)
     overruled = wanted.overruled
     if handed.approved and summary.by_hand is None:
         # The run that made the plan applied the grace period, and only the plan's own runs have moved bundles since.

@@ -20,7 +20,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import parts_text, percent_text
-from pulsar_rebalancer.run.request import HandRequest, ManualPlanRecord
+from pulsar_rebalancer.run.request import ManualPlanRecord, PlanRequest
 from pulsar_rebalancer.run.snapshot import Candidates
 from pulsar_rebalancer.run.tables import Row
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -28,7 +28,7 @@ from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.texts import number_of
 
 
-def requested_moves(sample: PlanningSample, storage: ClusterStorage, request: HandRequest) -> list[RequestedMove]:
+def requested_moves(sample: PlanningSample, storage: ClusterStorage, request: PlanRequest) -> list[RequestedMove]:
     """Return the moves that a person requests.
 
     Raises PlanError: `unknown_name`, `last_broker`, `file_missing`, or why a broker
@@ -101,13 +101,13 @@ def unload(sample: PlanningSample, terms: Iterable[str], destination: str) -> li
     if destination:
         check_receiver(sample, destination)
     names = pa.array(sample.owners, pa.string())
-    bundles = dict.fromkeys(bundle for name in terms for bundle in _bundles_named(sample.owners, names, name) or [name])
+    bundles = dict.fromkeys(bundle for name in terms for bundle in _matches_of(sample.owners, names, name) or [name])
     if not bundles.keys() & sample.owners.keys():
         raise PlanError(Reason.UNKNOWN_NAME, f"no broker reports a bundle named or matching {', '.join(terms)[:200]}")
     return [RequestedMove(bundle, destination or None) for bundle in bundles]
 
 
-def _bundles_named(owners: Mapping[str, str], names: Any, name: str) -> list[str]:
+def _matches_of(owners: Mapping[str, str], names: Any, name: str) -> list[str]:
     if name in owners:
         return [name]
     pattern = regex_of_glob(name if {"*", "?"} & set(name) else f"{name}/*")
@@ -142,7 +142,7 @@ def _sort_key(bundle: BundleSample, criterion: str) -> tuple[float, str]:
     return (bundle.topics if criterion == LARGEST else bundle.present_msg_throughput, bundle.bundle)
 
 
-def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) -> dict[str, Any]:
+def split(sample: PlanningSample, request: PlanRequest, candidates: Candidates) -> dict[str, Any]:
     """Return the row of the splits table for the bundle that a person wants to split.
 
     Raises PlanError if the bundle must not be changed, or cannot be cut (`split_planning.find_cut`).

@@ -14,7 +14,7 @@ from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import Bundles
 from pulsar_rebalancer.run.tables import BrokerSample, Measure
-from pulsar_rebalancer.state import Counting, StrategyState
+from pulsar_rebalancer.state import HitRules, StrategyState
 from pulsar_rebalancer.strategies.candidates import PolicyFilter
 from pulsar_rebalancer.strategies.learning import LearningResult
 from pulsar_rebalancer.strategies.placement import place
@@ -43,7 +43,7 @@ class StrategyInput:
     settings: Settings
     brokers: Sequence[BrokerSample]
     bundles: Bundles
-    counting: Counting
+    counting: HitRules
     state: StrategyState = field(default_factory=StrategyState)
     policies: Policies = field(default_factory=Policies)
     forced: bool = False

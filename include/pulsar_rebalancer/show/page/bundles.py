@@ -142,7 +142,7 @@ _NEVER_MOVE = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
 
 def stay_views(folder: StoragePath) -> tuple[StayView, ...]:
     """Return the first bundles considered but not moved. Raises SnapshotError if no plan is readable."""
-    return _named((row["reason"], row["bundle"], row["source"]) for row in candidate_rows(folder) if not row["taken"])
+    return _views((row["reason"], row["bundle"], row["source"]) for row in candidate_rows(folder) if not row["taken"])
 
 
 def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainView]:
@@ -175,7 +175,7 @@ def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainV
             movable=None if bundles is None else max(0, bundles - never),
             moving=served[broker].moving - len(ended) if broker in served and run.outcome is None else 0,
             gone=sum(move.reason.has(Trait.NEW_OWNER) for move in ended),
-            left=_named(left[broker].values()),
+            left=_views(left[broker].values()),
             more=max(0, len(left[broker]) - NAMES_LISTED),
         )
 
@@ -195,7 +195,7 @@ def _considered_rows(folder: StoragePath) -> list[Row]:
         return []
 
 
-def _named(rows: Iterable[tuple[str, str, str]]) -> tuple[StayView, ...]:
+def _views(rows: Iterable[tuple[str, str, str]]) -> tuple[StayView, ...]:
     return tuple(
         StayView(bundle=bundle, broker=broker, reason=Reason(reason))
         for reason, bundle, broker in sorted(rows)[:NAMES_LISTED]

@@ -71,7 +71,7 @@ def now_of(entry: ClusterEntry, facts: AirflowContext, begun: Run | None, ended:
     held = facts.run_holds(entry.settings, now)
     firing = FIRES if entry.settings.mode.may_move and not held else WOULD_FIRE
     until = facts.answer_deadline(entry.settings, now)
-    said = state_after_answer(known, facts, pending=until is not None) or headline_of_run(known, firing, age)
+    said = state_after_answer(known, facts, is_pending=until is not None) or headline_of_run(known, firing, age)
     ordered = known.outcome is not None and known.outcome.verdict in _ORDERED
     if held and (ordered or said.state in _LOOKS_WELL):
         state = State.PAUSED if held[0].reason is Reason.PAUSED else State.CLOSED
@@ -84,17 +84,17 @@ def now_of(entry: ClusterEntry, facts: AirflowContext, begun: Run | None, ended:
     return said._replace(firing=firing)
 
 
-def state_after_answer(run: Run, facts: AirflowContext, *, pending: bool) -> Headline | None:
+def state_after_answer(run: Run, facts: AirflowContext, *, is_pending: bool) -> Headline | None:
     """Return the state if a person was asked to approve the ended run's plan and no longer is; else None.
 
-    `pending` is True if a plan is awaiting approval.
+    `is_pending` is True if a plan is awaiting approval.
     """
     asked = run.outcome is not None and run.outcome.verdict is Reason.AWAITING_APPROVAL
     if not asked or run.summary is None:
         return None
     answer, plan = facts.answer_about(run), f"A plan to {run.summary.actions_text}"
     if answer is None:
-        return None if pending and facts.asks_about(run) else Headline(State.CLOSED, f"{plan} was not answered.")
+        return None if is_pending and facts.asks_about(run) else Headline(State.CLOSED, f"{plan} was not answered.")
     if not answer.carried_out_by:
         return Headline(State.CLOSED, f"{plan} was rejected {answer.by_text}.")
     approval, refused = f"{plan} was approved {answer.by_text}", facts.not_handed_over.get(answer.question.plan_id)
@@ -150,11 +150,11 @@ def _longest_age(entry: ClusterEntry) -> float:
     return max(settings.alert_after_intervals * settings.interval_seconds, 180.0)
 
 
-def headline_of_run(run: Run, firing: str, age: float) -> Headline:
+def headline_of_run(run: Run, fire_text: str, age: float) -> Headline:
     """Return a cluster's state according to its latest run.
 
     Args:
-        firing: as in `Headline.firing`.
+        fire_text: as in `Headline.firing`.
         age: seconds since the run's sample.
     """
     verdict, mode = run.outcome.verdict if run.outcome else None, run.request.resolved.settings.mode
@@ -174,7 +174,7 @@ def headline_of_run(run: Run, firing: str, age: float) -> Headline:
         return _plan_headline(run, run.summary, verdict, mode)
     if run.request.dry_run:
         return Headline(State.WOULD_MOVE, f"{words.PLAN_READY} It moves no bundle.")
-    said = _idle_headline(run.summary, pair_views(run), firing, age)
+    said = _idle_headline(run.summary, pair_views(run), fire_text, age)
     if said.state is State.WAITING and not mode.may_move:
         return said._replace(sentence=f"{said.sentence} {words.not_moved_text(mode)}")
     return said
@@ -271,7 +271,7 @@ def _time_to_fire_key(pair: PairView) -> tuple[float, int]:
     return (math.inf if pair.seconds_to_fire is None else pair.seconds_to_fire, pair.number)
 
 
-def waiting_text(pair: PairView, labels: Mapping[str, str], firing: str, age: float) -> str:
+def waiting_text(pair: PairView, labels: Mapping[str, str], fire_text: str, age: float) -> str:
     """Return a sentence with a pair's gap, and its hits at the threshold that it is nearest to reaching.
 
     `age` is the seconds since the sample.
@@ -280,7 +280,7 @@ def waiting_text(pair: PairView, labels: Mapping[str, str], firing: str, age: fl
     hits = min(counting, key=lambda hit: hit.need - hit.have)
     left = (pair.seconds_to_fire or 0) - age
     soon = f"in about {words.duration_text(left)}" if left >= 1 else pair.overdue
-    starts = f"{firing} {soon}" if firing else ""
+    starts = f"{fire_text} {soon}" if fire_text else ""
     return words.pair_text(
         (labels[pair.source], labels[pair.destination]), pair.gap or 0.0, (hits.have, hits.need), starts
     )

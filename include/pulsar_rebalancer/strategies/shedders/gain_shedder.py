@@ -187,7 +187,7 @@ def _choose_moves(
         able.sort(key=lambda broker: (broker.height, broker.name))
         before = len(moves)
         for colder, hotter in zip(able[: len(able) // 2], reversed(able), strict=False):
-            if (hotter.gives or colder.takes) and (bundle := _move(sample, gain_settings, hotter, colder)):
+            if (hotter.gives or colder.takes) and (bundle := _pick(sample, gain_settings, hotter, colder)):
                 pair = hotter.pair if hotter.gives else colder.pair
                 texts.setdefault(pair, hotter.words)
                 of_move: dict[str, Any] = {"pair": pair, "rank": next(ranks[pair]), "destination": colder.name}
@@ -209,7 +209,7 @@ def _staying_bundles(broker: _Broker, ranks: Iterator[int], measure: Measure) ->
             yield CandidateMove(pair, source, None, of.bundle, next(ranks), measure, *values, reason or first)
 
 
-def _move(sample: ClusterSample, gain_settings: GainSettings, hotter: _Broker, colder: _Broker) -> BundleSample | None:
+def _pick(sample: ClusterSample, gain_settings: GainSettings, hotter: _Broker, colder: _Broker) -> BundleSample | None:
     """Move the bundle whose gain exceeds its price the most, and return it; None if no bundle is moved."""
     urgent = (hotter.gives and hotter.urgent) or (colder.takes and colder.urgent)
     least = gain_settings.min_gain / (_URGENT if urgent else 1)

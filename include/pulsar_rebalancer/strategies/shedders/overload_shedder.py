@@ -69,7 +69,7 @@ def broker_decision(
 
 
 def offload(
-    sample: ClusterSample, broker: BrokerSample, *, pair: int, comparison: Comparison, target: float, why: str
+    sample: ClusterSample, broker: BrokerSample, *, pair: int, comparison: Comparison, target: float, explanation: str
 ) -> tuple[Decision, list[CandidateMove]]:
     """Choose bundles with a total of at least `target` to move away from a broker.
 
@@ -78,9 +78,9 @@ def offload(
 
     Args:
         target: throughput in bytes/s.
-        why: why the broker sheds bundles; it is the first part of the decision's explanation.
+        explanation: why the broker sheds bundles; it is the first part of the decision's explanation.
     """
-    wanted = f"{why}: {amount(MEASURE, target)} must leave"
+    wanted = f"{explanation}: {amount(MEASURE, target)} must leave"
     if broker.bundles <= 1:
         held = "the only bundle stays" if broker.bundles else "the broker has no bundle"
         words = f"{wanted}, but {held}"
@@ -128,7 +128,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
             continue
         target = broker.traffic(MEASURE) * (load - bound + MARGIN)
         why = f"load {load:.1%} reaches {bound:.1%}"
-        decision, walked = offload(sample, broker, pair=number, target=target, why=why, comparison=compared)
+        decision, walked = offload(sample, broker, pair=number, target=target, explanation=why, comparison=compared)
         decisions.append(decision)
         moves += walked
     over = sum(load >= bound for load in usage.values())

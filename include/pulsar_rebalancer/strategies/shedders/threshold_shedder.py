@@ -136,7 +136,7 @@ def _offload(
         little = f"{amount(MEASURE, target)} would have to leave, less than the minimum of {amount(MEASURE, minimum)}"
         words = f"{why}: {little}"
         return broker_decision(sample, broker, pair, compared, Reason.BELOW_MINIMUM, words), []
-    return offload(sample, broker, pair=pair, target=target, why=why, comparison=compared)
+    return offload(sample, broker, pair=pair, target=target, explanation=why, comparison=compared)
 
 
 def _threshold(sample: ClusterSample) -> float:

@@ -83,7 +83,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
             continue
         broker = sample.broker(name)
         if name not in busiest:
-            decision = _idle_decision(sample, broker, looked_at, number)
+            decision = _other_decision(sample, broker, looked_at, number)
         elif firing:
             decision, moves = _shed_busiest(sample, broker, firing, number)
         else:
@@ -117,7 +117,7 @@ def _traffic_extremes(sample: ClusterSample, measure: Measure) -> tuple[str, flo
     return busiest, most, 1.0 if abs(least) <= NOTHING else least
 
 
-def _idle_decision(sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, pair: int) -> Decision:
+def _other_decision(sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, pair: int) -> Decision:
     carried = broker.traffic(difference.measure)
     explanation = (
         f"carries {amount(difference.measure, carried)}; only the busiest broker, {difference.busiest} with "

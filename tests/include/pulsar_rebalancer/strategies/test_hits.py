@@ -5,10 +5,10 @@ import pytest
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.state import Counting
+from pulsar_rebalancer.state import HitRules
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, used_samples
 
-COUNTED, FORCED = Counting(True, Reason.COUNTED), Counting(False, Reason.FORCED)
+COUNTED, FORCED = HitRules(True, Reason.COUNTED), HitRules(False, Reason.FORCED)
 BOTH = {"a:1": 80.0, "b:1": 20.0}
 
 

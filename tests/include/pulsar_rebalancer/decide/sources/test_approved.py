@@ -10,7 +10,7 @@ from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.run_plan import replan
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
-from pulsar_rebalancer.reasons import Reason, counted
+from pulsar_rebalancer.reasons import Reason, counts_text
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.tables import Measure
@@ -85,7 +85,7 @@ def test_overruling_of_a_drain_outlasts_an_approval(tmp_path, prepare, overrule,
     found = approved(snapshots, shown, marks(overrule))
     assert {found[name(1)], found[name(2)]} == {"b:1", "c:1"}
     # Marked anew since, with nothing overruled: what holds now holds.
-    with pytest.raises(PlanError, match=rf"{counted({Reason(reason): 2})}.*not_whole"):
+    with pytest.raises(PlanError, match=rf"{counts_text({Reason(reason): 2})}.*not_whole"):
         approved(snapshots, shown, marks())
 
 

@@ -14,9 +14,9 @@ from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state import (
     WHOLE_CLUSTER,
-    Counting,
     DecisionState,
     HitCount,
+    HitRules,
     ShedderState,
     StrategyState,
     samples_at,
@@ -41,7 +41,7 @@ HELD = [
 ]
 
 
-FORCED = Counting(counts=False, reason=Reason.FORCED)
+FORCED = HitRules(counts=False, reason=Reason.FORCED)
 
 
 def judged(counting, *, brokers=BROKERS, state=KEPT, policies=None, settings=EAGER, unloaded=None):
@@ -65,7 +65,7 @@ def test_a_forced_run_acts_without_hits_and_they_must_be_earned_again_once_it_is
 
 def test_a_sample_too_soon_sheds_nothing_and_changes_nothing():
     settings = EAGER.model_copy(update={"hit_count_transfer": 3})
-    answer = judged(Counting(counts=False, reason=Reason.TOO_SOON), settings=settings)
+    answer = judged(HitRules(counts=False, reason=Reason.TOO_SOON), settings=settings)
     assert (answer.moves, answer.strategy_state) == ([], KEPT)
     found = {(row.reason, row.fired, row.measure, row.target) for row in answer.decisions}
     assert found == {(Reason.TOO_SOON, False, None, None)}

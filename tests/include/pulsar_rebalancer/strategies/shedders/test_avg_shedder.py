@@ -7,7 +7,7 @@ from tests.vectors.rows import brokers_of, decided, sample, whatever_the_order
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state import Counting, HitCount, ShedderState
+from pulsar_rebalancer.state import HitCount, HitRules, ShedderState
 from pulsar_rebalancer.strategies.sample import hits_after
 from pulsar_rebalancer.strategies.scoring import percent, score
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
@@ -131,7 +131,7 @@ BEFORE = HITS | {"gone": HitCount(0, 2)}
 
 class TestCounting:
     def run(self, reason, *, force=None, settings=None):
-        rule = Counting(counts=False, reason=Reason(reason))
+        rule = HitRules(counts=False, reason=Reason(reason))
         return shed(sample(SPREAD, bundles("b1"), settings, counting=rule, force_threshold=force), BEFORE)
 
     @pytest.mark.parametrize(("reason", "force"), [("other_thresholds", None), ("forced", 45.0), ("forced", 0.0)])
