@@ -51,6 +51,7 @@ ENTRIES = {
     "show": ("pulsar_rebalancer.decide.run_plan:plan_request", "pulsar_rebalancer.decide.by_hand.preview:show"),
     "carry": (
         "pulsar_rebalancer.decide.run_plan:replan",
+        "pulsar_rebalancer.decide.run_plan:plan_again",
         "pulsar_rebalancer.decide.by_hand.recheck:carry_out_shown",
     ),
     "form": ("pulsar_rebalancer.run.request:parse_form", "pulsar_rebalancer.run.manual_request:parse_form"),

@@ -73,7 +73,7 @@ def _from_partner() -> Iterator[None]:
         hotter.height, colder.height = hotter.height + middle, colder.height + middle
         return moved
 
-    with patch.object(gain_shedder, "_move", move):
+    with patch.object(gain_shedder, "_pick", move):
         yield
 
 
@@ -108,7 +108,7 @@ def _random_bundles() -> Iterator[None]:
         hotter.height, colder.height = hot - load / hotter.cores, cold + load / colder.cores
         return hotter.bundles[drawn]
 
-    with patch.object(gain_shedder, "_move", move):
+    with patch.object(gain_shedder, "_pick", move):
         yield
 
 

@@ -112,7 +112,7 @@ def send_run_alerts(context: Context, cluster: str, settings: Settings, run: str
     The settings are those without the run's overrides; `run` is None if nothing was collected.
     """
     try:
-        store, now = StateStore.of(context, cluster), datetime.now(UTC)
+        store, now = StateStore.from_context(context, cluster), datetime.now(UTC)
         if not settings.alert_connection:
             _drop_incidents(store)
             return
@@ -175,7 +175,7 @@ def update_alerts(
         value_lines: lines of text with key values for the messages.
         run: name of the run's folder; empty if there is none.
     """
-    store = StateStore.of(context, cluster)
+    store = StateStore.from_context(context, cluster)
     state = advance(store.peek(model), observations, now, run)
     pending = pending_messages(state, now, QUIET)
     if pending:
@@ -282,7 +282,7 @@ def _send_measurements(measurements: Iterator[Measurement]) -> None:
 
 
 def _order_measurements(context: Context, cluster: str, settings: Settings) -> Iterator[Measurement]:
-    orders = StateStore.of(context, cluster).orders()
+    orders = StateStore.from_context(context, cluster).orders()
     if not orders.lost:
         yield from measure_orders(cluster, settings, orders, datetime.now(UTC))
 
@@ -291,7 +291,7 @@ def _run_measurements(cluster: str, run: StoragePath | None, outcome: Outcome | 
     yield from run_measurements(cluster, run, outcome)
     running = {entry.name for entry in load_clusters(clusters_file()) if entry.settings.mode is not Mode.OFF}
     for name in set(StoragePath(storage_root()).names()) - running:
-        yield Measurement.of("interval_seconds", 0, cluster=name)  # 0: the monitoring system must not expect runs
+        yield Measurement.create("interval_seconds", 0, cluster=name)  # 0: the monitoring system must not expect runs
 
 
 class AlertNotifier(BaseNotifier):

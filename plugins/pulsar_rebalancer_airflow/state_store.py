@@ -91,11 +91,11 @@ class StoredState:
             raise StateError(Reason.STATE_LOST, f"{model.KEY}: {why}")
         return document
 
-    def readable(self, model: type[_Document]) -> _Document:
+    def peek(self, model: type[_Document]) -> _Document:
         """Return a document, only to show or replace it; an initial document if it is lost."""
         return self._read(model)[0]
 
-    def lost(self, models: Collection[type[StateDocument]] = DOCUMENTS) -> dict[str, str]:
+    def lost_documents(self, models: Collection[type[StateDocument]] = DOCUMENTS) -> dict[str, str]:
         return {model.KEY: why for model in models if (why := self._read(model)[1])}
 
     def _read(self, model: type[_Document]) -> tuple[_Document, str]:
@@ -108,7 +108,7 @@ class StoredState:
             return model(), error.message
 
     def last_plan(self) -> str:
-        return self.readable(DecisionState).plan_id
+        return self.peek(DecisionState).plan_id
 
     def orders(
         self, started: datetime | None = None, models: Collection[type[StateDocument]] = DOCUMENTS
@@ -122,9 +122,9 @@ class StoredState:
         roll = once.peek(Roll)
         others = (once.peek(model) for model in (Control, Breaker, Question, Answers))
         drains = roll.with_roll_drain(once.peek(Drains))
-        return OrdersInForce.of(*others, roll, drains, lost=_lost_text(once.lost_documents(models)), started=started)
+        return OrdersInForce.build(*others, roll, drains, lost=_lost_text(once.lost_documents(models)), started=started)
 
-    def in_force(
+    def orders_text(
         self, settings: Settings, started: datetime | None, origins: Mapping[str, Origin] | None = None
     ) -> str:
         """Return a sentence that says which orders apply to the next run and who gave them.
@@ -135,7 +135,7 @@ class StoredState:
         closed = closings(settings, orders, now, JudgedRun(now, self.last_plan()))
         return orders_sentence(settings, closed, orders, now)
 
-    def handed_over(self, identity: str, airflow_run_id: str) -> HandedOverPlan | None:
+    def handed_over_plan(self, identity: str, airflow_run_id: str) -> HandedOverPlan | None:
         """Return the plan with this hash if it was handed over to this run, or None. Raises `state_lost`."""
         # Check plans made by hand first, because they need no answers.
         plan = self.get(HandedOverPlans).plans.get(identity)
@@ -147,7 +147,7 @@ class StoredState:
     def is_approved(self, summary: Summary, airflow_run_id: str) -> bool:
         """Return whether a run carries out a plan that a person approved. Raises StateError `state_lost`."""
         carried = summary.by_hand.carries_out if summary.by_hand else ""
-        plan = self.handed_over(carried, airflow_run_id) if carried else None
+        plan = self.handed_over_plan(carried, airflow_run_id) if carried else None
         return plan is not None and plan.approved
 
 
@@ -159,7 +159,7 @@ class StateStore(StoredState):
         self._accessor = accessor
 
     @classmethod
-    def of(cls, context: Context, cluster: str) -> StateStore:
+    def from_context(cls, context: Context, cluster: str) -> StateStore:
         return cls(context["asset_state_store"][state_asset(cluster)], storage_of(cluster))
 
     def put(self, document: StateDocument) -> None:
@@ -174,9 +174,9 @@ class StateStore(StoredState):
         if lost := once.lost_documents():
             raise StateError(Reason.STATE_LOST, _lost_text(lost))
         if any(once.raw(model.KEY) is None for model in DOCUMENTS):
-            self.renew()
+            self.replace_lost()
 
-    def renew(self) -> None:
+    def replace_lost(self) -> None:
         for model in DOCUMENTS:
             if self.raw(model.KEY) is None or self.lost_documents((model,)):
                 self.put(model())

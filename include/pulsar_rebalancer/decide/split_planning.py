@@ -45,7 +45,7 @@ class SplitPlan(NamedTuple):
     advice: tuple[str, ...] = ()
 
     @property
-    def taken(self) -> list[str]:
+    def split_bundles(self) -> list[str]:
         return [row["bundle"] for row in self.rows if row["taken"]]
 
     @property
@@ -77,7 +77,7 @@ class Cut(NamedTuple):
         return min(self.shares) < min(LEAST_SHARE, 0.5 / len(self.shares))
 
     @property
-    def at(self) -> str:
+    def positions_text(self) -> str:
         return positions_text(self.positions)
 
 
@@ -113,7 +113,7 @@ def find_cut(
         single_cut: True for one cut only, as in the extensible load manager: the position that halves the
             traffic most evenly.
     """
-    hash_range, topics = HashRange.of(candidate.bundle), candidate.topics
+    hash_range, topics = HashRange.of_bundle(candidate.bundle), candidate.topics
     by_topics = algorithm is not SplitAlgorithm.RANGE
     early = _why_no_cut(candidate, hash_range, given_positions, by_topics=by_topics)
     if early is not None:

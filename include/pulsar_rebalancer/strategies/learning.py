@@ -81,7 +81,7 @@ class LearningResult(NamedTuple):
     corrections: Mapping[str, Correction] = MappingProxyType({})
 
 
-def gain(per_minute: float, minutes: float, samples: float) -> float:
+def step_size(per_minute: float, minutes: float, samples: float) -> float:
     """Return a new sample's weight in a moving average, which starts as the plain mean of its samples."""
     return max(1 - float((1 - per_minute) ** minutes), 1 / samples)
 
@@ -92,7 +92,7 @@ def sample_weights(samples: npt.NDArray[np.float64], minutes: float) -> tuple[np
     Args:
         samples: number of counted samples of each bundle, including this one.
     """
-    return tuple((1 / samples).clip(gain(usual, minutes, math.inf)) for usual in _AVERAGES)
+    return tuple((1 / samples).clip(step_size(usual, minutes, math.inf)) for usual in _AVERAGES)
 
 
 def learn(
@@ -116,13 +116,13 @@ def learn(
     scores = {broker.broker: score(broker, settings) for broker in present}
     # Only brokers that report averages say when they measured; others say when they last wrote a report.
     old = {b.broker for b in present if b.load_average is not None and (b.report_age_seconds or 0) > oldest}
-    risen = learned.idle + gain(_IDLE, minutes, math.inf) * (NOTHING.idle - learned.idle)
+    risen = learned.idle + step_size(_IDLE, minutes, math.inf) * (NOTHING.idle - learned.idle)
     idle = min([risen, *scores.values()])
     usable = [name for name, now in scores.items() if name not in old and now < _FULL]
     rate, points = java_sum(sums.get(name, Sums()).rate for name in usable), learned.points
     if rate > 0:
         of_one = java_sum(max((scores[name] - idle) * limits[name], 0.1) for name in usable) / rate
-        points += gain(_POINTS, minutes, samples) * (of_one - points)
+        points += step_size(_POINTS, minutes, samples) * (of_one - points)
     known = {of.broker: learned.brokers.get(of.broker, LearnedBroker()).of_process(of.started_at) for of in brokers}
     # A broker that restarted came and went, even if it was never missing. In a gap, anything may have.
     ages, before_ages = ({name: broker.samples for name, broker in of.items()} for of in (known, learned.brokers))
@@ -140,7 +140,7 @@ def learn(
 
 
 def _with_persistence(learned: Learned, sums: Mapping[str, Sums], minutes: float) -> Learned:
-    weight = gain(_PERSISTENCE, minutes, learned.samples)
+    weight = step_size(_PERSISTENCE, minutes, learned.samples)
     lasted, deviation = (
         before + weight * (java_sum(getattr(of, name) for of in sums.values()) - before)
         for name, before in (("lasted", learned.lasted), ("deviation", learned.deviation))
@@ -164,14 +164,14 @@ def _learn(broker: LearnedBroker, seen: _Observed, after: Learned, minutes: floa
     samples, residual, variance, correction = broker.samples + 1, broker.residual, broker.variance, Correction()
     if seen.quiet >= MOVED or not broker.samples:
         unexplained = seen.score - after.idle - seen.points * seen.sums.rate
-        residual += gain(_RESIDUAL, minutes, samples) * (unexplained - residual)
+        residual += step_size(_RESIDUAL, minutes, samples) * (unexplained - residual)
     # Without moves, only changes of the bundles' rates change the score.
     if min(after.quiet, seen.quiet) >= SETTLED and seen.fresh and broker.samples:
         error = seen.score - broker.score - seen.points * seen.sums.change
-        variance += gain(_VARIANCE, minutes, samples) * (error**2 - variance)
+        variance += step_size(_VARIANCE, minutes, samples) * (error**2 - variance)
         expected = seen.points**2 * seen.sums.doubt + 3 * variance + 0.5
         correction = Correction(seen.points * error / expected, seen.points**2 / expected)
-    usual = broker.score + gain(_SCORE, minutes, samples) * (seen.score - broker.score)
+    usual = broker.score + step_size(_SCORE, minutes, samples) * (seen.score - broker.score)
     return LearnedBroker(samples, residual, usual, variance, broker.started), correction
 
 

@@ -120,7 +120,7 @@ class _Progress:
         self._total = total
         self._told_at = -math.inf
 
-    def ended(self, history: WaveHistory) -> None:
+    def publish_if_due(self, history: WaveHistory) -> None:
         if time.monotonic() - self._told_at >= _SECONDS_BETWEEN_WORDS:
             self.publish(history)
 
@@ -291,7 +291,7 @@ class SplitOperator(PlanPartOperator):
         """
         with fail_unless_temporary():
             run = run_folder(context, self.cluster, self.run)
-            store = StateStore.of(context, self.cluster)
+            store = StateStore.from_context(context, self.cluster)
             history = SplitHistory(store.get(MovesState), store.change_moves, run)
             opened = current_xcom(context, self.gate, "reason")
             splits = self._remaining_part(context, run, history, str(opened))
