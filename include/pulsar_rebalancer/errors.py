@@ -48,7 +48,7 @@ class AdminError(RebalancerError):
     Args:
         broker: brokerId, or the address to which the request was sent.
         status: HTTP status; None if there was no answer.
-        sent: False if no connection could be made, so the broker cannot have carried out the request.
+        was_sent: False if no connection could be made, so the broker cannot have carried out the request.
     """
 
     def __init__(

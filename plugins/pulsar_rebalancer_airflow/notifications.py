@@ -18,7 +18,7 @@ from airflow.sdk.observability import stats
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.in_force import closings
+from pulsar_rebalancer.orders.in_force import holds_now
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import Outcome
@@ -130,7 +130,7 @@ def send_run_alerts(context: Context, cluster: str, settings: Settings, run: str
 
 
 def _closing_reasons(store: StateStore, settings: Settings, now: datetime) -> dict[Reason, str]:
-    closed = closings(settings, store.orders(), now)
+    closed = holds_now(settings, store.orders(), now)
     return {closing.reason: closing.detail for closing in closed if closing.reason is Reason.BREAKER_OPEN}
 
 

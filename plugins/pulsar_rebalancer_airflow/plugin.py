@@ -150,7 +150,7 @@ def _refusals(cluster: str, form: object) -> Mapping[str, str]:
             elif isinstance(form, PlanRequest) and form.action is Action.RELEASE and not form.plan:
                 refuse_not_drained(store, form.broker)
             elif isinstance(form, RollRequest) and form.brokers:
-                roll_plan.shown_roll(latest_sample(store.storage, now, math.inf), form.brokers, "", "")
+                roll_plan.roll_preview(latest_sample(store.storage, now, math.inf), form.brokers, "", "")
     except SettingsError as error:
         return error.fields
     except RebalancerError:

@@ -18,7 +18,7 @@ from pulsar_rebalancer.config.clusters_file import Origin
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.orders.breaker import Breaker
-from pulsar_rebalancer.orders.in_force import closings, orders_sentence
+from pulsar_rebalancer.orders.in_force import holds_now, orders_sentence
 from pulsar_rebalancer.orders.manual_plans import Answers, Drains, HandedOverPlan, HandedOverPlans, Question, ShownPlans
 from pulsar_rebalancer.orders.order import Control, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
@@ -132,7 +132,7 @@ class StoredState:
         `started` is as in `orders`; `origins` are the sources of the settings, by name, if known.
         """
         now, orders = datetime.now(UTC), replace(self.orders(started), origins=origins or {})
-        closed = closings(settings, orders, now, JudgedRun(now, self.last_plan()))
+        closed = holds_now(settings, orders, now, JudgedRun(now, self.last_plan()))
         return orders_sentence(settings, closed, orders, now)
 
     def handed_over_plan(self, identity: str, airflow_run_id: str) -> HandedOverPlan | None:

@@ -55,7 +55,7 @@ _OF_RUN: _Columns = {
     **dict.fromkeys(("judges", "counts"), pa.bool_()),
 }
 RULES = pa.schema({**_KEY, **_SETTINGS, **_OF_RUN})
-"""Columns of the table of rules by cluster: settings, and properties of the run (`Judge`, `Counting`)."""
+"""Columns of the table of rules by cluster: settings, and properties of the run (`Judge`, `HitRules`)."""
 
 BUNDLES_PER_TASK = 100_000
 

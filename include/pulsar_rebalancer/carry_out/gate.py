@@ -12,7 +12,7 @@ from pulsar_rebalancer.config.field_types import Mode, Overrule
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import namespace_of
-from pulsar_rebalancer.orders.in_force import closings
+from pulsar_rebalancer.orders.in_force import holds_now
 from pulsar_rebalancer.orders.manual_plans import Answers
 from pulsar_rebalancer.orders.order import JudgedRun, OrdersInForce
 from pulsar_rebalancer.reasons import Effect, Reason
@@ -85,7 +85,7 @@ def _order_verdict(
     run: StoragePath, summary: Summary, settings: Settings, orders: OrdersInForce, now: datetime
 ) -> Verdict | None:
     previous = StateBefore.read(run).decision.plan_id
-    closed = closings(settings, orders, now, JudgedRun(summary.collected_at, previous))
+    closed = holds_now(settings, orders, now, JudgedRun(summary.collected_at, previous))
     return Verdict(*closed[0]) if closed else None
 
 

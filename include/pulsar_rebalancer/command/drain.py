@@ -104,9 +104,9 @@ class AirflowClient:
             held = "its bundles are not known yet" if left is None else f"it still owns {left} bundles that can move"
             self._pause_or_fail(f"{broker} is drained, but {held}")
 
-    def _pause_or_fail(self, status: str) -> None:
+    def _pause_or_fail(self, result: str) -> None:
         if time.monotonic() >= self._until:
-            raise TimeLimitError(status)
+            raise TimeLimitError(result)
         time.sleep(min(PAUSE_SECONDS, max(0.0, self._until - time.monotonic())))
 
     def _request_json(self, path: str, document: Any = None) -> Any:
@@ -155,9 +155,9 @@ def run(args: argparse.Namespace) -> int:
     return _print(EMPTY, f"{args.broker} has no bundle that can move")
 
 
-def _print(code: int, text: str) -> int:
+def _print(exit_code: int, text: str) -> int:
     print(text)
-    return code
+    return exit_code
 
 
 if __name__ == "__main__":

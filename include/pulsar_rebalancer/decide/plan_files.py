@@ -158,7 +158,7 @@ def _next_state(run: RunInput, plan: Plan) -> DecisionState:
 
 
 def _with_predicted_effect(
-    sample: PlanningSample, plan: Plan, splits: Sequence[Row], record: ManualPlanRecord, predicted: Mapping[str, float]
+    sample: PlanningSample, plan: Plan, splits: Sequence[Row], record: ManualPlanRecord, scores: Mapping[str, float]
 ) -> ManualPlanRecord:
     ends = {end for move in plan.taken_moves for end in (move.source, move.destination) if end is not None}
     unloaded = [(move.source, move.bundle) for move in plan.taken_moves]
@@ -168,7 +168,7 @@ def _with_predicted_effect(
     bundles = [sample.bundles.find(*each) for each in unloaded]
     return record.model_copy(
         update={
-            "scores": {name: (sample.scores[name], predicted[name]) for name in sorted(ends)},
+            "scores": {name: (sample.scores[name], scores[name]) for name in sorted(ends)},
             **{name: sum(getattr(bundle, name) for bundle in bundles) for name in ("topics", "producers", "consumers")},
             "unknown": tuple(sorted(move.bundle for move in plan.moves if move.reason is Reason.UNKNOWN_NAME)),
         }

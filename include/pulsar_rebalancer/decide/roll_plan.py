@@ -80,7 +80,7 @@ _HOST_SAMPLES = 2
 """Number of host samples during which validation leaves out a broker that has just started."""
 
 
-def shown_roll(snapshot: Snapshot, brokers: Sequence[str], user: str, reason: str) -> ShownRoll:
+def roll_preview(snapshot: Snapshot, brokers: Sequence[str], user: str, reason: str) -> ShownRoll:
     """Return the requested roll: the named brokers, or all of them by name, with the leader last.
 
     Raises SettingsError `unknown_name`, or PlanError `last_broker` if the cluster has only one broker.

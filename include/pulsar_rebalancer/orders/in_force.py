@@ -117,7 +117,7 @@ def parse_control_form(values: Mapping[str, object]) -> ControlRequest:
     return parse_typed(ControlRequest, values, "form")
 
 
-def closings(settings: Settings, orders: OrdersInForce, now: datetime, run: JudgedRun = NO_RUN) -> list[Hold]:
+def holds_now(settings: Settings, orders: OrdersInForce, now: datetime, run: JudgedRun = NO_RUN) -> list[Hold]:
     at = Situation(settings, orders, now, run)
     return [closed for kind in ORDERS if (closed := kind.closes(at))]
 

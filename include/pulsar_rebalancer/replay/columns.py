@@ -85,7 +85,7 @@ class ColumnarBundles(Bundles):
 
     Args:
         owner: position of the broker that reports each bundle; `NOBODY` if no broker reports it.
-        present: the bundles' current load, a row for each of `LOADS`.
+        current: the bundles' current load, a row for each of `LOADS`.
         reasons: why a bundle must stay, by position.
         policy_kind: returns the kind of policy for a namespace; None if there is none.
         loads: the bundles' `load`; None if costs are not learned.

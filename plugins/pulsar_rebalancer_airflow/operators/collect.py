@@ -17,7 +17,7 @@ from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, Sample,
 from pulsar_rebalancer.config.clusters_file import RunParams, parse_params
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.orders.in_force import closings, orders_sentence
+from pulsar_rebalancer.orders.in_force import holds_now, orders_sentence
 from pulsar_rebalancer.orders.manual_plans import Drains, HandedOverPlan, Question
 from pulsar_rebalancer.orders.order import Control, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
@@ -125,7 +125,7 @@ class CollectOperator(ClusterOperator):
 
 def _with_orders(request: RunRequest, orders: OrdersInForce, previous_plan_id: str) -> RunRequest:
     settings, now = request.resolved.settings, request.collected_at
-    closed = closings(settings, orders, now, JudgedRun(now, previous_plan_id))
+    closed = holds_now(settings, orders, now, JudgedRun(now, previous_plan_id))
     in_force = orders_sentence(settings, closed, replace(orders, origins=request.resolved.origins), now)
     return request.model_copy(update={"closed": closed[0].reason if closed else None, "in_force": in_force})
 

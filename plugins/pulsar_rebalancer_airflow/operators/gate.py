@@ -14,7 +14,7 @@ from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError, SettingsError
 from pulsar_rebalancer.orders.breaker import closed_at
-from pulsar_rebalancer.orders.in_force import closings, new_exclusion
+from pulsar_rebalancer.orders.in_force import holds_now, new_exclusion
 from pulsar_rebalancer.orders.manual_plans import Answers, Drains, GateOpening, Question
 from pulsar_rebalancer.orders.order import Control, Hold, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
@@ -269,7 +269,7 @@ class Holds:
         self._closed_at = closed_at(self._control)
         settings = self._file.settings()
         self._present = settings or self._present
-        closed = closings(self._present, orders, datetime.now(UTC), self._run)
+        closed = holds_now(self._present, orders, datetime.now(UTC), self._run)
         if closed:
             return closed[0]
         if settings is None:

@@ -16,7 +16,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.decide import roll_plan
 from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, why_unsafe
 from pulsar_rebalancer.errors import AdminError, PlanError, SettingsError, SnapshotError, StateError
-from pulsar_rebalancer.orders.in_force import LASTING, closings
+from pulsar_rebalancer.orders.in_force import LASTING, holds_now
 from pulsar_rebalancer.orders.manual_plans import Drains, Question, deadline_of
 from pulsar_rebalancer.orders.order import Control, Hold, Situation
 from pulsar_rebalancer.orders.roll_document import Phase, Roll, RollRequest, ShownRestarts, parse_roll_form
@@ -94,7 +94,7 @@ class RollOperator(BaseSensorOperator):
     def _show_plan(self, context: Context, store: StateStore, roll: Roll, form: RollRequest) -> dict[str, Any]:
         sample, now = self._latest_sample(), datetime.now(UTC)
         by = requester(context)
-        shown = roll_plan.shown_roll(sample, form.brokers, by, form.reason)
+        shown = roll_plan.roll_preview(sample, form.brokers, by, form.reason)
         try:
             planned = roll_plan.restarts(sample, shown.order)
         except AirflowTaskTimeout as error:
@@ -125,7 +125,7 @@ class RollOperator(BaseSensorOperator):
         for why in self._refusals(context, store, roll, now):
             raise why
         sample = self._latest_sample()
-        if roll_plan.shown_roll(sample, shown.order, shown.by, shown.reason).id != plan_id:
+        if roll_plan.roll_preview(sample, shown.order, shown.by, shown.reason).id != plan_id:
             raise PlanError(Reason.OTHER_PLAN, f"brokers joined, left or restarted since {plan_id[:16]} was shown")
         listed = tuple(broker.broker for broker in sample.brokers_without({}))
         self.log.warning("%s begins a rolling restart of %s: %s", by or "unknown", ", ".join(shown.order), shown.reason)
@@ -204,7 +204,7 @@ class RollOperator(BaseSensorOperator):
         return f"permission: {closed[0].reason} {closed[0].detail}" if closed else ""
 
     def _holds(self, store: StateStore, now: datetime) -> list[Hold]:
-        return closings(self.entry.settings, store.orders(), now)
+        return holds_now(self.entry.settings, store.orders(), now)
 
     def _roll_sample(self, store: StateStore, roll: Roll) -> tuple[RollSample | None, str]:
         try:

@@ -33,10 +33,10 @@ Column: TypeAlias = Any
 Rules: TypeAlias = Callable[[Snapshot, Collection[str]], dict[str, Reason]]
 
 
-def find_bundles(storage: ClusterStorage, text: str, now: datetime, rules: Rules) -> FoundBundles:
+def find_bundles(storage: ClusterStorage, text: str, now: datetime, keeping_rules: Rules) -> FoundBundles:
     """Return the bundles of a broker, of a topic, or with a text in their names, those with the most traffic first.
 
-    `rules` returns the rule that keeps each of some bundles (`decide.stays.kept_by`).
+    `keeping_rules` returns the rule that keeps each of some bundles (`decide.stays.kept_by`).
 
     Raises SnapshotError if the latest sample cannot be read.
     """
@@ -51,7 +51,7 @@ def find_bundles(storage: ClusterStorage, text: str, now: datetime, rules: Rules
     table = table.append_column("traffic", pc.add(table["msg_throughput_in"], table["msg_throughput_out"]))
     largest = table.sort_by([("traffic", "descending"), ("bundle", "ascending")]).slice(0, FOUND_LISTED)
     rows = largest.select(["bundle", "broker", "traffic", "topics"]).to_pylist()
-    stays = _StayReasons(run, [row["bundle"] for row in rows], rules)
+    stays = _StayReasons(run, [row["bundle"] for row in rows], keeping_rules)
     found = tuple(FoundBundle(**row, **stays.explain(row["bundle"], row["broker"])) for row in rows)
     return FoundBundles(bundles=found, all=table.num_rows, broker=broker, sampled_at=run.request.collected_at)
 

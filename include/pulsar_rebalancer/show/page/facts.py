@@ -8,7 +8,7 @@ from datetime import datetime
 from pydantic import AwareDatetime
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.in_force import WORDS, closings, order_texts, orders_sentence
+from pulsar_rebalancer.orders.in_force import WORDS, holds_now, order_texts, orders_sentence
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Drains, HandedOverPlans, Question, deadline_of
 from pulsar_rebalancer.orders.order import Control, Hold, JudgedRun, OrdersInForce, Situation, Wording
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
@@ -131,7 +131,7 @@ class AirflowContext(View):
 
     def gate_holds(self, settings: Settings, now: datetime) -> list[Hold]:
         """Return why the gate would be closed for any plan now; empty if it would open."""
-        return closings(settings, self.orders, now, JudgedRun(now, self.last_plan))
+        return holds_now(settings, self.orders, now, JudgedRun(now, self.last_plan))
 
 
 def why_held(closing: Hold) -> str:

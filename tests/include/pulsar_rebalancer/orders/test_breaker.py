@@ -5,7 +5,7 @@ import pytest
 
 from pulsar_rebalancer.config.settings import BreakerRules, Settings
 from pulsar_rebalancer.orders.breaker import Breaker, Tally, advance
-from pulsar_rebalancer.orders.in_force import closings
+from pulsar_rebalancer.orders.in_force import holds_now
 from pulsar_rebalancer.orders.order import Control, GivenOrder, OrdersInForce
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -83,7 +83,7 @@ def test_breaker_closes_after_its_time_or_by_hand(minutes: int, closed_by_hand: 
         control = control.with_order(GivenOrder(action="close_breaker", at=at, by="ada", reason="mended"))
     orders = OrdersInForce.build(Breaker(opened_at=NOW, why="x"), control)
 
-    found = closings(given, orders, NOW + minutes * MINUTE)
+    found = holds_now(given, orders, NOW + minutes * MINUTE)
 
     assert found == ([("breaker_open", "until 2026-11-22 13:00 UTC: x")] if is_open else [])
 
