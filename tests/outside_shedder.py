@@ -47,7 +47,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     if fired:
         busiest = max(sample.bundles.of_broker(hot.broker), key=lambda bundle: (bundle.msg_rate, bundle.bundle))
         why = busiest.reason or sample.forbids(busiest.bundle, hot.broker, cold.broker) or Reason.TAKEN
-        moves = [CandidateMove.of(busiest, pair=0, rank=0, measure=Measure.RATE, reason=why, destination=cold.broker)]
+        moves = [CandidateMove.new(busiest, pair=0, rank=0, measure=Measure.RATE, reason=why, destination=cold.broker)]
     decisions = [
         Decision(
             hot.broker,

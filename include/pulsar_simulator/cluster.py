@@ -201,11 +201,11 @@ class Cluster:
     # moves
 
     @_up_to_date
-    def unload_at(self, at: int, namespace: str, range_text: str, destination: str | None = None) -> Redirect | None:
-        """Answer an unload request as the broker with index `at` (see `Ownership.unload_at`)."""
+    def unload_at(self, host: int, namespace: str, range_text: str, destination: str | None = None) -> Redirect | None:
+        """Answer an unload request as the broker with index `host` (see `Ownership.unload_at`)."""
         now = self.clock.now()
-        result = self.ownership.unload_at(at, namespace, range_text, destination, now)
-        if destination and at == self.membership.leader:
+        result = self.ownership.unload_at(host, namespace, range_text, destination, now)
+        if destination and host == self.membership.leader:
             bundle = f"{namespace}/{range_text}"
             planned = destination.removeprefix("http://").removeprefix("https://")
             if self.faults.take(FaultKind.DESTINATION_VANISHES, broker=planned, bundle=bundle):

@@ -180,9 +180,9 @@ class Traffic:
         seconds = messages * self._cost.per_message + volume * self._cost.per_byte
         return np.asarray(100 * seconds * self._cost_factor)
 
-    def cpu_jitter(self, elapsed: float, brokers: int) -> Floats:
-        """Return a random factor for each broker's CPU sample, `elapsed` seconds after the start of the cluster."""
-        stream = np.random.default_rng((self._seed, _CPU, int(elapsed * 1000)))
+    def cpu_jitter(self, elapsed_s: float, brokers: int) -> Floats:
+        """Return a random factor for each broker's CPU sample, `elapsed_s` seconds after the start of the cluster."""
+        stream = np.random.default_rng((self._seed, _CPU, int(elapsed_s * 1000)))
         return np.asarray(1 + self._noise.cpu * stream.standard_normal(brokers).clip(-3, 3))
 
     def _rates(self, msg_rate_in: Floats) -> Rates:

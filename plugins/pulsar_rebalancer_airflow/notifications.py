@@ -106,17 +106,17 @@ QUIET = timedelta(minutes=5)
 _log = logging.getLogger(__name__)
 
 
-def send_run_alerts(context: Context, cluster: str, settings: Settings, run: str | None) -> None:
+def send_run_alerts(context: Context, cluster: str, settings: Settings, run_address: str | None) -> None:
     """Send alerts about the current run. Errors are only logged, because alerts must not fail a run.
 
-    The settings are those without the run's overrides; `run` is None if nothing was collected.
+    The settings are those without the run's overrides; `run_address` is None if nothing was collected.
     """
     try:
         store, now = StateStore.from_context(context, cluster), datetime.now(UTC)
         if not settings.alert_connection:
             _drop_incidents(store)
             return
-        folder = StoragePath(run) if run else None
+        folder = StoragePath(run_address) if run_address else None
         ended = replace(_ended_run(context, now), closed=_closing_reasons(store, settings, now), roll=store.peek(Roll))
         if folder is not None:
             ended = ended.with_documents(folder)

@@ -185,5 +185,5 @@ class StateStore(StoredState):
         self.put(change(self.get(MovesState)))
 
 
-def _lost_text(lost: Mapping[str, str]) -> str:
-    return "; ".join(f"{key}: {why}" for key, why in lost.items())
+def _lost_text(lost_reasons: Mapping[str, str]) -> str:
+    return "; ".join(f"{key}: {why}" for key, why in lost_reasons.items())

@@ -85,9 +85,9 @@ def _with_largest(bundles: DataFrame) -> DataFrame:
     return joined.withColumn("keeps", F.coalesce(F.col("broker") == F.col("keeper"), F.lit(True)))
 
 
-def _updated_mean(before: str, now: Column, samples: Column) -> Column:
-    old = F.col(before)
-    mean = F.when(old.isNull(), now).otherwise(mean_with_sample(old, now, samples))
+def _updated_mean(mean_column: str, value: Column, samples: Column) -> Column:
+    old = F.col(mean_column)
+    mean = F.when(old.isNull(), value).otherwise(mean_with_sample(old, value, samples))
     return F.when(F.col("refused"), old).otherwise(mean)
 
 

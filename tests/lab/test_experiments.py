@@ -27,8 +27,8 @@ def every_third(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     if asked % 3 == 0:
         free = [bundle for bundle in sample.bundles.of_broker(source) if bundle.reason is None][:1]
         moves = [
-            CandidateMove.of(bundle, pair=0, rank=0, measure=Measure.RATE, reason=Reason.TAKEN, destination=destination)
-            for bundle in free
+            CandidateMove.new(held, pair=0, rank=0, measure=Measure.RATE, reason=Reason.TAKEN, destination=destination)
+            for held in free
         ]
     return SheddingResult([], moves, Turn(asked=asked), "")
 

@@ -18,7 +18,7 @@ from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.pulsar.bundle_calls import BundleAdmin
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import Outcome, records_of_plan, records_to_keep, remaining, write_outcomes
-from pulsar_rebalancer.run.plan import SPLIT_GRACE, Split, SplitOutcome, not_split, read_outcomes, split_outcomes_file
+from pulsar_rebalancer.run.plan import SPLIT_GRACE, Split, SplitOutcome, read_outcomes, split_outcomes_file, unsplit
 from pulsar_rebalancer.state import BundleSplit, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -52,7 +52,7 @@ async def carry_out_splits(
     for split in splits:
         started = time.monotonic()
         if (left := stop_reason()) is not None:
-            outcome = not_split(split, left)
+            outcome = unsplit(split, left)
         else:
             work = _BundleSplit(bundles, split, max_bundles, timeout_seconds, skip_reason, begin)
             outcome = (await work.outcome()).model_copy(update={"seconds": time.monotonic() - started})
@@ -186,7 +186,7 @@ class SplitHistory:
         """Record that a split is about to be requested, for a retry if the task is killed."""
         earlier = self._earlier.get(split.bundle)
         attempts = 1 + (earlier.attempts if earlier else 0)
-        self.outcomes[split.bundle] = not_split(split, Reason.INTERRUPTED).model_copy(update={"attempts": attempts})
+        self.outcomes[split.bundle] = unsplit(split, Reason.INTERRUPTED).model_copy(update={"attempts": attempts})
         self._write()
 
     def add(self, outcome: SplitOutcome, now: datetime) -> None:

@@ -207,9 +207,9 @@ def _why_no_room(snapshot: Snapshot, broker: str) -> str:
     return _missing_room_text(fit) if fit.stay else ""
 
 
-def _missing_room_text(tried: Removal) -> str:
-    bundles = f"{tried.stay.total()} of {number_of(tried.bundles, 'bundle')}"
-    return f"room for {bundles} on brokers with scores below {tried.limit:g} % (reasons: {counts_text(tried.stay)})"
+def _missing_room_text(attempt: Removal) -> str:
+    bundles = f"{attempt.stay.total()} of {number_of(attempt.bundles, 'bundle')}"
+    return f"room for {bundles} on brokers with scores below {attempt.limit:g} % (reasons: {counts_text(attempt.stay)})"
 
 
 def _remaining_bundles(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reason, int]]:

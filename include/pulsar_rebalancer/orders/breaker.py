@@ -43,9 +43,9 @@ class Breaker(StateDocument):
     bad: int = 0
     run: str = ""
 
-    def open_until(self, rules: BreakerRules | None, closed: datetime | None) -> datetime | None:
+    def open_until(self, rules: BreakerRules | None, closing_time: datetime | None) -> datetime | None:
         """Return when the breaker closes on its own; None if it never opened or a person closed it."""
-        if rules is None or self.opened_at is None or (closed is not None and closed >= self.opened_at):
+        if rules is None or self.opened_at is None or (closing_time is not None and closing_time >= self.opened_at):
             return None
         return self.opened_at + timedelta(minutes=rules.minutes)
 
@@ -116,13 +116,13 @@ def _opening_reason(rules: BreakerRules, results: Tally, worse_rounds: int, know
     return ""
 
 
-def closed_at(control: Control) -> datetime | None:
+def last_closing(control: Control) -> datetime | None:
     order = control.last_order("close_breaker")
     return order.at if order else None
 
 
 def open_until(rules: BreakerRules | None, orders: OrdersInForce) -> datetime | None:
-    return orders.get(Breaker).open_until(rules, closed_at(orders.get(Control)))
+    return orders.get(Breaker).open_until(rules, last_closing(orders.get(Control)))
 
 
 def _breaker_hold(situation: Situation) -> Hold | None:

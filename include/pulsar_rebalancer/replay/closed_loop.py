@@ -214,14 +214,14 @@ def _message_costs(recording: Recording, minutes: Sequence[int]) -> Floats:
     return np.asarray(mean * np.maximum(1 + transpose_product(weights), _LEAST))
 
 
-def _solution(product: Callable[[Floats], Floats], target: Floats) -> Floats:
+def _solution(matrix_product: Callable[[Floats], Floats], target: Floats) -> Floats:
     """Return the solution of a positive definite system, by conjugate gradients."""
     found, left, direction = np.zeros_like(target), target, target
     size = first = (target**2).sum()
     for _ in range(_MOST_STEPS):
         if size <= 1e-8 * first:
             break
-        image = product(direction)
+        image = matrix_product(direction)
         step = size / (direction * image).sum()
         found, left = found + step * direction, left - step * image
         before, size = size, (left**2).sum()

@@ -138,15 +138,15 @@ class ColumnarBrokers(Brokers):
         return {self._roster.brokers[i]: age[i] for i in np.flatnonzero(~np.isnan(averages[0])).tolist()}
 
     def find_broker(self, name: str) -> BrokerSample:
-        return self._made(np.array([self._roster.broker_at[name]]), [{}])[0]
+        return self._make(np.array([self._roster.broker_at[name]]), [{}])[0]
 
     @cached_property
     def _samples(self) -> list[BrokerSample]:
         indices = np.flatnonzero(self._minute.brokers.registered)
         scored, of_all = (self._weighted_usages(of)[indices].tolist() for of in (SCORED, RESOURCES))
-        return self._made(indices, [{SCORED: one, RESOURCES: other} for one, other in zip(scored, of_all, strict=True)])
+        return self._make(indices, [{SCORED: one, RESOURCES: other} for one, other in zip(scored, of_all, strict=True)])
 
-    def _made(self, indices: Ints, weighted: Iterable[Mapping[Sequence[str], float]]) -> list[BrokerSample]:
+    def _make(self, indices: Ints, weighted: Iterable[Mapping[Sequence[str], float]]) -> list[BrokerSample]:
         minute, brokers, positions = self._minute, self._minute.brokers, indices.tolist()
         *traffic, topics = brokers.traffic[:, indices]
         unknown = [repeat(None)] * len(AVERAGES)

@@ -129,7 +129,7 @@ class BundleBatch:
         return cls(bundles, owner, loads_of(table))
 
     @classmethod
-    def concatenated(cls, pieces: list[BundleBatch]) -> BundleBatch:
+    def concatenate(cls, pieces: list[BundleBatch]) -> BundleBatch:
         return cls(
             np.concatenate([piece.bundles for piece in pieces]),
             np.concatenate([piece.owner for piece in pieces]),
@@ -139,7 +139,7 @@ class BundleBatch:
 
 def bundle_batches(file: StoragePath, writer: Writer) -> Iterator[tuple[str, BundleBatch]]:
     """Yield the bundles of a day's runs in file order, a run's in one or more pieces. Raises as `read_run`."""
-    for table in encoded_batches(file, "bundles", ("run", *_BUNDLE_COLUMNS), coded=["run", "broker", "bundle"]):
+    for table in encoded_batches(file, "bundles", ("run", *_BUNDLE_COLUMNS), encoded=["run", "broker", "bundle"]):
         runs: Any = table["run"].combine_chunks()
         codes = runs.indices.to_numpy()
         bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
@@ -252,7 +252,7 @@ class _RunReader:
             pieces.setdefault(run, []).append(held)
             if sum(len(piece.bundles) for piece in pieces[run]) >= self._bundle_rows[run]:
                 waiting.discard(run)
-                of_run, whole = brokers.filter(pc.field("run") == run), BundleBatch.concatenated(pieces.pop(run))
+                of_run, whole = brokers.filter(pc.field("run") == run), BundleBatch.concatenate(pieces.pop(run))
                 with self._noting_unreadable(f"run {run}"):
                     self._add_sample(minutes[run], of_run, whole, self._documents[run])
         for run in sorted(waiting):

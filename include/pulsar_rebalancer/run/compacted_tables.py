@@ -67,8 +67,8 @@ _BYTES = 64 * 1024 * 1024
 """A row group is written once it has `_ROWS` rows, or takes `_BYTES` bytes of memory."""
 
 
-def table_file(storage: ClusterStorage, kind: str, day: date) -> StoragePath:
-    return storage.base / "history" / kind / f"date={day.isoformat()}.parquet"
+def table_file(storage: ClusterStorage, table: str, day: date) -> StoragePath:
+    return storage.base / "history" / table / f"date={day.isoformat()}.parquet"
 
 
 def with_run(schema: pa.Schema) -> pa.Schema:
@@ -240,20 +240,20 @@ def read_run(run: StoragePath, table: str, columns: Sequence[str]) -> pa.Table:
     return (run / path).read_table(list(columns))
 
 
-def read_day(file: StoragePath, kind: str, columns: Sequence[str], runs: Collection[str]) -> pa.Table:
+def read_day(file: StoragePath, table: str, columns: Sequence[str], runs: Collection[str]) -> pa.Table:
     """Check a table of a day, and return `run` and other columns of some runs. Raises as `read_run` does."""
     wanted, names = ["run", *columns], pa.array(sorted(runs), pa.string())
-    _check_columns(file, wanted, TABLES[kind][1])
+    _check_columns(file, wanted, TABLES[table][1])
     return pa.concat_tables(part.filter(pc.is_in(part["run"], names)) for part in file.read_batches(wanted))
 
 
-def encoded_batches(file: StoragePath, kind: str, columns: Sequence[str], coded: list[str]) -> Iterator[pa.Table]:
+def encoded_batches(file: StoragePath, table: str, columns: Sequence[str], encoded: list[str]) -> Iterator[pa.Table]:
     """Yield a table's columns in batches of rows. Raises the same errors as `read_run`.
 
-    The columns `coded` are Arrow dictionaries, which need less memory if values repeat.
+    The columns `encoded` are Arrow dictionaries, which need less memory if values repeat.
     """
-    _check_columns(file, columns, TABLES[kind][1])
-    with open_parquet(file, coded) as source:
+    _check_columns(file, columns, TABLES[table][1])
+    with open_parquet(file, encoded) as source:
         for batch in source.iter_batches(columns=list(columns)):
             yield pa.Table.from_batches([batch])
 

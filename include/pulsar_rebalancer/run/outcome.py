@@ -12,7 +12,7 @@ from typing import ClassVar, Self, TypeVar
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
-from pulsar_rebalancer.run.plan import Move, Split, SplitOutcome, not_split, read_moves, read_outcomes, read_splits
+from pulsar_rebalancer.run.plan import Move, Split, SplitOutcome, read_moves, read_outcomes, read_splits, unsplit
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.state import BundleSplit, Unload
 from pulsar_rebalancer.storage.documents import BUNDLE_CLIENT_GAPS, VersionedDocument, load
@@ -277,7 +277,7 @@ def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping
         verdict=verdict,
         moves=moves,
         destinations_kept=dict(kept or {}),
-        splits=_latest_outcomes(read_splits(run), not_split, split, read_outcomes(run)) if opened else (),
+        splits=_latest_outcomes(read_splits(run), unsplit, split, read_outcomes(run)) if opened else (),
         client_gap=client_gap_of(moves),
     )
 

@@ -145,7 +145,7 @@ class SplitOutcome(BaseModel):
         return f"bounds {self.found}"
 
 
-def not_split(split: Split, reason: Reason) -> SplitOutcome:
+def unsplit(split: Split, reason: Reason) -> SplitOutcome:
     return SplitOutcome(bundle=split.bundle, positions=split.positions, reason=reason)
 
 

@@ -61,9 +61,9 @@ class Needs(NamedTuple):
         return cls(frozenset({*plans, stored.plan_id, state.plan_id}), stored.files | state.files)
 
 
-def drop_means(folder: StoragePath, needed: Collection[str]) -> None:
+def drop_means(folder: StoragePath, needed_files: Collection[str]) -> None:
     for name in folder.names():
-        if _REFERRED_TO.fullmatch(name) and name not in needed:
+        if _REFERRED_TO.fullmatch(name) and name not in needed_files:
             (folder / name).delete()
 
 
@@ -192,9 +192,9 @@ def maintain(storage: ClusterStorage, settings: Settings, needed: Needs, now: da
     return upkeep.report
 
 
-def is_expired(day: date, now: datetime, days: int) -> bool:
-    """Return whether a day is more than `days` days before today (UTC). If `days` is 0, nothing expires."""
-    return days > 0 and (now.date() - day).days > days
+def is_expired(day: date, now: datetime, keep_days: int) -> bool:
+    """Return whether a day is more than `keep_days` days before today (UTC). If `keep_days` is 0, nothing expires."""
+    return keep_days > 0 and (now.date() - day).days > keep_days
 
 
 @dataclass

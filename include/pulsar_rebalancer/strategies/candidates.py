@@ -98,9 +98,9 @@ class AllBut(Sequence[str]):
     broker's index.
     """
 
-    def __init__(self, brokers: Sequence[str], position: Mapping[str, int], without: Collection[str]) -> None:
+    def __init__(self, brokers: Sequence[str], position: Mapping[str, int], omitted: Collection[str]) -> None:
         self.brokers = brokers
-        self.without = frozenset(without)
+        self.without = frozenset(omitted)
         self.positions = sorted(position[broker] for broker in self.without)
         self._position = position
 

@@ -220,7 +220,7 @@ class CandidateMove(NamedTuple):
         return self._replace(reason=reason, wave=None) if self.is_taken else self
 
     @classmethod
-    def of(
+    def new(
         cls,
         bundle: BundleSample,
         *,

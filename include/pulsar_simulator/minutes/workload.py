@@ -167,7 +167,7 @@ Range = tuple[float, float]
 """The minimum and maximum of a uniform distribution."""
 
 
-def daily(random: np.random.Generator, minutes: int, bundles: int, amplitude: Range) -> Floats:
+def daily_cycle(random: np.random.Generator, minutes: int, bundles: int, amplitude: Range) -> Floats:
     """Return daily cycles; each bundle has its own relative amplitude and its own peak hour."""
     amplitudes, peaks = random.uniform(*amplitude, bundles), random.uniform(0, 1, bundles)
     days = np.arange(minutes)[:, None] / MINUTES_PER_DAY

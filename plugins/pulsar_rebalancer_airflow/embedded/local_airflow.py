@@ -112,18 +112,18 @@ def _delay_signals() -> Iterator[None]:
         signal.raise_signal(held[0])
 
 
-def _signal_all(send: Callable[[psutil.Process], None], family: Sequence[psutil.Process]) -> None:
-    for process in family:
+def _signal_all(send_signal: Callable[[psutil.Process], None], processes: Sequence[psutil.Process]) -> None:
+    for process in processes:
         with suppress(psutil.NoSuchProcess):
-            send(process)
-    psutil.wait_procs(family, timeout=_GRACE_SECONDS)
+            send_signal(process)
+    psutil.wait_procs(processes, timeout=_GRACE_SECONDS)
 
 
-def _process_tree(leaders: set[int]) -> list[psutil.Process]:
+def _process_tree(roots: set[int]) -> list[psutil.Process]:
     family: dict[int, psutil.Process] = {}
     for process in psutil.process_iter():
         try:
-            if process.pid in leaders or os.getsid(process.pid) in leaders:
+            if process.pid in roots or os.getsid(process.pid) in roots:
                 family[process.pid] = process
                 family.update((child.pid, child) for child in process.children(recursive=True))
         except (psutil.NoSuchProcess, ProcessLookupError, PermissionError):

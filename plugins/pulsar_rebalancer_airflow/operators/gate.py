@@ -13,7 +13,7 @@ from pulsar_rebalancer.carry_out.gate import Approval, Verdict, judge_plan
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError, SettingsError
-from pulsar_rebalancer.orders.breaker import closed_at
+from pulsar_rebalancer.orders.breaker import last_closing
 from pulsar_rebalancer.orders.in_force import holds_now, new_exclusion
 from pulsar_rebalancer.orders.manual_plans import Answers, Drains, GateOpening, Question
 from pulsar_rebalancer.orders.order import Control, Hold, JudgedRun, OrdersInForce
@@ -266,7 +266,7 @@ class Holds:
         self._looked_at = time.monotonic()
 
     def _hold_now(self, orders: OrdersInForce) -> Hold | None:
-        self._closed_at = closed_at(self._control)
+        self._closed_at = last_closing(self._control)
         settings = self._file.settings()
         self._present = settings or self._present
         closed = holds_now(self._present, orders, datetime.now(UTC), self._run)

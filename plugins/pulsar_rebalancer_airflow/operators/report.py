@@ -15,7 +15,7 @@ from pulsar_rebalancer.config.clusters_file import RunSettings
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.orders.breaker import Breaker, Tally, advance, closed_at
+from pulsar_rebalancer.orders.breaker import Breaker, Tally, advance, last_closing
 from pulsar_rebalancer.orders.in_force import OF_FILE
 from pulsar_rebalancer.orders.manual_plans import Answers, Question
 from pulsar_rebalancer.orders.order import Control
@@ -105,7 +105,7 @@ class ReportOperator(RunOperator):
             }
             context["outlet_events"][moves_alias(self.cluster)].add(moves_asset(self.cluster), extra=extra)
         if self.settings is not None and self.settings.breaker is not None:
-            closed = closed_at(store.peek(Control))
+            closed = last_closing(store.peek(Control))
             failed = failed_moves(outcome.moves, stored.unloads, closed)
             seen = _tally(run, request, outcome, earlier, failed)
             if earlier is None or seen.failed or seen.moved:

@@ -183,11 +183,11 @@ def _title(stored: StoredState, storage: ClusterStorage, plan: str) -> str:
     return " ".join([str(asked.action), *asked.broker]) if asked else "carry out a plan"
 
 
-def orders_since(session: Session, storage: ClusterStorage, begin: datetime) -> list[Event]:
+def orders_since(session: Session, storage: ClusterStorage, since: datetime) -> list[Event]:
     """Return what operators have ordered: actions of the control DAG, plans that they carried out, and answers."""
     started = select(DagRun).where(
         DagRun.dag_id.in_([f"{prefix}{storage.cluster}" for prefix in (CONTROL_DAG, BY_HAND_DAG, ROLL_DAG)]),
-        DagRun.queued_at >= begin,
+        DagRun.queued_at >= since,
     )
     events = []
     for run in session.scalars(started):
@@ -210,7 +210,7 @@ def orders_since(session: Session, storage: ClusterStorage, begin: datetime) -> 
     return events + [
         Event(at=answer.at, kind="order", text=f"{'approve' if answer.carried_out_by else 'reject'} {answer.by_text}")
         for answer in answers
-        if answer.at >= begin
+        if answer.at >= since
     ]
 
 

@@ -134,5 +134,5 @@ class AirflowContext(View):
         return holds_now(settings, self.orders, now, JudgedRun(now, self.last_plan))
 
 
-def why_held(closing: Hold) -> str:
-    return WORDS.get(closing.reason, Wording()).next_run.replace("{}", closing.detail) or closing.reason.meaning
+def why_held(hold: Hold) -> str:
+    return WORDS.get(hold.reason, Wording()).next_run.replace("{}", hold.detail) or hold.reason.meaning

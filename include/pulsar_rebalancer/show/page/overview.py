@@ -151,8 +151,8 @@ def _status(
     )
 
 
-def _last_change(latest: Change | None, undo: UndoView | None) -> dict[str, object]:
-    return {"moved": undo, "changed_at": latest.ended_at if latest else None}
+def _last_change(change: Change | None, undo: UndoView | None) -> dict[str, object]:
+    return {"moved": undo, "changed_at": change.ended_at if change else None}
 
 
 def _overview_of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowContext, now: datetime) -> Overview:

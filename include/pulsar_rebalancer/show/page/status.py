@@ -245,7 +245,7 @@ def _moved_headline(run: Run) -> Headline:
     return Headline(state, f"{cut} {moved}".strip())
 
 
-def _idle_headline(summary: Summary, pairs: Sequence[PairView], firing: str, age: float) -> Headline:
+def _idle_headline(summary: Summary, pairs: Sequence[PairView], fire_text: str, age: float) -> Headline:
     capped = {reason: count for reason, count in summary.bundle_skip_reasons.items() if reason.has(Trait.CAP)}
     if Reason.FIRED in summary.reasons and capped:
         why = max(sorted(capped), key=lambda reason: capped[reason])
@@ -254,7 +254,7 @@ def _idle_headline(summary: Summary, pairs: Sequence[PairView], firing: str, age
     soonest = min((pair for pair in pairs if pair.seconds_to_fire is not None), key=_time_to_fire_key, default=None)
     if soonest is not None:
         labels = short_names({name for pair in pairs for name in (pair.source, pair.destination)})
-        return Headline(State.WAITING, waiting_text(soonest, labels, firing, age))
+        return Headline(State.WAITING, waiting_text(soonest, labels, fire_text, age))
     reasons = summary.reasons.keys()
     if Reason.with_trait(Trait.WAITING) & reasons:
         return Headline(State.WAITING, f"{capitalized(summary.sentence)}.")

@@ -120,7 +120,7 @@ def amount_to_move(sample: ClusterSample, pair: Decision) -> Amount | None:
     return None
 
 
-def select_bundles(sample: ClusterSample, pair: Decision, wanted: Amount) -> list[CandidateMove]:
+def select_bundles(sample: ClusterSample, pair: Decision, goal: Amount) -> list[CandidateMove]:
     """Choose all bundles of the source that fit into the remaining amount, busiest first.
 
     Bundles that have a reason to stay, or that policies keep in place, are passed over and do not reduce the remaining
@@ -129,13 +129,13 @@ def select_bundles(sample: ClusterSample, pair: Decision, wanted: Amount) -> lis
 
     Args:
         pair: a pair that has fired.
-        wanted: the traffic to move.
+        goal: the traffic to move.
 
     Returns:
         The candidates, sorted by rank.
     """
-    remaining, measure = wanted.target, wanted.measure
-    least = wanted.target * sample.settings.min_bundle_share
+    remaining, measure = goal.target, goal.measure
+    least = goal.target * sample.settings.min_bundle_share
     number, source, destination = pair.pair or 0, pair.source, str(pair.destination)
     forbidden: dict[str, Reason | None] = {}
     moves = []

@@ -191,7 +191,7 @@ def _choose_moves(
                 pair = hotter.pair if hotter.gives else colder.pair
                 texts.setdefault(pair, hotter.words)
                 of_move: dict[str, Any] = {"pair": pair, "rank": next(ranks[pair]), "destination": colder.name}
-                moves.append(CandidateMove.of(bundle, measure=measure, reason=Reason.TAKEN, **of_move))
+                moves.append(CandidateMove.new(bundle, measure=measure, reason=Reason.TAKEN, **of_move))
         if len(moves) == before:
             break
     left = (_staying_bundles(broker, ranks[broker.pair], measure) for broker in pool if broker.gives)

@@ -105,7 +105,7 @@ def choose_bundles(sample: ClusterSample, broker: str, pair: int, target: float)
         reason = bundle.reason or (Reason.TAKEN if marked < target or not has_taken else Reason.NOT_REACHED)
         if reason is Reason.TAKEN:
             marked, has_taken = marked + bundle.msg_throughput, True
-        moves.append(CandidateMove.of(bundle, pair=pair, rank=rank, measure=MEASURE, reason=reason))
+        moves.append(CandidateMove.new(bundle, pair=pair, rank=rank, measure=MEASURE, reason=reason))
     return moves
 
 

@@ -182,7 +182,7 @@ class PairTransfer:
 
     def _add_candidate(self, bundle: BundleSample, reason: Reason, destination: BrokerLoad | None) -> None:
         self.moves.append(
-            CandidateMove.of(
+            CandidateMove.new(
                 bundle,
                 pair=self.number,
                 rank=len(self.moves),

@@ -156,7 +156,7 @@ def _choose(sample: ClusterSample, broker: str, measure: Measure, pair: int, tra
         if reason is Reason.TAKEN:
             taken += 1
             traffic -= int(bundle.mean(measure))
-        moves.append(CandidateMove.of(bundle, pair=pair, rank=rank, measure=measure, reason=reason))
+        moves.append(CandidateMove.new(bundle, pair=pair, rank=rank, measure=measure, reason=reason))
     return moves
 
 

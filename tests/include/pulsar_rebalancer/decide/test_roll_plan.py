@@ -161,7 +161,7 @@ def in_phase(phase: Phase, tmp_path: Path, owned: dict[str, Any], **given: Any) 
     drains = Drains(brokers=roll.drains())
     run = snapshots.take(roll=roll.model_dump(mode="json"), drains=drains.model_dump(mode="json"))
     bundle = BundleSample("a:1", name(1), msg_throughput=5.0)
-    its = CandidateMove.of(bundle, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
+    its = CandidateMove.new(bundle, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
     read = RunInput.read(run.uri)
     plan_files.write_run(read, planned(read, [], [its]))
     for folder, verdict in zip((run, before), verdicts, strict=True):

@@ -38,7 +38,7 @@ def first_bundle_to_b(sample: ClusterSample, state: ShedderState) -> SheddingRes
     moves = []
     busiest = max(sample.bundles.of_broker(A), key=lambda bundle: bundle.msg_rate, default=None)
     if not state.hits and busiest is not None:
-        moves = [CandidateMove.of(busiest, pair=0, rank=0, measure=Measure.RATE, reason=Reason.TAKEN, destination=B)]
+        moves = [CandidateMove.new(busiest, pair=0, rank=0, measure=Measure.RATE, reason=Reason.TAKEN, destination=B)]
         state = type(state)(hits={A: None})  # type: ignore[dict-item]
     return SheddingResult([], moves, state, "")
 
@@ -49,7 +49,7 @@ def there_and_back(sample: ClusterSample, state: ShedderState) -> SheddingResult
     source, destination = (A, B) if asked == 0 else (B, A)
     held = [bundle for bundle in sample.bundles.of_broker(source) if bundle.bundle == FOUR[0] and bundle.reason is None]
     moves = [
-        CandidateMove.of(bundle, pair=0, rank=0, measure=Measure.RATE, reason=Reason.TAKEN, destination=destination)
+        CandidateMove.new(bundle, pair=0, rank=0, measure=Measure.RATE, reason=Reason.TAKEN, destination=destination)
         for bundle in held
         if asked in (0, 4)
     ]

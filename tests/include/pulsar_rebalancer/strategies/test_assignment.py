@@ -34,7 +34,7 @@ def placed(brokers, bundles, *, policies=None, planned=(), untaken=(), state=Non
     chosen = Settings(**(settings or LEAST_RATE))
     given = sample(brokers, bundles, chosen)
     moves = [
-        CandidateMove.of(
+        CandidateMove.new(
             leaving,
             pair=0,
             rank=rank,

@@ -15,7 +15,7 @@ OLD = [BrokerSample("old:1", version="4.0.9")]
 def move(rank, bundle, source=HOT, destination=COLD, *, pair=0, taken=True):
     held = BundleSample(source, f"{bundle}_0x1", msg_throughput=10.0)
     reason = Reason.TAKEN if taken else Reason.NO_TRAFFIC
-    return CandidateMove.of(held, pair=pair, rank=rank, measure=Measure.RATE, reason=reason, destination=destination)
+    return CandidateMove.new(held, pair=pair, rank=rank, measure=Measure.RATE, reason=reason, destination=destination)
 
 
 SWAP = [

@@ -22,7 +22,7 @@ MIDDLE = Decision("m:1", Reason.NO_PARTNER, 1, None, "m:1", 50.0, 50.0, 0.0, low
 
 def move(source: str, destination: str, reason: Reason = Reason.TAKEN, pair: int = 0) -> CandidateMove:
     bundle = BundleSample(source, "t/n/0x00000000_0x80000000")
-    return CandidateMove.of(bundle, pair=pair, rank=0, measure=Measure.RATE, reason=reason, destination=destination)
+    return CandidateMove.new(bundle, pair=pair, rank=0, measure=Measure.RATE, reason=reason, destination=destination)
 
 
 @pytest.mark.parametrize(

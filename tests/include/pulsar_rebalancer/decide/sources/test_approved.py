@@ -27,7 +27,7 @@ def marks(*overruled: Overrule, broker: str = "a:1") -> Drains:
 def strategy(bundle: str) -> CandidateMove:
     """What the strategy wants beside the drain: a bundle of b that goes to c."""
     sample = BundleSample("b:1", bundle, msg_throughput=5.0)
-    return CandidateMove.of(sample, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="c:1")
+    return CandidateMove.new(sample, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="c:1")
 
 
 def decided(snapshots: Snapshots, drains: Drains) -> Summary:

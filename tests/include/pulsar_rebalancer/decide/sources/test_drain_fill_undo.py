@@ -86,7 +86,7 @@ def fate(moves: list[CandidateMove]) -> dict[str, str | None]:
 
 def strategy_move(bundle: str, source: str, destination: str) -> CandidateMove:
     sample = BundleSample(source, bundle, msg_throughput=10.0)
-    return CandidateMove.of(
+    return CandidateMove.new(
         sample, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination=destination
     )
 

@@ -150,7 +150,7 @@ def returning(*bundles: str) -> Profile:
         fired = Decision("a:1", Reason.FIRED, 0, destination="b:1", fired=True, measure=Measure.RATE, target=1.0)
         left = [Decision(each.broker, Reason.BALANCED, n) for n, each in enumerate(sample.compared_brokers[1:], 1)]
         given: dict[str, Any] = {"pair": 0, "measure": Measure.RATE, "reason": Reason.TAKEN, "destination": "b:1"}
-        moves = [CandidateMove.of(BundleSample("a:1", name), rank=n, **given) for n, name in enumerate(bundles)]
+        moves = [CandidateMove.new(BundleSample("a:1", name), rank=n, **given) for n, name in enumerate(bundles)]
         return SheddingResult([fired, *left], moves, state, "it sheds")
 
     return Profile(shed, judges_pairs=True)
