@@ -125,7 +125,7 @@ class Membership:
 class Reachability:
     """The brokers that accept connections.
 
-    Changes caused by faults are noticed automatically; call `follow` after any other change.
+    Changes caused by faults are noticed automatically; call `notify_changes` after any other change.
     """
 
     def __init__(self, membership: Membership, faults: Faults) -> None:

@@ -232,7 +232,7 @@ class Plan:
     """A plan before it is written. With up to a million moves, they are walked through as rarely as possible.
 
     Attributes:
-        decisions: one for each pair or broker that was judged; `completed` adds the bundles that move.
+        decisions: one for each pair or broker that was judged; `full_decisions` adds the bundles that move.
         moves: all candidates with destinations and waves, each taken or with the reason why it stays.
         strategy_state: state of the strategy and of its placement, for the next run; None if no strategy was asked.
         traffic: current traffic of the sources, in the measure of their moves (msg/s or bytes/s).

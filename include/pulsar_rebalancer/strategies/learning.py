@@ -106,7 +106,7 @@ def learn(
     """Learn from a sample, and return the resulting values; those of unlisted brokers are forgotten.
 
     Args:
-        learned: values known after the last counted sample (`continued`).
+        learned: values known after the last counted sample (`learned_before`).
         recent_moves: moves that were carried out in the last `SETTLED` minutes.
         minutes: time since the last counted sample, at least the interval.
     """

@@ -12,7 +12,7 @@ import { ask, Refusal } from "./server.js";
 import { moment } from "./texts.js";
 
 /** @import { Act, Page } from "./dialog.js" */
-/** @import { FoundBundles, OrderButton, Overview, PlanView, ShownQuestion } from "./documents.d.ts" */
+/** @import { FoundBundles, OrderButton, Overview, PlanView, QuestionView } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
 
 /** The buttons, in their order, with the orders of the group at ORDERS; others are next to what they help against. */
@@ -180,7 +180,7 @@ function inQuestion({ awaiting, plan, acts }) {
   return asked && asked.bundles + asked.splits.length ? asked : undefined;
 }
 
-/** @type {(option: string, title: string, view: Overview, question: ShownQuestion) => Act} */
+/** @type {(option: string, title: string, view: Overview, question: QuestionView) => Act} */
 function answer(option, title, view, { dag, run, task, until }) {
   const [asked, approves] = [inQuestion(view), option === "Approve"];
   const what = asked
