@@ -63,7 +63,7 @@ def removal(sample: PlanningSample, broker: str) -> Removal:
     """
     sample = sample.with_drained_brokers([broker])
     room, ends = SpareCapacity({broker: sample}), Counter[Reason]()
-    for wanted in place_moves(sample, candidates_of(sample, requested.drain(sample, [broker]))):
+    for wanted in place_moves(sample, candidates_of(sample, requested.drain_moves(sample, [broker]))):
         move = room.fitted_moves([wanted])[0] if wanted.is_taken else wanted
         if move.is_taken:
             room.take([move])

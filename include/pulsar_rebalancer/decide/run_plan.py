@@ -18,7 +18,7 @@ from pulsar_rebalancer.decide.planning import Arriving, Plan, Proposal, Sources,
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.sources import approved, filling, requested, returns, strategy
-from pulsar_rebalancer.decide.sources.drains import drains
+from pulsar_rebalancer.decide.sources.drains import drain_proposal
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.roll_document import Phase
 from pulsar_rebalancer.reasons import Reason, counts_text
@@ -216,7 +216,7 @@ def plan_with_strategy(run: RunInput, propose: Callable[[Arriving], Proposal]) -
         return filling.new_broker_proposal(run) if run.settings.fill_new_brokers and run.counting.counts else None
 
     sources = Sources(
-        drains=drains(run) if run.state.drains.brokers else None,
+        drains=drain_proposal(run) if run.state.drains.brokers else None,
         strategy=propose,
         rolling=capitalized(roll.progress) if roll else "",
         otherwise=fallback,
@@ -233,7 +233,7 @@ def plan_request(storage: ClusterStorage, run: StoragePath, request: PlanRequest
     sample = PlanningSample.read(Snapshot(run), request.overruled).with_drained_brokers(draining)
     record = ManualPlanRecord(by=user, request=request)
     if request.action is Action.SPLIT:
-        row = requested.split(sample, request, Candidates.find(run) or Candidates())
+        row = requested.split_row(sample, request, Candidates.find(run) or Candidates())
         return _write_manual_plan(sample, requested.proposal(sample, (), record, [row]), record, splits=[row])
     moves = place_moves(sample, candidates_of(sample, requested.requested_moves(sample, storage, request)))
     wanted = requested.proposal(sample, moves, record)

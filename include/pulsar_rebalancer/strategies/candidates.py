@@ -338,7 +338,7 @@ class PolicyFilter:
         return None
 
     def refusal_reason(self, bundle: str, source: str, destination: str) -> Reason | None:
-        """Return why a bundle must not move to a planned destination: as `stay_reason`, `no_destination`, `too_many_topics`.
+        """Return why a bundle must not move to its destination: as `stay_reason`, `no_destination`, `too_many_topics`.
 
         Pulsar does not check destinations that are chosen manually. Here, isolation policies, the topic
         ceiling and even anti-affinity groups are required.

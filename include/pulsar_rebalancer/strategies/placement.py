@@ -281,7 +281,7 @@ def place(
     refused one has a `reason` with `Trait.KEPT_IN_PLACE`. Bundles of a swap are placed together or not at all.
 
     A placed bundle counts as owned by its destination for later ones, although its move could still fail; so
-    `caps.apply_caps` allows only one bundle per anti-affinity group. This follows ModularLoadManagerImpl.doLoadShedding and
+    `caps.apply_caps` allows one bundle per anti-affinity group. This follows ModularLoadManagerImpl.doLoadShedding and
     selectBroker, but Pulsar does not check planned destinations. The same `seed` gives the same plan.
     """
     chooser = make_selector(sample, state)

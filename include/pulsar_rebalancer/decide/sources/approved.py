@@ -111,10 +111,10 @@ def _drain_proposal(snapshot: Snapshot, shown: Summary, moves: Sequence[Move]) -
         for source in {move.source for move in moves}
     }
 
-    def requested(_: PlanningSample, source: str) -> list[RequestedMove]:
+    def moves_of_drain(_: PlanningSample, source: str) -> list[RequestedMove]:
         released = None if source in drained else Reason.NOT_DRAINED
         return [
             RequestedMove(move.bundle, move.destination, released, source) for move in moves if move.source == source
         ]
 
-    return drain_moves(snapshot, overruled, requested, planned_only=True)[0]
+    return drain_moves(snapshot, overruled, moves_of_drain, planned_only=True)[0]

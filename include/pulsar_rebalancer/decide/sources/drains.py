@@ -57,7 +57,7 @@ def drain_moves(
     return Proposal(moves, lambda _: SourceReport([]), room=new_capacity), samples
 
 
-def drains(snapshot: Snapshot) -> Proposal:
+def drain_proposal(snapshot: Snapshot) -> Proposal:
     """Return the moves that empty the drained brokers, of which there is at least one."""
     drained = snapshot.state.drains.brokers
     overruled = {broker: drain.overrule for broker, drain in drained.items()}

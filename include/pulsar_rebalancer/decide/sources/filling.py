@@ -41,14 +41,14 @@ def new_broker_proposal(snapshot: Snapshot) -> Proposal | None:
         return None
     mean = fmean(value for name, value in sample.scores.items() if name not in sample.left_out)
     empty = [name for name in healthy if sample.scores[name] < mean - _BELOW]
-    requested = fill(sample, empty) if empty else []
+    requested = fill_moves(sample, empty) if empty else []
     moves = place_moves(sample, candidates_of(sample, requested, -len(requested)))
     return Proposal(
         moves, lambda moves: giving(sample, moves, Reason.FILL, "gives bundles to new brokers:", "New: {}, filled")
     )
 
 
-def fill(sample: PlanningSample, brokers: Sequence[str]) -> list[RequestedMove]:
+def fill_moves(sample: PlanningSample, brokers: Sequence[str]) -> list[RequestedMove]:
     """Fill brokers up to the mean score, the coldest first, with the hottest brokers' largest bundles.
 
     After a bundle's move, the filled broker's score is at most the mean and at most the source's. Raises

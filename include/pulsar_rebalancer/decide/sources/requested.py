@@ -12,7 +12,7 @@ from pulsar_rebalancer.config.field_types import Action, Overrule, SplitAlgorith
 from pulsar_rebalancer.decide.planning import MEASURE, Proposal, RequestedMove, SourceReport
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.sources.drains import broker_moves
-from pulsar_rebalancer.decide.sources.filling import check_receiver, fill
+from pulsar_rebalancer.decide.sources.filling import check_receiver, fill_moves
 from pulsar_rebalancer.decide.split_planning import Cut, find_cut
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import match_mask, namespace_of, regex_of_glob
@@ -35,15 +35,15 @@ def requested_moves(sample: PlanningSample, storage: ClusterStorage, request: Pl
     is left out.
     """
     if request.action is Action.DRAIN:
-        return drain(sample, request.broker)
+        return drain_moves(sample, request.broker)
     if request.action is Action.FILL:
-        return fill(sample, request.broker)
+        return fill_moves(sample, request.broker)
     if request.action is Action.UNDO:
         folder = storage.run(request.run)
         if folder is None:
             raise PlanError(Reason.FILE_MISSING, f"run: {request.run!r} is not the name of a run's folder (plan_id)")
-        return undo(sample, Outcome.read(folder))
-    return unload(sample, request.bundles, request.destination)
+        return undo_moves(sample, Outcome.read(folder))
+    return unload_moves(sample, request.bundles, request.destination)
 
 
 def proposal(
@@ -88,7 +88,7 @@ def _decisions(sample: PlanningSample, moves: Iterable[CandidateMove], record: M
     ]
 
 
-def unload(sample: PlanningSample, terms: Iterable[str], destination: str) -> list[RequestedMove]:
+def unload_moves(sample: PlanningSample, terms: Iterable[str], destination: str) -> list[RequestedMove]:
     """Return the named bundles without duplicates; an entry without a match has the reason `unknown_name`.
 
     Args:
@@ -142,7 +142,7 @@ def _sort_key(bundle: BundleSample, criterion: str) -> tuple[float, str]:
     return (bundle.topics if criterion == LARGEST else bundle.present_msg_throughput, bundle.bundle)
 
 
-def split(sample: PlanningSample, request: PlanRequest, candidates: Candidates) -> dict[str, Any]:
+def split_row(sample: PlanningSample, request: PlanRequest, candidates: Candidates) -> dict[str, Any]:
     """Return the row of the splits table for the bundle that a person wants to split.
 
     Raises PlanError if the bundle must not be changed, or cannot be cut (`split_planning.find_cut`).
@@ -183,7 +183,7 @@ def split(sample: PlanningSample, request: PlanRequest, candidates: Candidates) 
     }
 
 
-def drain(sample: PlanningSample, brokers: Collection[str]) -> list[RequestedMove]:
+def drain_moves(sample: PlanningSample, brokers: Collection[str]) -> list[RequestedMove]:
     """Return every bundle on the brokers to drain.
 
     Raises PlanError: `unknown_name`, `last_broker`, or the reason why the broker is left out.
@@ -196,7 +196,7 @@ def drain(sample: PlanningSample, brokers: Collection[str]) -> list[RequestedMov
     return [move for broker in brokers for move in broker_moves(sample, broker)]
 
 
-def undo(sample: PlanningSample, outcome: Outcome) -> list[RequestedMove]:
+def undo_moves(sample: PlanningSample, outcome: Outcome) -> list[RequestedMove]:
     """Return the moves that undo a run's, except for bundles that have moved again; a split cannot be undone."""
     moved = [_move_back(sample, move) for move in outcome.moves if move.reason.has(Trait.NEW_OWNER)]
     return moved + [RequestedMove(split.bundle, None, Reason.RANGE_GONE) for split in outcome.splits if split.ok]
