@@ -25,7 +25,7 @@ from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.state import DecisionState
 from pulsar_simulator.load import NOBODY
-from pulsar_simulator.minutes.machines import BrokerColumns, CpuSpike, Event, EventKind, Rules, Spec
+from pulsar_simulator.minutes.machines import BrokerColumns, ClusterRules, CpuSpike, Event, EventKind, RunSpec
 from pulsar_simulator.minutes.simulation import Simulation, Unload
 from pulsar_simulator.minutes.workload import BundleColumns, Spike, Workload
 
@@ -136,12 +136,12 @@ class Cluster:
         self.means: dict[str, pa.Table] = {}
         self.home: list[str] = []
 
-    def _spec(self, count: int, namespaces: tuple[int, ...]) -> Spec:
+    def _spec(self, count: int, namespaces: tuple[int, ...]) -> RunSpec:
         parts = [(n, i, (1 << 32) // size) for n, size in enumerate(namespaces) for i in range(size)]
         names = [f"t/ns-{n}/0x{i * part:08x}_0x{min((i + 1) * part, 0xFFFFFFFF):08x}" for n, i, part in parts]
         drawn, size = np.random.default_rng(self.number), len(names)
         rate, cost = drawn.lognormal(0, 0.8, size), drawn.lognormal(0, 0.2, size)
-        limit, rules = np.full(count, 400.0), Rules(direct=self.extensible, late=0.04, missing=0.03)
+        limit, rules = np.full(count, 400.0), ClusterRules(direct=self.extensible, late=0.04, missing=0.03)
         # Brokers use 45 percent of their CPU on average.
         rate *= 0.45 * limit.sum() / (200 * (rules.cost.per_message + rules.cost.per_byte * 1024) * cost * rate).sum()
         values = {"msg_size": 1024.0, "fan_out": 1.0, "noise": 0.1, "daily": 0.2, "peak": 12.0, "trend": 0.0}
@@ -151,7 +151,7 @@ class Cluster:
         weights = drawn.uniform(0.4, 1.6, count - 1)
         brokers = tuple(f"b-{n:02}:8080" for n in range(count))
         restart = (Event(9, 4, EventKind.STOP), Event(21, 4, EventKind.START))
-        return Spec(
+        return RunSpec(
             brokers=BrokerColumns(brokers, limit, np.full(count, 1e6), limit / 50),
             workload=Workload(BundleColumns(**columns), spikes=tuple(spikes), seed=self.number),
             owner=drawn.choice(count - 1, size, p=weights / weights.sum()),
@@ -208,7 +208,7 @@ class Cluster:
                 row |= {f"bandwidth_{w}_usage": float(getattr(said, f"bandwidth_{w}")[i]) for w in ("in", "out")}
                 row |= {"cpu_usage": 400 * share, "cpu_limit": 400.0, "memory_usage": share, "memory_limit": 1.1}
                 row |= {"direct_memory_usage": 300.0 + 9 * i, "direct_memory_limit": 1024.0, "topics": 30}
-                row |= {"reserved_by": self.kind_of.reserved_by(name), "started_at": self.started[name]}
+                row |= {"reserved_by": self.kind_of.reserving_policy(name), "started_at": self.started[name]}
                 row |= {"report_age_seconds": 5.0 + float(self.report.age[i]), "bundles": 9, "host_samples": 100.0}
                 row["version"] = "4.0.5" if self.kind == "caps" else f"4.2.{1 if i % 3 or tick < RUNS // 2 else 2}"
                 if self.extensible:
@@ -292,7 +292,7 @@ class Cluster:
     def carry_out(self, root: Path, case: Row, decided: Row) -> None:
         """Let the decided moves and splits happen, and keep the state for the next run."""
         self.means = means_of(root, case["cluster"], decided["state"]["means"])
-        state = DecisionState.parse(decided["state"], "the recording").carried_out().model_dump(mode="json")
+        state = DecisionState.parse(decided["state"], "the recording").without_restarts().model_dump(mode="json")
         gone = ("version", "shadow", "placement")
         self.decision = {n: value for n, value in state.items() if value not in ("", {}, None) and n not in gone}
         at, old = self.now.isoformat(), (self.now - timedelta(minutes=25)).isoformat()

@@ -14,7 +14,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.stays import RULES
 from pulsar_rebalancer.orders.in_force import ACTIONS
 from pulsar_rebalancer.reasons import Effect, Reason
-from pulsar_rebalancer.show.page.page_model import BundlesFound, Overview, RunAnswer, Status, StayView
+from pulsar_rebalancer.show.page.page_model import FoundBundles, Overview, RunAnswer, Status, StayView
 from pulsar_rebalancer.show.page.timeline import Timeline
 from pulsar_rebalancer_airflow.provider import OPTIONS
 from pulsar_simulator.__main__ import _parser
@@ -108,7 +108,7 @@ def faults_table() -> str:
 
 def page_types() -> str:
     """Return the TypeScript types of the documents that the page reads."""
-    documents = [(model, "serialization") for model in (Overview, Status, Timeline, RunAnswer, StayView, BundlesFound)]
+    documents = [(model, "serialization") for model in (Overview, Status, Timeline, RunAnswer, StayView, FoundBundles)]
     _, schema = models_json_schema(documents)  # type: ignore[arg-type]
     lines = ["// The documents that the page reads; written by scripts/reference.py."]
     for name, definition in sorted(schema["$defs"].items()):

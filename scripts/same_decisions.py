@@ -50,6 +50,7 @@ ENTRIES = {
     "session": ("pulsar_rebalancer_spark.application:session",),
     "show": ("pulsar_rebalancer.decide.run_plan:plan_request", "pulsar_rebalancer.decide.by_hand.preview:show"),
     "carry": (
+        "pulsar_rebalancer.decide.run_plan:replan",
         "pulsar_rebalancer.decide.run_plan:plan_again",
         "pulsar_rebalancer.decide.by_hand.recheck:carry_out_shown",
     ),

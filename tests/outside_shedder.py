@@ -33,7 +33,7 @@ class Own(BaseModel):
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     own = Own.model_validate(sample.settings.strategy_settings)
-    found = sorted(sample.taking_part, key=lambda broker: score(broker, sample.settings))
+    found = sorted(sample.compared_brokers, key=lambda broker: score(broker, sample.settings))
     hot, cold = found[-1], found[0]
     scores = {broker.broker: score(broker, sample.settings) for broker in found}
     gap = scores[hot.broker] - scores[cold.broker]
@@ -45,9 +45,9 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     after = before if not sample.counting.counts else 0 if fired else hits
     moves = []
     if fired:
-        busiest = max(sample.bundles.of(hot.broker), key=lambda bundle: (bundle.msg_rate, bundle.bundle))
+        busiest = max(sample.bundles.of_broker(hot.broker), key=lambda bundle: (bundle.msg_rate, bundle.bundle))
         why = busiest.reason or sample.forbids(busiest.bundle, hot.broker, cold.broker) or Reason.TAKEN
-        moves = [CandidateMove.of(busiest, pair=0, rank=0, measure=Measure.RATE, reason=why, destination=cold.broker)]
+        moves = [CandidateMove.new(busiest, pair=0, rank=0, measure=Measure.RATE, reason=why, destination=cold.broker)]
     decisions = [
         Decision(
             hot.broker,

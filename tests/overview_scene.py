@@ -165,14 +165,14 @@ class Scene:
         sample = ClusterSample(samples, Bundles(_with_means(bundles)), self.settings)
         result = profile_of(self.settings).shed(sample, self.hits)
         self.hits = result.state
-        moves = caps.apply(result.moves, self.settings, {}, samples)
+        moves = caps.apply_caps(result.moves, self.settings, {}, samples)
         moves = [move.put_off(Reason.ROLLING) for move in moves] if self.rolls else moves
-        taken = [move for move in moves if move.taken]
+        taken = [move for move in moves if move.is_taken]
         hits = {name: count for name, count in self.hits.hits.items() if name}
         kept = StrategyState(shedder=self.hits).document()
         counted = {"plan_id": folder.name, "counted_at": request.collected_at}
         state = DecisionState(seq=self.runs, **counted, hits=hits, strategy_state=kept)
-        before = {each.broker: score(each, self.settings) for each in sample.taking_part}
+        before = {each.broker: score(each, self.settings) for each in sample.compared_brokers}
         gaps = [decision.gap for decision in result.decisions if decision.gap is not None]
         plan_files.write(
             Snapshot(folder),
@@ -251,7 +251,7 @@ def seen(made: Scene, *, error: str = "", **facts: Any) -> Overview:
     """The page of a cluster; its card in the list says the same."""
     entry = ClusterEntry(name="east", given={}, settings=made.settings, error=error)
     documents = [facts.pop(name) for name, value in [*facts.items()] if isinstance(value, StateDocument)]
-    orders = OrdersInForce.of(*documents, lost=facts.pop("lost", ""))
+    orders = OrdersInForce.build(*documents, lost=facts.pop("lost", ""))
     known = AirflowContext(**{"next_run_at": NOW + timedelta(seconds=30), "orders": orders} | facts)
     found = overview.current_overview(made.storage, entry, known, NOW)
     assert overview.status(made.storage, entry, known, NOW) == found.status

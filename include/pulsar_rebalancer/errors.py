@@ -30,11 +30,11 @@ class SettingsError(RebalancerError):
         self.fields = {name: one_line(sentence) for name, sentence in (fields or {}).items()}
 
 
-def wrong_field(reason: Reason, name: str, sentence: str) -> SettingsError:
+def field_error(reason: Reason, name: str, sentence: str) -> SettingsError:
     return SettingsError(reason, f"form: {name}: {sentence}", {name: sentence})
 
 
-class WrongFields(ValueError):
+class FieldsError(ValueError):
     """Raised by the validator of a form, with a sentence for each wrong field."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
@@ -48,16 +48,16 @@ class AdminError(RebalancerError):
     Args:
         broker: brokerId, or the address to which the request was sent.
         status: HTTP status; None if there was no answer.
-        sent: False if no connection could be made, so the broker cannot have carried out the request.
+        was_sent: False if no connection could be made, so the broker cannot have carried out the request.
     """
 
     def __init__(
-        self, reason: Reason, message: str, *, broker: str = "", status: int | None = None, sent: bool = True
+        self, reason: Reason, message: str, *, broker: str = "", status: int | None = None, was_sent: bool = True
     ) -> None:
         super().__init__(reason, message)
         self.broker = broker
         self.status = status
-        self.sent = sent
+        self.sent = was_sent
 
 
 class SnapshotError(RebalancerError):

@@ -97,7 +97,7 @@ def why_unclear(policies: Iterable[IsolationPolicy], namespace: str, first_match
     return next((policy.problems["primary"] for policy in policies if "primary" in policy.problems), "")
 
 
-class _Part(NamedTuple):
+class _PolicyPart(NamedTuple):
     value: Any
     problem: str
 
@@ -117,25 +117,25 @@ def _parsed_policy(name: str, policy: object) -> IsolationPolicy:
     )
 
 
-def _pattern_part(value: object) -> _Part:
+def _pattern_part(value: object) -> _PolicyPart:
     if not isinstance(value, list) or not all(isinstance(pattern, str) for pattern in value):
-        return _Part((), "the value is not a list of strings")
+        return _PolicyPart((), "the value is not a list of strings")
     unreadable = [pattern for pattern in value if not means_same_in_java(pattern)]
     problem = f"{_quoted(unreadable[0])} is not a supported pattern" if unreadable else ""
-    return _Part(tuple(pattern for pattern in value if pattern not in unreadable), problem)
+    return _PolicyPart(tuple(pattern for pattern in value if pattern not in unreadable), problem)
 
 
-def _min_limit_part(value: object) -> _Part:
+def _min_limit_part(value: object) -> _PolicyPart:
     if value is None:
-        return _Part(0, "")
+        return _PolicyPart(0, "")
     if not isinstance(value, dict) or value.get("policy_type") != "min_available":
-        return _Part(0, "the value has no policy_type min_available")
+        return _PolicyPart(0, "the value has no policy_type min_available")
     parameters = value.get("parameters")
     limit = parameters.get("min_limit") if isinstance(parameters, dict) else None
     shown = str(limit) if isinstance(limit, str | int) else type(limit).__name__
     if _WHOLE.fullmatch(shown):
-        return _Part(int(shown), "")
-    return _Part(0, f"min_limit {_quoted(shown)} is not a whole number")
+        return _PolicyPart(int(shown), "")
+    return _PolicyPart(0, f"min_limit {_quoted(shown)} is not a whole number")
 
 
 def _matches_any(patterns: Sequence[str], name: str) -> bool:
@@ -184,7 +184,7 @@ class Policies(VersionedDocument):
     def kind(self, namespace: str) -> str | None:
         return self.kinds([namespace])[namespace]
 
-    def reserved_by(self, broker: str) -> str | None:
+    def reserving_policy(self, broker: str) -> str | None:
         """Return the first isolation policy that has the broker as a primary broker; None if there is none.
 
         It keeps other namespaces off the broker (NamespaceIsolationPolicies.isSharedBroker), but Pulsar does not

@@ -132,7 +132,7 @@ class HashRange(NamedTuple):
     upper: int
 
     @classmethod
-    def of(cls, bundle: str) -> HashRange:
+    def of_bundle(cls, bundle: str) -> HashRange:
         lower, upper = (int(bound, 16) for bound in range_of(bundle).split("_"))
         return cls(lower, upper)
 

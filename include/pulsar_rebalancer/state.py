@@ -82,7 +82,7 @@ class DecisionState(StateDocument):
     def files(self) -> frozenset[str]:
         return frozenset(filter(None, (self.means, self.costs)))
 
-    def carried_out(self) -> Self:
+    def without_restarts(self) -> Self:
         if not self.restarts:
             return self
         changed = {
@@ -169,7 +169,7 @@ class MovesState(StateDocument):
     kept_destinations: dict[str, KeptDestination] = {}
     splits: dict[str, BundleSplit] = {}
 
-    def recent(self, now: datetime, grace_minutes: float) -> dict[str, Unload]:
+    def recent_unloads(self, now: datetime, grace_minutes: float) -> dict[str, Unload]:
         """Return the unloads within the grace period; as in ModularLoadManagerImpl, drop `ts < now - grace`.
 
         Unloads that are in the future by more than the grace period, because the clock was set back, are
@@ -321,7 +321,7 @@ COUNTING = (Reason.COUNTED, Reason.GAP)
 
 
 @dataclass(frozen=True, slots=True)
-class Counting:
+class HitRules:
     """Rules for the hit counters in one run.
 
     Attributes:
@@ -352,9 +352,9 @@ def decide_counting(
     now: datetime,
     *,
     forced: bool = False,
-    thresholds: bool = False,
+    changes_thresholds: bool = False,
     same_hits: bool = False,
-) -> Counting:
+) -> HitRules:
     """Return the rules for the hit counters in a run. Forced runs, or with own thresholds, add none.
 
     If `same_hits`, the strategy that wrote the state counts in the same way, so a change of strategy keeps
@@ -370,11 +370,11 @@ def decide_counting(
         reason = Reason.FORCED
     elif since is not None and 0 <= since < settings.interval_seconds / 2:
         reason = Reason.TOO_SOON
-    elif thresholds:
+    elif changes_thresholds:
         reason = Reason.OTHER_THRESHOLDS
     else:
         reason = Reason.GAP if changed or gap else Reason.COUNTED
-    return Counting(
+    return HitRules(
         counts=reason in COUNTING,
         reason=reason,
         clear=changed or gap,
@@ -392,7 +392,7 @@ def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, 
 
 
 def samples_after(
-    state: DecisionState, counting: Counting, used_scores: Mapping[str, float], now: datetime
+    state: DecisionState, counting: HitRules, used_scores: Mapping[str, float], now: datetime
 ) -> dict[str, CountedSample]:
     before = {broker: state.samples[broker] for broker in counting.samples}
     return dict(sorted((before | samples_at(used_scores, now)).items()))

@@ -47,7 +47,7 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def typed(value: Any) -> Any:
+def cleaned_input(value: Any) -> Any:
     """Return a value that a person typed with each of its strings on one line, and without spaces around it.
 
     Raises ValueError: a string has a lone surrogate, or a control character other than tab and line break.
@@ -79,11 +79,11 @@ def require_storable(document: object) -> None:
         raise ValueError("the document has NaN, an infinity or a lone surrogate, or is nested too deeply") from None
 
 
-def parse_json(data: bytes, fix: Callable[[str], str] = storable) -> Any:
+def parse_json(data: bytes, fix_text: Callable[[str], str] = storable) -> Any:
     """Parse UTF-8 bytes as JSON and return the document; lone surrogates become question marks.
 
     Args:
-        fix: function that is applied to all strings if the data contains any JSON escapes; other data is left
+        fix_text: function that is applied to all strings if the data contains any JSON escapes; other data is left
             unchanged.
 
     Raises:
@@ -91,7 +91,7 @@ def parse_json(data: bytes, fix: Callable[[str], str] = storable) -> Any:
     """
     try:
         document = _decoded_json(data)
-        return _with_fixed_texts(document, fix) if b"\\" in data else document
+        return _with_fixed_texts(document, fix_text) if b"\\" in data else document
     except RecursionError:
         raise ValueError("nested too deep") from None
 
@@ -103,11 +103,11 @@ def _decoded_json(data: bytes) -> Any:
         return json.loads(data.decode())  # only Python's parser accepts NaN, infinities and lone surrogates
 
 
-def _with_fixed_texts(value: Any, fix: Callable[[str], str]) -> Any:
+def _with_fixed_texts(value: Any, fix_text: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return fix(value)
+        return fix_text(value)
     if isinstance(value, list):
-        return [_with_fixed_texts(item, fix) for item in value]
+        return [_with_fixed_texts(item, fix_text) for item in value]
     if isinstance(value, dict):
-        return {_with_fixed_texts(key, fix): _with_fixed_texts(item, fix) for key, item in value.items()}
+        return {_with_fixed_texts(key, fix_text): _with_fixed_texts(item, fix_text) for key, item in value.items()}
     return value

@@ -124,7 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
             port=args.port,
             ssl_certfile=args.ssl_certfile,
             ssl_keyfile=args.ssl_keyfile,
-            on_ready=lambda: _say_ready(cluster, server, args.ready_file),
+            on_ready=lambda: _announce_ready(cluster, server, args.ready_file),
         )
     except (OSError, OverflowError) as error:
         parser.error(f"--port {args.port}: {error}")
@@ -139,7 +139,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _say_ready(cluster: Cluster, server: BrokerServer, ready_file: Path | None) -> None:
+def _announce_ready(cluster: Cluster, server: BrokerServer, ready_file: Path | None) -> None:
     ready = {
         "cluster": cluster.spec.name,
         "urls": server.urls,

@@ -72,17 +72,17 @@ class Reporter:
             "cacheSize": 0,
         }
 
-    def load_report(self, broker: Broker, extra: list[int], now: float) -> Json:
+    def load_report(self, broker: Broker, extra_bundles: list[int], now: float) -> Json:
         """Return the LocalBrokerData of a broker.
 
         Args:
-            extra: bundles to list in addition to the broker's own bundles.
+            extra_bundles: bundles to list in addition to the broker's own bundles.
             now: seconds since 1970.
         """
         samples, spec, i = self.samples, broker.spec, broker.index
         names = self.topology.bundles
         held = samples.bundles_of(i)
-        stats = {names[b]: self.bundle_stats(b) for b in [*held, *extra]}
+        stats = {names[b]: self.bundle_stats(b) for b in [*held, *extra_bundles]}
         heartbeat = dict.fromkeys(("consumerCount", "producerCount", "topics", "cacheSize"), 0)
         stats[self.heartbeat(broker)] = dict.fromkeys(TRAFFIC, 0.0) | heartbeat | {"topics": 1}
         sums = {name: math.fsum(entry[name] for entry in stats.values()) for name in TRAFFIC}
@@ -154,7 +154,7 @@ class Reporter:
             for number, (topic, share) in enumerate(self.topology.shares(bundle).items()):
                 # Segments count as persistent topics (PulsarStats).
                 domains["non-persistent" if topic.startswith("non-") else "persistent"][topic] = {
-                    **self.connected(bundle, number),
+                    **self.client_stats(bundle, number),
                     **({} if publishers else {"publishers": []}),
                     "replication": {},
                     "averageMsgSize": whole["msgThroughputIn"] / whole["msgRateIn"] if whole["msgRateIn"] else 0.0,
@@ -163,16 +163,16 @@ class Reporter:
             answer.setdefault(namespace.name, {})[self.topology.range_of(bundle)] = domains
         return answer
 
-    def connected(self, bundle: int, number: int, *, away: bool = False) -> Json:
+    def client_stats(self, bundle: int, number: int, *, is_away: bool = False) -> Json:
         """Return a topic's client statistics. A bundle's clients are divided about equally among its topics.
 
         Args:
             number: position of the topic among the bundle's topics.
-            away: True if the clients are currently disconnected.
+            is_away: True if the clients are currently disconnected.
         """
         topics = self.topology.topic_count(bundle)
         producers, consumers = (
-            0 if away else int(count // topics) + int(number < count % topics)
+            0 if is_away else int(count // topics) + int(number < count % topics)
             for count in (self.producers[bundle], self.consumers[bundle])
         )
         return {
@@ -237,10 +237,10 @@ class Answers:
 
 
 def _set_cpu(usage: object) -> Callable[[Json, Fault], None]:
-    def lie(report: Json, _fault: Fault) -> None:
+    def set_cpu(report: Json, _fault: Fault) -> None:
         report["cpu"] = {**report["cpu"], "usage": usage}
 
-    return lie
+    return set_cpu
 
 
 def _negate_rates(report: Json, fault: Fault) -> None:

@@ -125,7 +125,7 @@ class Membership:
 class Reachability:
     """The brokers that accept connections.
 
-    Changes caused by faults are noticed automatically; call `follow` after any other change.
+    Changes caused by faults are noticed automatically; call `notify_changes` after any other change.
     """
 
     def __init__(self, membership: Membership, faults: Faults) -> None:
@@ -133,7 +133,7 @@ class Reachability:
         self._faults = faults
         self._reachable = [True] * len(membership.brokers)
         self._lock = threading.Lock()
-        faults.changed = self.follow
+        faults.changed = self.notify_changes
         self.changed: Callable[[], None] = lambda: None
         """Called when a broker may have started or stopped accepting connections."""
 
@@ -142,7 +142,7 @@ class Reachability:
         broker = self._membership.brokers[index]
         return broker.alive and self._faults.find(FaultKind.DEAD, broker=broker.broker_id) is None
 
-    def follow(self) -> None:
+    def notify_changes(self) -> None:
         """Call `changed` if any broker has started or stopped accepting connections since the last call."""
         with self._lock:
             reachable = [self.accepts(i) for i in range(len(self._reachable))]

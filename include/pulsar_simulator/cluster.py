@@ -31,7 +31,7 @@ def scores_of(cluster: Cluster) -> dict[str, float]:
 
 def message_rates_of(cluster: Cluster) -> Floats:
     """Return the brokers' current message rates, inbound plus outbound, in msg/s."""
-    rates = cluster.traffic.at(cluster.clock.now() - cluster.start)
+    rates = cluster.traffic.rates_at(cluster.clock.now() - cluster.start)
     totals = rates.per_broker(cluster.ownership.owner, len(cluster.membership.brokers))
     return np.asarray(totals.msg_rate_in + totals.msg_rate_out)
 
@@ -84,7 +84,7 @@ def _up_to_date(method: Callable[Concatenate[Cluster, P], T]) -> Callable[Concat
                 self._depth -= 1
             outermost = self._depth == 0
         if outermost:  # a listener may wait for another thread that wants the lock
-            self.reachability.follow()
+            self.reachability.notify_changes()
         return result
 
     return wrapper
@@ -201,11 +201,11 @@ class Cluster:
     # moves
 
     @_up_to_date
-    def unload_at(self, at: int, namespace: str, range_text: str, destination: str | None = None) -> Redirect | None:
-        """Answer an unload request as the broker with index `at` (see `Ownership.unload_at`)."""
+    def unload_at(self, host: int, namespace: str, range_text: str, destination: str | None = None) -> Redirect | None:
+        """Answer an unload request as the broker with index `host` (see `Ownership.unload_at`)."""
         now = self.clock.now()
-        result = self.ownership.unload_at(at, namespace, range_text, destination, now)
-        if destination and at == self.membership.leader:
+        result = self.ownership.unload_at(host, namespace, range_text, destination, now)
+        if destination and host == self.membership.leader:
             bundle = f"{namespace}/{range_text}"
             planned = destination.removeprefix("http://").removeprefix("https://")
             if self.faults.take(FaultKind.DESTINATION_VANISHES, broker=planned, bundle=bundle):
@@ -214,36 +214,36 @@ class Cluster:
 
     @_up_to_date
     def split_at(
-        self, at: int, namespace: str, range_text: str, algorithm: str, positions: Sequence[int], *, unload: bool
+        self, broker: int, namespace: str, range_text: str, algorithm: str, positions: Sequence[int], *, unload: bool
     ) -> Redirect | None:
-        """Answer a split request as the broker with index `at` (see `Splitter.split_at`)."""
+        """Answer a split request as the broker with index `broker` (see `Splitter.split_at`)."""
         now = self.clock.now()
-        return self._splitter.split_at(at, namespace, range_text, algorithm, positions, unload=unload, now=now)
+        return self._splitter.split_at(broker, namespace, range_text, algorithm, positions, unload=unload, now=now)
 
     @_up_to_date
-    def lookup_at(self, at: int, topic: str, *, authoritative: bool) -> Redirect | TopicOwner:
-        """Answer a topic lookup as the broker with index `at` (see `Ownership.lookup_at`)."""
-        return self.ownership.lookup_at(at, topic, authoritative=authoritative)
+    def lookup_at(self, broker: int, topic: str, *, authoritative: bool) -> Redirect | TopicOwner:
+        """Answer a topic lookup as the broker with index `broker` (see `Ownership.lookup_at`)."""
+        return self.ownership.lookup_at(broker, topic, authoritative=authoritative)
 
     @_up_to_date
-    def topic_stats_at(self, at: int, topic: str) -> Redirect | Json:
-        """Answer a request for a topic's statistics as the broker with index `at`.
+    def topic_stats_at(self, broker: int, topic: str) -> Redirect | Json:
+        """Answer a request for a topic's statistics as the broker with index `broker`.
 
         Like a lookup, the request assigns an owner to a bundle that has none.
 
         Raises:
             Refusal: as for a lookup; 404 if the topic does not exist.
         """
-        answer = self.ownership.lookup_at(at, topic, authoritative=False)
+        answer = self.ownership.lookup_at(broker, topic, authoritative=False)
         if isinstance(answer, Redirect):
             return answer
-        if answer.broker != at:
+        if answer.broker != broker:
             return Redirect(answer.broker, {"authoritative": "true"})
-        topics = self.topology.topics(answer.bundle) if self.traffic.active[answer.bundle] else []
+        topics = self.topology.topics(answer.bundle) if self.traffic.is_active[answer.bundle] else []
         if topic not in topics:
             raise Refusal(404, f"Topic {topic} not found")
         away = self.ownership.clients_are_away(answer.bundle)
-        return self.reporter.connected(answer.bundle, topics.index(topic), away=away)
+        return self.reporter.client_stats(answer.bundle, topics.index(topic), is_away=away)
 
     def unload(self, bundle: str, destination: str | None = None) -> None:
         """Unload a bundle, following all redirects. The bundle has no owner until the next lookup.
@@ -252,9 +252,9 @@ class Cluster:
             Refusal: the same status as in the REST API (404, 409, 412, 500); 500 if a redirect leads to a dead broker.
         """
         namespace, _, range_text = bundle.rpartition("/")
-        hop = self.unload_at(self._any_alive(), namespace, range_text, destination)
+        hop = self.unload_at(self._any_alive_index(), namespace, range_text, destination)
         while hop is not None:
-            self._must_live(hop.broker)
+            self._require_alive(hop.broker)
             hop = self.unload_at(hop.broker, namespace, range_text, hop.query.get("destinationBroker"))
 
     def lookup(self, topic: str) -> str:
@@ -266,9 +266,9 @@ class Cluster:
         Raises:
             Refusal: the same status as in the REST API; 500 if a redirect leads to a dead broker.
         """
-        hop = self.lookup_at(self._any_alive(), topic, authoritative=False)
+        hop = self.lookup_at(self._any_alive_index(), topic, authoritative=False)
         while isinstance(hop, Redirect):
-            self._must_live(hop.broker)
+            self._require_alive(hop.broker)
             hop = self.lookup_at(hop.broker, topic, authoritative=hop.query["authoritative"] == "true")
         return self.membership.brokers[hop.broker].broker_id
 
@@ -327,13 +327,13 @@ class Cluster:
         """Return the true state for tests: loads, scores, owners, and the destinations that the leader has stored."""
         return state_of(self)
 
-    def _any_alive(self) -> int:
+    def _any_alive_index(self) -> int:
         for broker in self.membership.brokers:
             if broker.alive:
                 return broker.index
         raise Refusal(500, "No broker is alive")
 
-    def _must_live(self, index: int) -> None:
+    def _require_alive(self, index: int) -> None:
         broker = self.membership.brokers[index]
         if not broker.alive:
             raise Refusal(500, f"Connection refused by {broker.broker_id}", broker.broker_id)

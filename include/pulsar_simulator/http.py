@@ -183,7 +183,7 @@ _EXTENSIBLE_REPORT = (
 )
 
 
-class Brokers:
+class SimulatorApp:
     """The ASGI application.
 
     Attributes:

@@ -22,7 +22,7 @@ def per_broker(values: Floats, owner: Ints, brokers: int) -> Floats:
     return np.bincount(owner + 1, weights=values, minlength=brokers + 1)[1:].astype(np.float64)
 
 
-def spread(cost: Floats, target_cost: Floats) -> Ints:
+def assign_bundles(cost: Floats, target_cost: Floats) -> Ints:
     """Assign each bundle, costliest first, to the broker that is furthest below its target cost."""
     missing = target_cost * cost.sum() / max(target_cost.sum(), 1e-9)
     owner = np.zeros(len(cost), dtype=np.int64)
@@ -136,7 +136,7 @@ class Traffic:
         self._cached: tuple[int, Rates] | None = None
 
     @property
-    def active(self) -> Flags:
+    def is_active(self) -> Flags:
         """Return whether each bundle has producers.
 
         If a bundle loses its owner, its producers look up their topics.
@@ -159,13 +159,13 @@ class Traffic:
             setattr(self, name, with_split_bundle(getattr(self, name), bundle, alike))
         self._cached = None
 
-    def nominal(self) -> Rates:
+    def nominal_rates(self) -> Rates:
         """Return the traffic without noise and drift."""
         return self._rates(self.msg_rate_in)
 
-    def at(self, elapsed: float) -> Rates:
-        """Return the traffic `elapsed` seconds after the start of the cluster."""
-        tick = int((elapsed + 1e-6) // self._step)  # rounding may leave a multiple of the step slightly too small
+    def rates_at(self, elapsed_s: float) -> Rates:
+        """Return the traffic `elapsed_s` seconds after the start of the cluster."""
+        tick = int((elapsed_s + 1e-6) // self._step)  # rounding may leave a multiple of the step slightly too small
         if self._cached is None or self._cached[0] != tick:
             stream = np.random.default_rng((self._seed, _TRAFFIC, tick))
             jitter = 1 + self._noise.traffic * stream.standard_normal(len(self.msg_rate_in)).clip(-3, 3)
@@ -180,9 +180,9 @@ class Traffic:
         seconds = messages * self._cost.per_message + volume * self._cost.per_byte
         return np.asarray(100 * seconds * self._cost_factor)
 
-    def cpu_jitter(self, elapsed: float, brokers: int) -> Floats:
-        """Return a random factor for each broker's CPU sample, `elapsed` seconds after the start of the cluster."""
-        stream = np.random.default_rng((self._seed, _CPU, int(elapsed * 1000)))
+    def cpu_jitter(self, elapsed_s: float, brokers: int) -> Floats:
+        """Return a random factor for each broker's CPU sample, `elapsed_s` seconds after the start of the cluster."""
+        stream = np.random.default_rng((self._seed, _CPU, int(elapsed_s * 1000)))
         return np.asarray(1 + self._noise.cpu * stream.standard_normal(brokers).clip(-3, 3))
 
     def _rates(self, msg_rate_in: Floats) -> Rates:

@@ -66,7 +66,7 @@ class BundlePlacement:
         candidates = self.membership.registered()
         return self._select_broker(candidates).index if candidates else None
 
-    def stray(self, bundle: int) -> int | None:
+    def stray_broker(self, bundle: int) -> int | None:
         """Return a broker other than the destination if the fault `stray` applies to the bundle; else None.
 
         This can happen on real brokers if two lookups coincide: the first consumes the destination, but the second
@@ -138,13 +138,13 @@ class Ownership:
         """Schedule lookups of the bundles that have no initial owner."""
         self.owner = self.owner.astype(np.int64)
         self._gone: set[int] = set()
-        orphans = np.flatnonzero((self.owner == NOBODY) & self.traffic.active)
+        orphans = np.flatnonzero((self.owner == NOBODY) & self.traffic.is_active)
         self._waiting: dict[int, float] = {int(bundle): start + self.reconnect_delay for bundle in orphans}
 
     def unload_at(
-        self, at: int, namespace: str, range_text: str, destination: str | None, now: float
+        self, broker: int, namespace: str, range_text: str, destination: str | None, now: float
     ) -> Redirect | None:
-        """Answer a request to unload a bundle, as the broker with the index `at`.
+        """Answer a request to unload a bundle, as the broker with the index `broker`.
 
         The broker checks the destination, redirects to the leader or to the owner, or unloads the bundle itself.
 
@@ -159,20 +159,20 @@ class Ownership:
             planned = self.membership.registered_index(destination.removeprefix("http://").removeprefix("https://"))
             if planned is None:
                 raise Refusal(409, "Not allowed unload namespace bundle to inactive destination broker", destination)
-            if self._leader() != at:
+            if self._leader() != broker:
                 return Redirect(self._leader(), {"destinationBroker": destination, "authoritative": "false"})
             self.placement.remember(namespace, range_text, planned)
         bundle = self.topology.resolve(namespace, range_text)
         owner = int(self.owner[bundle])
         if owner == NOBODY:
             return None
-        if owner != at:
+        if owner != broker:
             return Redirect(owner, {"authoritative": "true"})
         self.release([bundle], now)
         return None
 
-    def lookup_at(self, at: int, topic: str, *, authoritative: bool) -> Redirect | TopicOwner:
-        """Answer a lookup of a topic, as the broker with the index `at`.
+    def lookup_at(self, broker: int, topic: str, *, authoritative: bool) -> Redirect | TopicOwner:
+        """Answer a lookup of a topic, as the broker with the index `broker`.
 
         If the topic's bundle has no owner, the leader places the bundle.
 
@@ -180,22 +180,22 @@ class Ownership:
             Refusal: 404 for an unknown namespace, 412 for an invalid topic name, 500 if there is no leader or no
                 broker.
         """
-        bundle = self.topology.of_topic(topic)
+        bundle = self.topology.bundle_of_topic(topic)
         owner = int(self.owner[bundle])
         if owner != NOBODY:
             return TopicOwner(bundle, owner)
         if authoritative:
-            return self._acquire(bundle, at)
-        if self._leader() != at:
+            return self._acquire(bundle, broker)
+        if self._leader() != broker:
             return Redirect(self._leader(), {"authoritative": "false"})
-        stray = self.placement.stray(bundle)
+        stray = self.placement.stray_broker(bundle)
         if stray is not None:
             return self._acquire(bundle, stray)
         chosen = self.placement.choose(bundle)
         if chosen is None:
             raise Refusal(500, "No available broker found")
-        if chosen == at:
-            return self._acquire(bundle, at)
+        if chosen == broker:
+            return self._acquire(bundle, broker)
         return Redirect(chosen, {"authoritative": "true"})
 
     def release_all(self, broker: int, now: float) -> None:
@@ -206,16 +206,16 @@ class Ownership:
         """Unload bundles. They have no owner until they are looked up."""
         self.owner[bundles] = NOBODY
         self._gone.update(bundle for bundle in bundles if self.placement.loses_clients(bundle))
-        left = [bundle for bundle in bundles if self.traffic.active[bundle] and bundle not in self._gone]
+        left = [bundle for bundle in bundles if self.traffic.is_active[bundle] and bundle not in self._gone]
         self._waiting.update(dict.fromkeys(left, now + self.reconnect_delay))
 
     def clients_are_away(self, bundle: int) -> bool:
         """Return whether a bundle's producers and consumers are disconnected because they lost their broker."""
         return bundle in self._waiting or bundle in self._gone
 
-    def split(self, bundle: int, more: int) -> None:
-        """Append `more` new parts of a split bundle, which have the same owner as the bundle."""
-        self.owner = np.append(self.owner, [self.owner[bundle]] * more)
+    def split(self, bundle: int, new_parts: int) -> None:
+        """Append `new_parts` new parts of a split bundle, which have the same owner as the bundle."""
+        self.owner = np.append(self.owner, [self.owner[bundle]] * new_parts)
 
     def next_reconnect(self) -> float:
         """Return the time of the next lookup by producers, in seconds since 1970; infinity if none is pending."""

@@ -14,7 +14,7 @@ from pulsar_simulator.brokers import Broker
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.faults import FaultKind, Refusal, read_json
 from pulsar_simulator.ownership import Redirect
-from pulsar_simulator.topology import layout, scalable_topics, topic_hash
+from pulsar_simulator.topology import scalable_layout, scalable_topics, topic_hash
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -207,7 +207,7 @@ class AdminApi:
         segments = scalable_topics(self._existing_topics(self._namespace(request))).get(name)
         if segments is None:
             raise Refusal(404, f"Scalable topic not found: {name}")
-        return JSONResponse(layout(segments))
+        return JSONResponse(scalable_layout(segments))
 
     def _hash_positions(self, request: Request) -> Response:
         bundle, elsewhere = self._owned_here(request)
@@ -268,7 +268,7 @@ class AdminApi:
     def _lookup(self, request: Request) -> Response:
         topic = self._topic(request)
         scalable = topic.startswith(("segment:", "topic:"))
-        if scalable and topic not in self._loaded_topics(self._cluster.topology.of_topic(topic)):
+        if scalable and topic not in self._loaded_topics(self._cluster.topology.bundle_of_topic(topic)):
             raise Refusal(404, f"Topic not found: {topic}")  # brokers never create segments by themselves
         answer = self._cluster.lookup_at(
             self._responding_broker(request).index,
@@ -283,7 +283,7 @@ class AdminApi:
         return JSONResponse({"brokerUrl": service, **web, "nativeUrl": service, "brokerUrlSsl": ""})
 
     def _bundle_of_topic(self, request: Request) -> Response:
-        bundle = self._cluster.topology.of_topic(self._topic(request))
+        bundle = self._cluster.topology.bundle_of_topic(self._topic(request))
         return PlainTextResponse(self._cluster.topology.range_of(bundle))
 
     # helpers
@@ -311,7 +311,7 @@ class AdminApi:
             raise Refusal(412, f"Cluster {name} does not exist.")
 
     def _topic_names(self, namespace: str) -> list[str]:
-        members = self._cluster.topology.members(namespace)
+        members = self._cluster.topology.bundles_of(namespace)
         return [topic for bundle in members for topic in self._listed_topics(bundle)]
 
     def _listed_topics(self, bundle: int) -> list[str]:
@@ -320,11 +320,11 @@ class AdminApi:
 
     def _existing_topics(self, namespace: str) -> list[str]:
         """Return a namespace's existing topics: the topics of its bundles with traffic. Others were never created."""
-        members = self._cluster.topology.members(namespace)
+        members = self._cluster.topology.bundles_of(namespace)
         return [topic for bundle in members for topic in self._loaded_topics(bundle)]
 
     def _loaded_topics(self, bundle: int) -> list[str]:
-        return self._cluster.topology.topics(bundle) if self._cluster.traffic.active[bundle] else []
+        return self._cluster.topology.topics(bundle) if self._cluster.traffic.is_active[bundle] else []
 
     def _owned_here(self, request: Request) -> tuple[int, Response | None]:
         """Return the request's bundle, and a redirect if another broker owns it; refuse with 412 if it has no owner."""

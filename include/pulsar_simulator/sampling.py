@@ -70,7 +70,7 @@ class Samples:
         self.owner: Ints = nobody
         """Owner of each bundle at the last update of the statistics."""
         self.owner_before: Ints = nobody
-        self.rates: Rates = traffic.at(0.0)
+        self.rates: Rates = traffic.rates_at(0.0)
         self.totals: Rates = self.rates.per_broker(nobody, self._brokers)
         self.cpu: Floats = np.full(self._brokers, IDLE_CPU)
         self.bandwidth_in: Floats = np.zeros(self._brokers)
@@ -84,18 +84,18 @@ class Samples:
     def take_statistics(self, now: float, owner: Ints) -> None:
         """End a stats period: store the new rates and the current owners of the bundles."""
         self.owner_before, self.owner = self.owner, owner.copy()
-        self.rates = self._traffic.at(now - self._start)
+        self.rates = self._traffic.rates_at(now - self._start)
         self.totals = self.rates.per_broker(self.owner, self._brokers)
         self._order = np.argsort(self.owner, kind="stable")
         self._write_changed(now)
 
-    def take_host_usage(self, now: float, due: list[int], owner: Ints) -> None:
-        """Measure the current CPU and bandwidth usage of the brokers in `due`."""
+    def take_host_usage(self, now: float, due_brokers: list[int], owner: Ints) -> None:
+        """Measure the current CPU and bandwidth usage of the brokers in `due_brokers`."""
         cpu, inward, outward = self._demand(now, owner)
         cpu = cpu * self._traffic.cpu_jitter(now - self._start, self._brokers)
-        self.cpu[due] = np.minimum(cpu, self._cpu_limit)[due]
-        self.bandwidth_in[due] = np.minimum(inward, self._nic)[due]
-        self.bandwidth_out[due] = np.minimum(outward, self._nic)[due]
+        self.cpu[due_brokers] = np.minimum(cpu, self._cpu_limit)[due_brokers]
+        self.bandwidth_in[due_brokers] = np.minimum(inward, self._nic)[due_brokers]
+        self.bandwidth_out[due_brokers] = np.minimum(outward, self._nic)[due_brokers]
         self._write_changed(now)
 
     def true_usage(self, now: float, owner: Ints) -> Floats:
@@ -119,7 +119,7 @@ class Samples:
         """Return the bundles with loaded topics that a broker owned when bundle statistics were last computed."""
         owned = self.owner[self._order]
         first, last = np.searchsorted(owned, [broker, broker + 1])
-        active = self._traffic.active
+        active = self._traffic.is_active
         return [int(i) for i in self._order[first:last] if active[i]]
 
     def split(self, bundle: int, shares: list[float]) -> None:
@@ -139,7 +139,7 @@ class Samples:
 
     def _demand(self, now: float, owner: Ints) -> tuple[Floats, Floats, Floats]:
         """Return each broker's demand: CPU (percent of one core), and inbound and outbound Kbit/s."""
-        rates = self._traffic.at(now - self._start)
+        rates = self._traffic.rates_at(now - self._start)
         totals = rates.per_broker(owner, self._brokers)
         cpu = self._base_cpu + per_broker(self._traffic.cpu_of_bundles(rates), owner, self._brokers)
         return cpu, totals.msg_throughput_in * _KBIT, totals.msg_throughput_out * _KBIT

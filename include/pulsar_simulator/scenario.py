@@ -6,7 +6,7 @@ import numpy as np
 
 from pulsar_simulator.brokers import BrokerSpec
 from pulsar_simulator.cluster import Cluster, ClusterSpec
-from pulsar_simulator.load import NOBODY, Floats, Noise, Traffic, spread
+from pulsar_simulator.load import NOBODY, Floats, Noise, Traffic, assign_bundles
 from pulsar_simulator.sampling import Timing
 from pulsar_simulator.timeline import Clock
 from pulsar_simulator.topology import Namespace, Topology
@@ -69,8 +69,8 @@ def spec(
 
     wanted = _target_cpu(random, specs, hot_score)
     unit = traffic(weights)
-    cost = unit.cpu_of_bundles(unit.nominal())
-    owner = spread(cost, wanted)
+    cost = unit.cpu_of_bundles(unit.nominal_rates())
+    owner = assign_bundles(cost, wanted)
     carried = np.bincount(owner, weights=cost, minlength=brokers)
     rates = weights * np.divide(wanted, carried, out=np.zeros(brokers), where=carried > 0)[owner]
     busy = np.flatnonzero(wanted > 0)

@@ -15,7 +15,7 @@ from typing import Any
 import uvicorn
 
 from pulsar_simulator.cluster import Cluster
-from pulsar_simulator.http import Auth, Brokers, new_token
+from pulsar_simulator.http import Auth, SimulatorApp, new_token
 
 _LINGER_NOTHING = struct.pack("ii", 1, 0)  # close() sends a reset
 _START_TIMEOUT = 60.0
@@ -48,7 +48,7 @@ class BrokerServer(uvicorn.Server):
         ssl_keyfile: Path | None = None,
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:
-        self.app = Brokers(cluster, auth)
+        self.app = SimulatorApp(cluster, auth)
         super().__init__(
             uvicorn.Config(
                 self.app,
@@ -74,7 +74,7 @@ class BrokerServer(uvicorn.Server):
         scheme = "https" if cluster.spec.tls else "http"
         self.urls = [f"{scheme}://{host}:{number}" for number in self._ports]
         self.app.ports = {number: i for i, number in enumerate(self._ports)}
-        self.app.reset = self._reset
+        self.app.reset = self._reset_connection
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Open all sockets. Afterwards they are closed and opened as brokers die and start."""
@@ -128,7 +128,7 @@ class BrokerServer(uvicorn.Server):
         servers[index] = self.servers[0]
         self.servers = servers
 
-    def _reset(self, client_port: int, broker_port: int) -> None:
+    def _reset_connection(self, client_port: int, broker_port: int) -> None:
         for transport in self._connections(broker_port, client_port):
             sock = transport.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOTHING)

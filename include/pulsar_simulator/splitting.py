@@ -37,7 +37,7 @@ class Splitter:
 
     def split_at(
         self,
-        at: int,
+        broker: int,
         namespace: str,
         range_text: str,
         algorithm: str,
@@ -46,7 +46,7 @@ class Splitter:
         unload: bool,
         now: float,
     ) -> Redirect | None:
-        """Answer a request to split a bundle, as the broker with the index `at`.
+        """Answer a request to split a bundle, as the broker with the index `broker`.
 
         Returns:
             A redirect to the next broker; None if the request has been handled, even if the bundle was not split.
@@ -59,11 +59,11 @@ class Splitter:
         self._check_request(algorithm, positions)
         bundle = self._bundle_index(namespace, range_text)
         owner = int(self.ownership.owner[bundle])
-        if owner not in (NOBODY, at):
+        if owner not in (NOBODY, broker):
             return Redirect(owner, {})
         if algorithm == FLOW and self._setting("defaultNamespaceBundleSplitAlgorithm") != FLOW:
             raise Refusal(500, "BundleSplitOption cannot be cast to FlowOrQpsEquallyDivideBundleSplitOption")
-        self.ownership.owner[bundle] = at
+        self.ownership.owner[bundle] = broker
         cuts = self._split_positions(bundle, algorithm, positions)
         parts = self._apply_split(bundle, cuts) if cuts else []
         if parts and unload:
@@ -83,7 +83,7 @@ class Splitter:
 
     def _bundle_index(self, namespace: str, text: str) -> int:
         if text in ("LARGEST", "HOT"):
-            members = [b for b in self.topology.members(namespace) if self.traffic.active[b]]
+            members = [b for b in self.topology.bundles_of(namespace) if self.traffic.is_active[b]]
             if not members:
                 raise Refusal(404, f"Bundle range {text} not found")
             rates = self.samples.rates
@@ -97,7 +97,7 @@ class Splitter:
 
     def _split_positions(self, bundle: int, algorithm: str, positions: Sequence[int]) -> list[int]:
         lower, upper = self.topology.bounds(bundle)
-        topics = self.topology.topics(bundle) if self.traffic.active[bundle] else []
+        topics = self.topology.topics(bundle) if self.traffic.is_active[bundle] else []
         if algorithm == RANGE:
             return [lower + (upper - lower) // 2] if upper - lower > 1 else []
         if len(topics) < 2:

@@ -106,18 +106,18 @@ class Timeline:
             self.membership.next_expiry(),
         )
 
-    def _process_events(self, at: float) -> None:
+    def _process_events(self, until: float) -> None:
         brokers, owner = self.membership.brokers, self.ownership.owner
         for broker in brokers:
-            if broker.session_ends <= at:
-                self._deregister(broker, at)
-        self.ownership.reconnect(at)
-        if self._next_statistics() <= at:
+            if broker.session_ends <= until:
+                self._deregister(broker, until)
+        self.ownership.reconnect(until)
+        if self._next_statistics() <= until:
             self._statistics_taken += 1
-            self.samples.take_statistics(at, owner)
-        due = [i for i, check in enumerate(self._next_host_check) if check <= at]
+            self.samples.take_statistics(until, owner)
+        due = [i for i, check in enumerate(self._next_host_check) if check <= until]
         if due:
-            self.samples.take_host_usage(at, [i for i in due if brokers[i].alive], owner)
+            self.samples.take_host_usage(until, [i for i in due if brokers[i].alive], owner)
             for i in due:
                 self._next_host_check[i] += self.timing.host_check_period
 

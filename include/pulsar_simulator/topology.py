@@ -119,7 +119,7 @@ class Topology:
         which = "upper" if lower in bounds else "lower"
         raise Refusal(412, f"Invalid {which} boundary for bundle {namespace}/{text} in the bundles list")
 
-    def of_topic(self, topic: str) -> int:
+    def bundle_of_topic(self, topic: str) -> int:
         """Return the index of the bundle that contains the topic with this full name.
 
         Raises:
@@ -148,7 +148,7 @@ class Topology:
         lower, upper = (int(part, 16) for part in self.range_of(bundle).split("_"))
         return lower, upper
 
-    def members(self, namespace: str) -> Sequence[int]:
+    def bundles_of(self, namespace: str) -> Sequence[int]:
         """Return the indices of a namespace's bundles, sorted by range."""
         self.namespace(namespace)
         return self._members[namespace]
@@ -200,7 +200,7 @@ class Topology:
         where = members.index(bundle)
         self._members[name] = [*members[:where], *parts, *members[where + 1 :]]
         for part in parts:
-            self._topics[part] = [topic for topic in topics if self.of_topic(topic) == part]
+            self._topics[part] = [topic for topic in topics if self.bundle_of_topic(topic) == part]
         return parts
 
     def _find_topics(self, namespace: Namespace) -> list[list[str]]:
@@ -213,7 +213,7 @@ class Topology:
             for domain in namespace.domains:
                 local = f"t{number // 4}/{_SEGMENTS[number % 4]}" if domain == "segment" else f"t{number}"
                 topic = f"{domain}://{namespace.name}/{local}"
-                slot = by_range[self.of_topic(topic) - first]
+                slot = by_range[self.bundle_of_topic(topic) - first]
                 turn = namespace.domains[len(slot) % len(namespace.domains)]
                 if len(slot) < namespace.topics_per_bundle and domain == turn:
                     slot.append(topic)
@@ -231,7 +231,7 @@ def scalable_topics(topics: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def layout(descriptors: Iterable[str]) -> dict[str, Any]:
+def scalable_layout(descriptors: Iterable[str]) -> dict[str, Any]:
     """Return a scalable topic's metadata with these segments, as in PIP-460 and PIP-468 (ScalableTopicMetadata)."""
     segments = {}
     for start, end, number in (descriptor.split("-") for descriptor in descriptors):

@@ -19,7 +19,7 @@ from lab.benchmarks.measure import BenchmarkError, Comparison, Taken, alternatel
 from lab.benchmarks.spark import submit, submit_command
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer_airflow.embedded.airflow_home import free_port
-from pulsar_rebalancer_airflow.operators.spark_application import driver_environment, path_of
+from pulsar_rebalancer_airflow.operators.spark_application import app_path, driver_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,13 +35,13 @@ def measure(repetitions: int) -> Comparison:
     with tempfile.TemporaryDirectory() as root, server(Path(root)) as (_, address):
         run = clusters.make(root, 200, 128)
         asked = ["--root", root, "--run", run.uri]
-        submitted = submit(path_of("application"), *asked)
+        submitted = submit(app_path("application"), *asked)
         hashes = set()
 
         def connected() -> Taken:
             decide.forget(root)
             with driver_environment():
-                taken = process([sys.executable, path_of("application"), *asked], os.environ | address)
+                taken = process([sys.executable, app_path("application"), *asked], os.environ | address)
             hashes.add(Summary.read(run).hash)
             return taken
 

@@ -16,7 +16,7 @@ from lab.benchmarks.spark import submit
 from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.storage.documents import ClusterStorage
-from pulsar_rebalancer_airflow.operators.spark_application import path_of
+from pulsar_rebalancer_airflow.operators.spark_application import app_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,7 +59,7 @@ def floor(folder: str) -> Callable[[], Taken]:
 def _measured(folder: str, name: str, strategy: Strategy, brokers: int, each: int, repetitions: int) -> Comparison:
     with tempfile.TemporaryDirectory(dir=folder) as root:
         run = clusters.make(root, brokers, each, strategy=strategy)
-        decided = _anew(root, submit(path_of("application"), "--root", root, "--run", run.uri))
+        decided = _anew(root, submit(app_path("application"), "--root", root, "--run", run.uri))
         taken = alternately({APPLICATION: decided, FLOOR: floor(root)}, repetitions)
         summary = Summary.read(run)
         if not summary.bundles_taken:
@@ -79,7 +79,7 @@ def _learning(folder: str, name: str, repetitions: int) -> Comparison:
         roots = {Strategy.GAIN: learning, Strategy.AVG: usual}
         runs = {of: clusters.make(root, brokers, each, strategy=of) for of, root in roots.items()}
         decided = {
-            str(of): _anew(root, submit(path_of("application"), "--root", root, "--run", runs[of].uri))
+            str(of): _anew(root, submit(app_path("application"), "--root", root, "--run", runs[of].uri))
             for of, root in roots.items()
         }
         taken = alternately(decided, repetitions)

@@ -74,7 +74,7 @@ def _airflow(folder: Path, processes: Processes) -> LocalAirflow:
         spark_archive=archive,
         dags=folder / "dags",
     )
-    home.prepare(keep=False)
+    home.prepare(keep_data=False)
     shutil.copytree(ROOT / "dags", home.dags)
     shutil.copy(ROOT / "lab" / "benchmarks" / "floor_dag.py", home.dags)
     pq.write_table(pa.table({"n": [1]}), folder / "row.parquet")

@@ -27,7 +27,7 @@ from lab.benchmarks.conditions import load
 from lab.benchmarks.measure import ROOT, BenchmarkError
 from lab.benchmarks.spark import submit_command, with_archive
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer_airflow.operators.spark_application import driver_environment, path_of
+from pulsar_rebalancer_airflow.operators.spark_application import app_path, driver_environment
 
 AT_ONCE, EVERY = 2, 5
 SUBMITTED = 5
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         def decided(root: str, command: Sequence[str], environment: Mapping[str, str]) -> Decided:
             decide.forget(root)
-            taken = _process([*command, path_of("application"), "--root", root, "--run", runs[root].uri], environment)
+            taken = _process([*command, app_path("application"), "--root", root, "--run", runs[root].uri], environment)
             made = Summary.read(runs[root]).hash
             if hashes.setdefault(root, made) != made:
                 raise BenchmarkError(f"another plan than at first: {runs[root].uri}")

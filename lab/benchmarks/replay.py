@@ -12,7 +12,7 @@ from lab.benchmarks.spark import submit
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.replay.variants import ANSWER, ReplayRequest
 from pulsar_rebalancer.storage.documents import ClusterStorage
-from pulsar_rebalancer_airflow.operators.spark_application import path_of
+from pulsar_rebalancer_airflow.operators.spark_application import app_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +51,7 @@ def _replay(storage: ClusterStorage, minutes: int) -> Callable[[], Taken]:
     def once() -> Taken:
         folder = storage.new_replay(START)
         request.write(folder)
-        taken = submit(path_of("replay"), "--root", storage.root, "--replay", folder.uri)()
+        taken = submit(app_path("replay"), "--root", storage.root, "--replay", folder.uri)()
         answer = (folder / ANSWER).read_json()
         if (answer["variants"], answer["coverage"]["samples"]) != (VARIANTS, minutes):
             raise BenchmarkError(f"{answer['variants']} variants over {answer['coverage']['samples']} samples")

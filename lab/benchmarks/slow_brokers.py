@@ -17,7 +17,7 @@ from pathlib import Path
 
 import httpx
 
-from pulsar_simulator.http import Auth, Brokers, new_token
+from pulsar_simulator.http import Auth, SimulatorApp, new_token
 from pulsar_simulator.scenario import build
 
 
@@ -32,7 +32,7 @@ class Slow:
         self.token = new_token()
         cluster = build(brokers=len(ports), bundles=bundles)
         cluster.rename([f"127.0.0.1:{port}" for port in ports])
-        app = Brokers(cluster, Auth(self.token))
+        app = SimulatorApp(cluster, Auth(self.token))
         app.ports = {port: index for index, port in enumerate(ports)}
         bearer = {"Authorization": f"Bearer {self.token}"}
         self._client = httpx.AsyncClient(transport=httpx.ASGITransport(app), headers=bearer)

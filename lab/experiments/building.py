@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pulsar_simulator.load import NOBODY, Cost, Floats, Ints, spread
-from pulsar_simulator.minutes.machines import BrokerColumns, CpuSpike, Event, EventKind, Rules, Spec
-from pulsar_simulator.minutes.workload import BundleColumns, OnOff, Spike, Workload, random_shape
+from pulsar_simulator.load import NOBODY, Cost, Floats, Ints, assign_bundles
+from pulsar_simulator.minutes.machines import BrokerColumns, ClusterRules, CpuSpike, Event, EventKind, RunSpec
+from pulsar_simulator.minutes.workload import BundleColumns, OnOff, Spike, Workload, random_stream
 
 if TYPE_CHECKING:
     from lab.experiments.scenario import Scenario
@@ -23,7 +23,7 @@ _KBIT_PER_GBIT = 1e6
 _SIZES, _COSTS, _PEAKS, _OWNERS, _SPIKES = range(5)  # one random stream each, and for each group of bundles
 
 
-def build(scenario: Scenario, seed: int, *, direct: bool) -> Spec:
+def build(scenario: Scenario, seed: int, *, direct: bool) -> RunSpec:
     """Return the specification of the scenario's cluster.
 
     Args:
@@ -33,10 +33,10 @@ def build(scenario: Scenario, seed: int, *, direct: bool) -> Spec:
     brokers = _brokers(scenario)
     bundles = _bundles(scenario, seed)
     costs = scenario.unload_cost.model_dump()
-    rules = Rules(direct=direct, busy_cpu=scenario.busy_cpu, **scenario.reports.model_dump(), **costs)
+    rules = ClusterRules(direct=direct, busy_cpu=scenario.busy_cpu, **scenario.reports.model_dump(), **costs)
     started = np.array(_of_each(scenario, "started"), dtype=bool)
     owner, bundles = _placed(scenario, seed, brokers, bundles, rules.cost, started)
-    return Spec(
+    return RunSpec(
         brokers=brokers,
         workload=Workload(bundles, _on_off(scenario), _traffic_spikes(scenario, seed, len(bundles.names)), seed),
         owner=owner,
@@ -80,9 +80,9 @@ def _bundles(scenario: Scenario, seed: int) -> BundleColumns:
             f"experiment/load-{number:02d}/0x{i * width:08x}_0x{min((i + 1) * width, 0xFFFFFFFF):08x}"
             for i in range(group.count)
         ]
-        sizes = np.exp(group.spread * random_shape(seed, _SIZES, number).standard_normal(group.count))
-        costs = np.exp(group.cost_spread * random_shape(seed, _COSTS, number).standard_normal(group.count))
-        peak = 12 + group.peak_spread_hours * random_shape(seed, _PEAKS, number).uniform(-1, 1, group.count)
+        sizes = np.exp(group.spread * random_stream(seed, _SIZES, number).standard_normal(group.count))
+        costs = np.exp(group.cost_spread * random_stream(seed, _COSTS, number).standard_normal(group.count))
+        peak = 12 + group.peak_spread_hours * random_stream(seed, _PEAKS, number).uniform(-1, 1, group.count)
         rate = group.throughput_mib * MIB / group.message_bytes * sizes / sizes.sum()
         found = {"msg_rate_in": rate, "cost": costs}
         for name, value in (("msg_size", group.message_bytes), ("peak", peak)):
@@ -111,11 +111,11 @@ def _placed(
     if scenario.placed == "even":
         return there[np.arange(count) % len(there)].astype(np.int64), bundles
     if scenario.placed == "random":
-        return random_shape(seed, _OWNERS).choice(there, count).astype(np.int64), bundles
+        return random_stream(seed, _OWNERS).choice(there, count).astype(np.int64), bundles
     wanted = (np.array(scenario.load) / 100 * brokers.cpu_limit - brokers.base_cpu).clip(0)
     messages = bundles.msg_rate_in * (1 + bundles.fan_out)
     carried = 100 * bundles.cost * messages * (cost.per_message + cost.per_byte * bundles.msg_size)
-    owner = spread(carried, wanted)
+    owner = assign_bundles(carried, wanted)
     has = np.bincount(owner, weights=carried, minlength=len(wanted))
     factor = np.divide(wanted, has, out=np.zeros_like(wanted), where=has > 0)
     columns = {name: getattr(bundles, name) for name in bundles.__dataclass_fields__}
@@ -135,7 +135,7 @@ def _on_off(scenario: Scenario) -> tuple[OnOff, ...]:
 def _traffic_spikes(scenario: Scenario, seed: int, count: int) -> tuple[Spike, ...]:
     return tuple(
         Spike(
-            random_shape(seed, _SPIKES, number).permutation(count)[: round(spike.share * count)],
+            random_stream(seed, _SPIKES, number).permutation(count)[: round(spike.share * count)],
             spike.minute,
             spike.minutes,
             spike.factor,

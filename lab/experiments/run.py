@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pulsar_rebalancer.config.settings import Settings
     from pulsar_rebalancer.replay.columns import Floats
     from pulsar_simulator.load import Rates
-    from pulsar_simulator.minutes.machines import BrokerColumns, Report, Spec
+    from pulsar_simulator.minutes.machines import BrokerColumns, Report, RunSpec
 
 
 MEASURED = ("cpu", "bandwidth_in", "bandwidth_out")
@@ -57,7 +57,7 @@ def run(scenario: Scenario, variant: Variant, seed: int) -> Run:
     return Run(scenario.name, variant.name, seed, recorder.measures(), recorder.curve())
 
 
-def balance(spec: Spec, settings: Settings, minutes: int, recorder: Recorder) -> None:
+def balance(spec: RunSpec, settings: Settings, minutes: int, recorder: Recorder) -> None:
     """Let the strategy of the settings balance a cluster for some minutes, and record it."""
     balancer = Balancer(Roster(spec.brokers.names, spec.workload.bundles.names), settings, spec.seed)
     scores = np.zeros(len(spec.brokers.names))

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.strategies.shedders.registry import validate
 from pulsar_rebalancer.texts import number_of
-from pulsar_simulator.minutes.machines import Rules
+from pulsar_simulator.minutes.machines import ClusterRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Minute = Annotated[int, Field(ge=0)]
 BrokerNumber = Annotated[int, Field(ge=1)]
 
-_DEFAULT = Rules()
+_DEFAULT = ClusterRules()
 
 
 class ScenarioError(ValueError):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lab.experiments.building import BASE_LOAD
-from pulsar_simulator.load import spread
+from pulsar_simulator.load import assign_bundles
 from pulsar_simulator.minutes import workload
-from pulsar_simulator.minutes.machines import BrokerColumns, Event, EventKind, Rules, Spec
-from pulsar_simulator.minutes.workload import MINUTES_PER_DAY, BundleColumns, OnOff, Workload, random_shape
+from pulsar_simulator.minutes.machines import BrokerColumns, ClusterRules, Event, EventKind, RunSpec
+from pulsar_simulator.minutes.workload import MINUTES_PER_DAY, BundleColumns, OnOff, Workload, random_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,27 +28,27 @@ _KBIT = 25e6  # of a NIC: never the most used resource here
 _DIGITS = 9  # exp and cos of two machines may differ in the last of 16
 
 
-def draw(family: Family, seed: int, *, direct: bool) -> Spec:
+def draw(family: Family, seed: int, *, direct: bool) -> RunSpec:
     """Return the cluster that a seed draws from a family.
 
     Args:
         direct: True if the cluster places bundles like the extensible load manager.
     """
-    random = random_shape(seed, _CLUSTER)
+    random = random_stream(seed, _CLUSTER)
     at_start = int(random.integers(*family.brokers.count, endpoint=True))
     load = float(random.uniform(*family.brokers.load))
     started = np.arange(at_start + family.changes.spare) < at_start
     brokers = _brokers(family, seed, len(started))
-    rules = Rules(direct=direct, **family.reports.model_dump())
+    rules = ClusterRules(direct=direct, **family.reports.model_dump())
     wanted = (load - BASE_LOAD) / 100 * brokers.cpu_limit * started
     bundles = _bundles(family, seed, at_start, rules.cost, wanted.sum())
     stable = max(1, at_start - family.changes.spare)
     series = np.hstack([_series(family, number, seed, at_start) for number in range(len(family.topics))])
-    return Spec(
+    return RunSpec(
         brokers=brokers,
         workload=Workload(bundles, tuple(_lagging(family, seed, at_start)), seed=seed, series=series.round(_DIGITS)),
         # As an operator would who knows cores and messages, but neither slow machines nor costs.
-        owner=spread(bundles.msg_rate_in, wanted),
+        owner=assign_bundles(bundles.msg_rate_in, wanted),
         started=started,
         rules=rules,
         events=tuple(sorted((*_restarts(family, seed, stable), *_scalings(family, seed, started, stable)))),
@@ -58,8 +58,8 @@ def draw(family: Family, seed: int, *, direct: bool) -> Spec:
 
 def _brokers(family: Family, seed: int, count: int) -> BrokerColumns:
     machines = family.brokers
-    limit = 100 * random_shape(seed, _CORES).choice(machines.cores, count)
-    random = random_shape(seed, _SLOW)
+    limit = 100 * random_stream(seed, _CORES).choice(machines.cores, count)
+    random = random_stream(seed, _SLOW)
     slow = random.permutation(count) < round(machines.slow * count)
     return BrokerColumns(
         names=tuple(f"broker-{number:04d}:8080" for number in range(1, count + 1)),
@@ -80,10 +80,10 @@ def _bundles(family: Family, seed: int, brokers: int, cost: Cost, cpu: float) ->
     for number, (topics, count) in enumerate(zip(family.topics, counts, strict=True)):
         edges = [round(edge) for edge in np.linspace(0, 0xFFFFFFFF, count + 1)]
         names += [f"family/load-{number:02d}/0x{low:08x}_0x{high:08x}" for low, high in pairwise(edges)]
-        random = random_shape(seed, _SIZES, number)
+        random = random_stream(seed, _SIZES, number)
         lognormal = np.exp(topics.size_spread * random.standard_normal(count))
         sizes = lognormal if topics.tail is None else 1 + random.pareto(topics.tail, count)
-        relative = np.exp(topics.cost_spread * random_shape(seed, _COSTS, number).standard_normal(count))
+        relative = np.exp(topics.cost_spread * random_stream(seed, _COSTS, number).standard_normal(count))
         of_message = 2 * 100 * (cost.per_message + cost.per_byte * MESSAGE_BYTES)  # published and delivered
         rates.append(topics.share / shares * cpu / of_message * sizes / (sizes * relative).sum())
         costs.append(relative)
@@ -114,7 +114,7 @@ def _series(family: Family, number: int, seed: int, brokers: int) -> Floats:
     for kind, name in enumerate(KINDS):
         settings = getattr(topics, name)
         if settings is not None:
-            stream = random_shape(seed, _SERIES + kind, number)
+            stream = random_stream(seed, _SERIES + kind, number)
             factors *= getattr(workload, name)(stream, family.minutes, tenants, **settings.model_dump())
     return factors[:, np.arange(topics.per_broker * brokers) // topics.tenant]
 
@@ -123,7 +123,7 @@ def _lagging(family: Family, seed: int, brokers: int) -> Iterator[OnOff]:
     """Let the consumers of each tenant fall behind, each with its own period."""
     first = 0
     for number, topics in enumerate(family.topics):
-        random, count = random_shape(seed, _LAGGING, number), topics.per_broker * brokers
+        random, count = random_stream(seed, _LAGGING, number), topics.per_broker * brokers
         for start in range(first, first + count, topics.tenant):
             if lagging := topics.lagging:
                 reading, away = (int(random.integers(*of, endpoint=True)) for of in (lagging.reading, lagging.away))
@@ -140,7 +140,7 @@ def _moments(random: np.random.Generator, family: Family, per_day: float) -> Int
 
 def _restarts(family: Family, seed: int, stable: int) -> Iterator[Event]:
     """Restart brokers that scaling never takes away, one at a time, or all of them in turn."""
-    random, back = random_shape(seed, _RESTARTS), 0
+    random, back = random_stream(seed, _RESTARTS), 0
     for minute in _moments(random, family, family.changes.restarts_per_day).tolist():
         away, broker = int(random.integers(*family.changes.away, endpoint=True)), int(random.integers(stable))
         if minute > back:
@@ -154,7 +154,7 @@ def _restarts(family: Family, seed: int, stable: int) -> Iterator[Event]:
 
 def _scalings(family: Family, seed: int, started: Flags, stable: int) -> Iterator[Event]:
     """Start or stop one of the brokers that are not stable, whichever is possible."""
-    random, there = random_shape(seed, _SCALINGS), started.copy()
+    random, there = random_stream(seed, _SCALINGS), started.copy()
     for minute in _moments(random, family, family.changes.scalings_per_day).tolist():
         broker = int(random.integers(stable, len(started)))
         there[broker] = not there[broker]

@@ -44,7 +44,7 @@ def _persistence(of_all: float) -> Iterator[None]:
 
 @contextmanager
 def _equal_costs() -> Iterator[None]:
-    with patch.object(BundleCosts, "corrected", lambda costs, *_: costs):
+    with patch.object(BundleCosts, "with_correction", lambda costs, *_: costs):
         yield
 
 
@@ -64,7 +64,7 @@ def _no_residuals() -> Iterator[None]:
 @contextmanager
 def _from_partner() -> Iterator[None]:
     """Measure heights from the middle between the two brokers, not from the mean of all."""
-    usual = gain_shedder._move
+    usual = gain_shedder._pick
 
     def move(sample, own, hotter, colder):  # type: ignore[no-untyped-def]
         middle = (hotter.height + colder.height) / 2
@@ -73,7 +73,7 @@ def _from_partner() -> Iterator[None]:
         hotter.height, colder.height = hotter.height + middle, colder.height + middle
         return moved
 
-    with patch.object(gain_shedder, "_move", move):
+    with patch.object(gain_shedder, "_pick", move):
         yield
 
 
@@ -92,7 +92,7 @@ def _one_round() -> Iterator[None]:
 @contextmanager
 def _random_bundles() -> Iterator[None]:
     """Move a bundle whenever GainShedder would, but one drawn from those that may move."""
-    usual, random = gain_shedder._move, Random(1)
+    usual, random = gain_shedder._pick, Random(1)
 
     def move(sample, own, hotter, colder):  # type: ignore[no-untyped-def]
         hot, cold, points = hotter.height, colder.height, sample.learning.learned.points
@@ -108,21 +108,21 @@ def _random_bundles() -> Iterator[None]:
         hotter.height, colder.height = hot - load / hotter.cores, cold + load / colder.cores
         return hotter.bundles[drawn]
 
-    with patch.object(gain_shedder, "_move", move):
+    with patch.object(gain_shedder, "_pick", move):
         yield
 
 
 @contextmanager
 def _shuffled_loads() -> Iterator[None]:
     """Let each bundle show the loads of another bundle of its broker, the same one each time."""
-    usual = ColumnarBundles.of
+    usual = ColumnarBundles.of_broker
 
-    def of(self, broker, largest=None):  # type: ignore[no-untyped-def]
-        bundles = usual(self, broker, largest)
+    def of_broker(self, broker, limit=None):  # type: ignore[no-untyped-def]
+        bundles = usual(self, broker, limit)
         others = Random(broker).sample(bundles, len(bundles))
         return [bundle._replace(load=other.load) for bundle, other in zip(bundles, others, strict=True)]
 
-    with patch.object(ColumnarBundles, "of", of):
+    with patch.object(ColumnarBundles, "of_broker", of_broker):
         yield
 
 

@@ -45,8 +45,8 @@ from pulsar_rebalancer_airflow.trigger_forms import (
     broken_page,
     by_hand_params,
     control_params,
+    dag_page,
     maintenance_params,
-    page,
     replay_params,
     roll_params,
     run_params,
@@ -69,7 +69,7 @@ def cluster_dag(kind: str, entry: ClusterEntry, tag: str = "", schedule: Any = N
     """
     # Paused DAGs would send no alerts and delete no files, so new DAGs start unpaused whatever Airflow's setting is.
     given = {"is_paused_upon_creation": False, "tags": {"pulsar", tag or kind, entry.name}, **COMMON, **own}
-    return DAG(f"pulsar_{kind}__{entry.name}", doc_md=page(kind, entry), schedule=schedule, **given)
+    return DAG(f"pulsar_{kind}__{entry.name}", doc_md=dag_page(kind, entry), schedule=schedule, **given)
 
 
 def apply_dag(entry: ClusterEntry, root: str) -> DAG:
@@ -116,7 +116,7 @@ def by_hand_dag(entry: ClusterEntry, root: str) -> DAG:
         default_args={"execution_timeout": timedelta(minutes=5)},
         params=by_hand_params(),
     ) as dag:
-        form = FormOperator(task_id="form", cluster=entry.name, shows="collect", acts="carry_out")
+        form = FormOperator(task_id="form", cluster=entry.name, show_task="collect", act_task="carry_out")
         collect = CollectForPlanOperator(task_id="collect", entry=entry, root=root)
         run: Any = collect.output
         validate = ValidateOperator(task_id="validate", cluster=entry.name, run=run)

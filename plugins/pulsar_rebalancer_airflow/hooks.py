@@ -77,7 +77,7 @@ class PulsarAdminHook(BaseHook):
             for broker, report in reports.items():
                 # The extensible load manager publishes its values as metrics, and only for superusers too.
                 if isinstance(report, AdminError) and report.reason == Reason.NO_LOAD_REPORT:
-                    reports[broker] = await _asked_for_metrics(admin, broker)
+                    reports[broker] = await _metrics_check(admin, broker)
         failed = {
             broker: "this broker's load manager has no load report" if report is None else report
             for broker, report in reports.items()
@@ -89,7 +89,7 @@ class PulsarAdminHook(BaseHook):
         return False, f"{answered}. " + " ".join(f"{broker}: {error}" for broker, error in sorted(failed.items()))
 
 
-async def _asked_for_metrics(admin: PulsarAdmin, broker: str) -> bool | AdminError:
+async def _metrics_check(admin: PulsarAdmin, broker: str) -> bool | AdminError:
     try:
         await admin.metrics(broker)
     except AdminError as error:

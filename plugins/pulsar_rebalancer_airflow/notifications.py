@@ -18,7 +18,7 @@ from airflow.sdk.observability import stats
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.in_force import closings
+from pulsar_rebalancer.orders.in_force import holds_now
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import Outcome
@@ -38,11 +38,11 @@ from pulsar_rebalancer.show.incidents import (
     WatchState,
     advance,
     compose,
-    delivered,
     pending_messages,
     value_lines,
+    with_delivered,
 )
-from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure, measure_orders
+from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure_orders, run_measurements
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
 from pulsar_rebalancer_airflow.options import FAILURE, clusters_file, current_xcom, storage_root
@@ -106,21 +106,21 @@ QUIET = timedelta(minutes=5)
 _log = logging.getLogger(__name__)
 
 
-def send_run_alerts(context: Context, cluster: str, settings: Settings, run: str | None) -> None:
+def send_run_alerts(context: Context, cluster: str, settings: Settings, run_address: str | None) -> None:
     """Send alerts about the current run. Errors are only logged, because alerts must not fail a run.
 
-    The settings are those without the run's overrides; `run` is None if nothing was collected.
+    The settings are those without the run's overrides; `run_address` is None if nothing was collected.
     """
     try:
-        store, now = StateStore.of(context, cluster), datetime.now(UTC)
+        store, now = StateStore.from_context(context, cluster), datetime.now(UTC)
         if not settings.alert_connection:
             _drop_incidents(store)
             return
-        folder = StoragePath(run) if run else None
-        ended = replace(_ended(context, now), closed=_closing_reasons(store, settings, now), roll=store.readable(Roll))
+        folder = StoragePath(run_address) if run_address else None
+        ended = replace(_ended_run(context, now), closed=_closing_reasons(store, settings, now), roll=store.peek(Roll))
         if folder is not None:
             ended = ended.with_documents(folder)
-        incidents = store.readable(AlertsState).incidents
+        incidents = store.peek(AlertsState).incidents
         last_seen = {condition: incident.seen_at for condition, incident in incidents.items()}
         observed = judge_run(ended, settings, last_seen, now)
         run_name = folder.name if folder else ""
@@ -130,18 +130,18 @@ def send_run_alerts(context: Context, cluster: str, settings: Settings, run: str
 
 
 def _closing_reasons(store: StateStore, settings: Settings, now: datetime) -> dict[Reason, str]:
-    closed = closings(settings, store.orders(), now)
+    closed = holds_now(settings, store.orders(), now)
     return {closing.reason: closing.detail for closing in closed if closing.reason is Reason.BREAKER_OPEN}
 
 
 def _drop_incidents(store: StateStore) -> None:
     """Drop open incidents, because alerts are off; later they are reported as new."""
     for model in (AlertsState, WatchState):
-        if store.readable(model).incidents:
+        if store.peek(model).incidents:
             store.put(model())
 
 
-def _ended(context: Context, now: datetime) -> EndedRun:
+def _ended_run(context: Context, now: datetime) -> EndedRun:
     ti, dag_run = context["ti"], context["dag_run"]
     states = ti.get_task_states(dag_id=dag_run.dag_id, run_ids=[dag_run.run_id]).get(dag_run.run_id, {})
     failures = {task: current_xcom(context, task, FAILURE) for task in BEFORE_UNLOAD if states.get(task) == "failed"}
@@ -175,8 +175,8 @@ def update_alerts(
         value_lines: lines of text with key values for the messages.
         run: name of the run's folder; empty if there is none.
     """
-    store = StateStore.of(context, cluster)
-    state = advance(store.readable(model), observations, now, run)
+    store = StateStore.from_context(context, cluster)
+    state = advance(store.peek(model), observations, now, run)
     pending = pending_messages(state, now, QUIET)
     if pending:
         link = run_link(context)
@@ -184,7 +184,7 @@ def update_alerts(
         accepted = deliver(settings.alert_connection, messages)
         for message, taken in zip(pending, accepted, strict=False):
             if taken:
-                state = delivered(state, message)
+                state = with_delivered(state, message)
                 _log.info("Alert sent: %s of condition %s", "end" if message.over else "start", message.condition)
     store.put(state)
 
@@ -282,16 +282,16 @@ def _send_measurements(measurements: Iterator[Measurement]) -> None:
 
 
 def _order_measurements(context: Context, cluster: str, settings: Settings) -> Iterator[Measurement]:
-    orders = StateStore.of(context, cluster).orders()
+    orders = StateStore.from_context(context, cluster).orders()
     if not orders.lost:
         yield from measure_orders(cluster, settings, orders, datetime.now(UTC))
 
 
 def _run_measurements(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> Iterator[Measurement]:
-    yield from measure(cluster, run, outcome)
+    yield from run_measurements(cluster, run, outcome)
     running = {entry.name for entry in load_clusters(clusters_file()) if entry.settings.mode is not Mode.OFF}
     for name in set(StoragePath(storage_root()).names()) - running:
-        yield Measurement.of("interval_seconds", 0, cluster=name)  # 0: the monitoring system must not expect runs
+        yield Measurement.create("interval_seconds", 0, cluster=name)  # 0: the monitoring system must not expect runs
 
 
 class AlertNotifier(BaseNotifier):

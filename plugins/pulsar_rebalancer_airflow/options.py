@@ -36,18 +36,18 @@ def option(name: str) -> str:
     if conf.has_section(SECTION):
         given |= set(conf.options(SECTION))
     if unknown := sorted(given - OPTIONS.keys()):
-        raise wrong_option(unknown[0], f"unknown option; known: {', '.join(OPTIONS)}")
+        raise option_error(unknown[0], f"unknown option; known: {', '.join(OPTIONS)}")
     return conf.get(SECTION, name, fallback="") or ""
 
 
 def option_path(name: str) -> Path:
     path = option(name)
     if not Path(path).is_absolute():
-        raise wrong_option(name, f"{path!r} is not an absolute path")
+        raise option_error(name, f"{path!r} is not an absolute path")
     return Path(path)
 
 
-def wrong_option(name: str, problem: str) -> SettingsError:
+def option_error(name: str, problem: str) -> SettingsError:
     return SettingsError(Reason.WRONG_SETTING, f"[{SECTION}] {name}: {problem}")
 
 
@@ -92,7 +92,7 @@ def storage_root() -> str:
     if "://" not in root:
         return str(option_path("storage_root"))
     if set("@?#") & set(root):
-        raise wrong_option("storage_root", "the address must not contain a user, a password or a query")
+        raise option_error("storage_root", "the address must not contain a user, a password or a query")
     return root
 
 
@@ -162,7 +162,7 @@ def error_sentence(error: RebalancerError) -> str:
 
 
 @contextmanager
-def final_unless_passing(context: Context | None = None) -> Iterator[None]:
+def fail_unless_temporary(context: Context | None = None) -> Iterator[None]:
     """Convert the rebalancer's errors to AirflowFailException, which is not retried, unless they are temporary.
 
     The reason code and the message are stored as XComs of the context's task; None stores none.

@@ -62,7 +62,7 @@ class FormGuard:
             if not messages[-1].get("more_body"):
                 break
         body = b"".join(message.get("body", b"") for message in messages)
-        fields = await wrong_fields(trigger[1], body, scope) if len(body) <= _LONGEST else {}
+        fields = await invalid_fields(trigger[1], body, scope) if len(body) <= _LONGEST else {}
         if fields:
             await self._refuse(fields, scope, receive, send)
             return
@@ -93,7 +93,7 @@ class FormGuard:
             await JSONResponse(said, 422)(scope, receive, send)
 
 
-async def wrong_fields(dag_id: str, body: bytes, scope: Scope) -> Mapping[str, str]:
+async def invalid_fields(dag_id: str, body: bytes, scope: Scope) -> Mapping[str, str]:
     """Return a sentence for each wrong field of the form in a request for a run; empty if Airflow has to judge it.
 
     For a user who may start the run, a field is also wrong if the run would refuse it for what is stored.
@@ -106,7 +106,7 @@ async def wrong_fields(dag_id: str, body: bytes, scope: Scope) -> Mapping[str, s
         return error.fields
     except (ValueError, AttributeError, TypeError, RecursionError):
         return {}
-    return await to_thread(_refused, dag_id.removeprefix(prefix), form) if await _may_start(scope, dag_id) else {}
+    return await to_thread(_refusals, dag_id.removeprefix(prefix), form) if await _may_start(scope, dag_id) else {}
 
 
 async def _may_start(scope: Scope, dag_id: str) -> bool:
@@ -124,7 +124,7 @@ async def _may_start(scope: Scope, dag_id: str) -> bool:
     return True
 
 
-def _refused(cluster: str, form: object) -> Mapping[str, str]:
+def _refusals(cluster: str, form: object) -> Mapping[str, str]:
     """Return the fields for which the run would refuse a form, by the stored orders and the latest sample's brokers."""
     from airflow.utils.session import create_session
 
@@ -133,7 +133,7 @@ def _refused(cluster: str, form: object) -> Mapping[str, str]:
     from pulsar_rebalancer.orders.in_force import ControlRequest
     from pulsar_rebalancer.orders.order import GivenOrder
     from pulsar_rebalancer.orders.roll_document import RollRequest
-    from pulsar_rebalancer.run.request import HandRequest
+    from pulsar_rebalancer.run.request import PlanRequest
     from pulsar_rebalancer.run.snapshot import latest_sample
     from pulsar_rebalancer_airflow.operators.by_hand import refuse_not_drained
     from pulsar_rebalancer_airflow.overview.airflow_facts import stored_state
@@ -147,10 +147,10 @@ def _refused(cluster: str, form: object) -> Mapping[str, str]:
             store = stored_state(session, storage_of(cluster))
             if isinstance(form, ControlRequest) and form.form_action.gives:
                 form.form_action.gives(store.orders(models=ORDERS), GivenOrder(at=now, by="", **dict(form)))
-            elif isinstance(form, HandRequest) and form.action is Action.RELEASE and not form.plan:
+            elif isinstance(form, PlanRequest) and form.action is Action.RELEASE and not form.plan:
                 refuse_not_drained(store, form.broker)
             elif isinstance(form, RollRequest) and form.brokers:
-                roll_plan.shown_roll(latest_sample(store.storage, now, math.inf), form.brokers, "", "")
+                roll_plan.roll_preview(latest_sample(store.storage, now, math.inf), form.brokers, "", "")
     except SettingsError as error:
         return error.fields
     except RebalancerError:

@@ -35,8 +35,8 @@ from pulsar_rebalancer_airflow.operators.spark_application import (
     CONF,
     JAVA_OPTIONS,
     LOCAL_CONF,
+    app_path,
     driver_environment,
-    path_of,
 )
 
 _NAME = "sample"
@@ -100,7 +100,7 @@ def make_archive(path: Path) -> None:
         settings = [f"{name}={value}" for name, value in (CONF | LOCAL_CONF).items()]
         command = ["spark-submit", "--master", "local[2]", "--driver-java-options", options]
         command += [part for setting in settings for part in ("--conf", setting)]
-        command += [path_of("application"), "--root", root, "--run", run.uri]
+        command += [app_path("application"), "--root", root, "--run", run.uri]
         with driver_environment():
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode or not draft.exists():

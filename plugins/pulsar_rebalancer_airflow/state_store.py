@@ -18,7 +18,7 @@ from pulsar_rebalancer.config.clusters_file import Origin
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.orders.breaker import Breaker
-from pulsar_rebalancer.orders.in_force import closings, orders_sentence
+from pulsar_rebalancer.orders.in_force import holds_now, orders_sentence
 from pulsar_rebalancer.orders.manual_plans import Answers, Drains, HandedOverPlan, HandedOverPlans, Question, ShownPlans
 from pulsar_rebalancer.orders.order import Control, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
@@ -26,7 +26,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.show.incidents import AlertsState, WatchState
 from pulsar_rebalancer.state import DecisionState, MovesState, StateDocument
-from pulsar_rebalancer.storage.documents import ClusterStorage, last_committed
+from pulsar_rebalancer.storage.documents import ClusterStorage, last_committed_run
 from pulsar_rebalancer_airflow.options import storage_of
 
 if TYPE_CHECKING:
@@ -91,24 +91,24 @@ class StoredState:
             raise StateError(Reason.STATE_LOST, f"{model.KEY}: {why}")
         return document
 
-    def readable(self, model: type[_Document]) -> _Document:
+    def peek(self, model: type[_Document]) -> _Document:
         """Return a document, only to show or replace it; an initial document if it is lost."""
         return self._read(model)[0]
 
-    def lost(self, models: Collection[type[StateDocument]] = DOCUMENTS) -> dict[str, str]:
+    def lost_documents(self, models: Collection[type[StateDocument]] = DOCUMENTS) -> dict[str, str]:
         return {model.KEY: why for model in models if (why := self._read(model)[1])}
 
     def _read(self, model: type[_Document]) -> tuple[_Document, str]:
         document = self.raw(model.KEY)
         if document is None:
-            return model(), "missing" if last_committed(self.storage, _ALWAYS) else ""
+            return model(), "missing" if last_committed_run(self.storage, _ALWAYS) else ""
         try:
             return model.parse(document, "it"), ""
         except SnapshotError as error:
             return model(), error.message
 
     def last_plan(self) -> str:
-        return self.readable(DecisionState).plan_id
+        return self.peek(DecisionState).plan_id
 
     def orders(
         self, started: datetime | None = None, models: Collection[type[StateDocument]] = DOCUMENTS
@@ -119,12 +119,12 @@ class StoredState:
         are the documents to check for a loss.
         """
         once = StoredState(cache(self.raw), self.storage)  # each read is a request to Airflow
-        roll = once.readable(Roll)
-        others = (once.readable(model) for model in (Control, Breaker, Question, Answers))
-        drains = roll.with_roll_drain(once.readable(Drains))
-        return OrdersInForce.of(*others, roll, drains, lost=_lost_text(once.lost(models)), started=started)
+        roll = once.peek(Roll)
+        others = (once.peek(model) for model in (Control, Breaker, Question, Answers))
+        drains = roll.with_roll_drain(once.peek(Drains))
+        return OrdersInForce.build(*others, roll, drains, lost=_lost_text(once.lost_documents(models)), started=started)
 
-    def in_force(
+    def orders_text(
         self, settings: Settings, started: datetime | None, origins: Mapping[str, Origin] | None = None
     ) -> str:
         """Return a sentence that says which orders apply to the next run and who gave them.
@@ -132,10 +132,10 @@ class StoredState:
         `started` is as in `orders`; `origins` are the sources of the settings, by name, if known.
         """
         now, orders = datetime.now(UTC), replace(self.orders(started), origins=origins or {})
-        closed = closings(settings, orders, now, JudgedRun(now, self.last_plan()))
+        closed = holds_now(settings, orders, now, JudgedRun(now, self.last_plan()))
         return orders_sentence(settings, closed, orders, now)
 
-    def handed_over(self, identity: str, airflow_run_id: str) -> HandedOverPlan | None:
+    def handed_over_plan(self, identity: str, airflow_run_id: str) -> HandedOverPlan | None:
         """Return the plan with this hash if it was handed over to this run, or None. Raises `state_lost`."""
         # Check plans made by hand first, because they need no answers.
         plan = self.get(HandedOverPlans).plans.get(identity)
@@ -147,7 +147,7 @@ class StoredState:
     def is_approved(self, summary: Summary, airflow_run_id: str) -> bool:
         """Return whether a run carries out a plan that a person approved. Raises StateError `state_lost`."""
         carried = summary.by_hand.carries_out if summary.by_hand else ""
-        plan = self.handed_over(carried, airflow_run_id) if carried else None
+        plan = self.handed_over_plan(carried, airflow_run_id) if carried else None
         return plan is not None and plan.approved
 
 
@@ -159,7 +159,7 @@ class StateStore(StoredState):
         self._accessor = accessor
 
     @classmethod
-    def of(cls, context: Context, cluster: str) -> StateStore:
+    def from_context(cls, context: Context, cluster: str) -> StateStore:
         return cls(context["asset_state_store"][state_asset(cluster)], storage_of(cluster))
 
     def put(self, document: StateDocument) -> None:
@@ -171,19 +171,19 @@ class StateStore(StoredState):
         Raises StateError `state_lost`.
         """
         once = StoredState(cache(self.raw), self.storage)
-        if lost := once.lost():
+        if lost := once.lost_documents():
             raise StateError(Reason.STATE_LOST, _lost_text(lost))
         if any(once.raw(model.KEY) is None for model in DOCUMENTS):
-            self.renew()
+            self.replace_lost()
 
-    def renew(self) -> None:
+    def replace_lost(self) -> None:
         for model in DOCUMENTS:
-            if self.raw(model.KEY) is None or self.lost((model,)):
+            if self.raw(model.KEY) is None or self.lost_documents((model,)):
                 self.put(model())
 
     def change_moves(self, change: Callable[[MovesState], MovesState]) -> None:
         self.put(change(self.get(MovesState)))
 
 
-def _lost_text(lost: Mapping[str, str]) -> str:
-    return "; ".join(f"{key}: {why}" for key, why in lost.items())
+def _lost_text(lost_reasons: Mapping[str, str]) -> str:
+    return "; ".join(f"{key}: {why}" for key, why in lost_reasons.items())

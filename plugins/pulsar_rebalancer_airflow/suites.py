@@ -25,7 +25,7 @@ from pulsar_rebalancer.decide.validation import (
     judged_tables,
     load_suite,
     parameters,
-    suite_failed,
+    suite_failure,
     suites_folder,
 )
 from pulsar_rebalancer.errors import RebalancerError
@@ -152,7 +152,7 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
             results = _run_suite(name, frame, suites or suites_folder(), parameters(settings))
         except Exception as error:  # a table that cannot be judged must block the run
             log.exception("the expectation suite of table %s could not be run", name)
-            findings.append(suite_failed(name, f"{type(error).__name__}: {error}"))
+            findings.append(suite_failure(name, f"{type(error).__name__}: {error}"))
             continue
         findings += findings_of(name, results)
         judged[name] = _storable(results)

@@ -16,7 +16,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.in_force import ACTIONS, SHOW, ControlRequest
 from pulsar_rebalancer.orders.roll_document import RollRequest
 from pulsar_rebalancer.replay.variants import DEFAULT_GRID, ReplayRequest
-from pulsar_rebalancer.run.request import HandRequest
+from pulsar_rebalancer.run.request import PlanRequest
 from pulsar_rebalancer.strategies.shedders.registry import safe_profile_of
 
 _KEYWORDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "maxLength"}
@@ -63,7 +63,7 @@ def _default_value(name: str, settings: Settings) -> str:
 
 
 def by_hand_params() -> dict[str, Param]:
-    return {name: _by_hand_param(name, field) for name, field in HandRequest.model_fields.items()}
+    return {name: _by_hand_param(name, field) for name, field in PlanRequest.model_fields.items()}
 
 
 def _by_hand_param(name: str, field: FieldInfo) -> Param:
@@ -83,7 +83,7 @@ def _by_hand_param(name: str, field: FieldInfo) -> Param:
     return Param("", type=["null", "string"], maxLength=500, **given)
 
 
-def _form(model: type[BaseModel], fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Param]:
+def _form_params(model: type[BaseModel], fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Param]:
     """Return a form with these fields of a model, each with its default and JSON schema."""
     return {
         name: Param(
@@ -101,13 +101,13 @@ _TIME = {"default": None, "type": ["null", "string"], "format": "date-time"}
 
 def control_params() -> dict[str, Param]:
     action = {"default": SHOW, "type": "string", "enum": list(ACTIONS)}
-    return _form(ControlRequest, {"action": action, "reason": _TEXT, "until": _TIME, "subject": _TEXT})
+    return _form_params(ControlRequest, {"action": action, "reason": _TEXT, "until": _TIME, "subject": _TEXT})
 
 
 def roll_params() -> dict[str, Param]:
     brokers = {"default": [], "type": ["null", "array", "string"], "items": {"type": "string"}}
     plan = {"default": "", "type": ["null", "string"], "maxLength": 64}
-    return _form(RollRequest, {"brokers": brokers, "reason": _TEXT, "plan": plan})
+    return _form_params(RollRequest, {"brokers": brokers, "reason": _TEXT, "plan": plan})
 
 
 def replay_params() -> dict[str, Param]:
@@ -119,7 +119,7 @@ def replay_params() -> dict[str, Param]:
         "worth": {"default": 10, "type": "number", "minimum": 0},
         "days_apart": {"default": False, "type": "boolean"},
     }
-    return _form(ReplayRequest, fields)
+    return _form_params(ReplayRequest, fields)
 
 
 def maintenance_params() -> dict[str, Param]:
@@ -181,7 +181,7 @@ _PAGES = {
 }
 
 
-def page(kind: str, entry: ClusterEntry) -> str:
+def dag_page(kind: str, entry: ClusterEntry) -> str:
     about, settings, document = _PAGES[kind]
     rows = "".join(f"| `{name}` | {getattr(entry.settings, name)} |\n" for name in settings)
     if "strategy" in settings:

@@ -39,12 +39,12 @@ def session() -> SparkSession:
     return started
 
 
-def _stop_and_exit(signal_number: int, session: Future[SparkSession]) -> None:
+def _stop_and_exit(signal_number: int, future: Future[SparkSession]) -> None:
     """Stop this process's work on the Spark Connect server, and end the process."""
     # A process group may get the signal twice; the second one must not interrupt the handling of the first.
     signal.signal(signal_number, signal.SIG_IGN)
-    if session.done() and session.exception() is None:
-        session.result().stop()
+    if future.done() and future.exception() is None:
+        future.result().stop()
     os._exit(128 + signal_number)
 
 

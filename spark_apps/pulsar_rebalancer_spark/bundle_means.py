@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.run.bundle_columns import LONG_TERM_SAMPLES, MAX_SAMPLES, with_sample
+from pulsar_rebalancer.run.bundle_columns import LONG_TERM_SAMPLES, MAX_SAMPLES, mean_with_sample
 from pulsar_rebalancer.run.tables import BUNDLES, LONG_TERM, MEANS, TRAFFIC, Cell
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -45,7 +45,7 @@ def update(bundles: DataFrame, previous_means: DataFrame, *, shared: bool, keep_
         F.col("samples").alias("samples_before"),
         *(F.col(name).alias(f"{name}_before") for name in (*TRAFFIC, *LONG_TERM)),
     )
-    reported = _largest(bundles) if shared else bundles.withColumn("keeps", F.lit(True))
+    reported = _with_largest(bundles) if shared else bundles.withColumn("keeps", F.lit(True))
     now = {name: F.coalesce(*([f"{name}_largest"] if shared else []), name, F.lit(0.0)) for name in TRAFFIC}
     long = F.least(F.coalesce("samples_before", F.lit(0)) + 1, F.lit(LONG_TERM_SAMPLES))
     short = F.least(long, F.lit(MAX_SAMPLES))
@@ -78,16 +78,16 @@ def with_parts(means: DataFrame, parts: DataFrame) -> DataFrame:
     return means.union(carried.join(F.broadcast(known), on=_KEY, how="left_anti"))
 
 
-def _largest(bundles: DataFrame) -> DataFrame:
+def _with_largest(bundles: DataFrame) -> DataFrame:
     several = bundles.where(F.col("owners") > 1).groupBy(*_KEY)
     largest = several.agg(F.min("broker").alias("keeper"), *(F.max(name).alias(f"{name}_largest") for name in TRAFFIC))
     joined = bundles.join(F.broadcast(largest), on=_KEY, how="left")
     return joined.withColumn("keeps", F.coalesce(F.col("broker") == F.col("keeper"), F.lit(True)))
 
 
-def _updated_mean(before: str, now: Column, samples: Column) -> Column:
-    old = F.col(before)
-    mean = F.when(old.isNull(), now).otherwise(with_sample(old, now, samples))
+def _updated_mean(mean_column: str, value: Column, samples: Column) -> Column:
+    old = F.col(mean_column)
+    mean = F.when(old.isNull(), value).otherwise(mean_with_sample(old, value, samples))
     return F.when(F.col("refused"), old).otherwise(mean)
 
 
@@ -117,7 +117,7 @@ def read(spark: SparkSession, files: Sequence[StoragePath], schema: pa.Schema) -
     return spark.read.schema(spark_schema(schema)).parquet(*(file.for_spark for file in files))
 
 
-def partitions(spark: SparkSession) -> int:
+def partition_count(spark: SparkSession) -> int:
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
 
 
@@ -137,18 +137,18 @@ def literal(spark: SparkSession, rows: Iterable[Mapping[str, Cell]], schema: pa.
     return table.limit(0) if text == "[]" else table
 
 
-def empty(spark: SparkSession, schema: pa.Schema) -> DataFrame:
+def empty_frame(spark: SparkSession, schema: pa.Schema) -> DataFrame:
     return literal(spark, [], schema)
 
 
-def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
+def bundles_of_run(spark: SparkSession, run: RunInput) -> DataFrame:
     """Return the run's bundles with their moving averages (see `update`), which include this sample."""
     bundles = read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
     bundles = bundles.select("cluster", "broker", "bundle", "owners", *TRAFFIC)
-    known = read(spark, [run.known_means_file], MEANS) if run.known_means_file else empty(spark, MEANS)
+    known = read(spark, [run.known_means_file], MEANS) if run.known_means_file else empty_frame(spark, MEANS)
     if run.known_means_file and run.parts_of_split_bundles:
         known = with_parts(known, literal(spark, run.parts_of_split_bundles, PARTS))
-    if partitions(spark) == 1:
+    if partition_count(spark) == 1:
         bundles, known = bundles.coalesce(1), known.coalesce(1)
     if run.validation.quarantined:
         rows = [{"cluster": run.cluster, "bundle": name} for name in run.validation.quarantined]
@@ -156,10 +156,10 @@ def of_run(spark: SparkSession, run: RunInput) -> DataFrame:
         bundles = bundles.join(F.broadcast(left_out), on=["cluster", "bundle"], how="left").fillna({"refused": False})
     else:
         bundles = bundles.withColumn("refused", F.lit(False))
-    return update(bundles, known, shared=run.shares_bundles, keep_missing=bool(run.silent))
+    return update(bundles, known, shared=run.may_share_bundles, keep_missing=bool(run.silent_brokers))
 
 
-def keep_means(run: RunInput, bundles: DataFrame) -> None:
+def store_means(run: RunInput, bundles: DataFrame) -> None:
     """Write the means for the next run if the sample counts."""
     if run.counting.counts:
         _write_means(run, bundles)
@@ -168,7 +168,7 @@ def keep_means(run: RunInput, bundles: DataFrame) -> None:
 def means_of_sample(run: RunInput, bundles: Callable[[], DataFrame], wait_for_means: Callable[[], None]) -> StoragePath:
     """Write the means after this sample if necessary, and return their file for the next run.
 
-    `bundles` returns the bundles with their means; `wait_for_means` waits until `keep_means` has finished.
+    `bundles` returns the bundles with their means; `wait_for_means` waits until `store_means` has finished.
     """
     wait_for_means()
     _write_means(run, bundles())

@@ -55,7 +55,7 @@ _OF_RUN: _Columns = {
     **dict.fromkeys(("judges", "counts"), pa.bool_()),
 }
 RULES = pa.schema({**_KEY, **_SETTINGS, **_OF_RUN})
-"""Columns of the table of rules: one row per cluster, with settings and properties of the run (`Judge`, `Counting`)."""
+"""Columns of the table of rules: one row per cluster, with settings and properties of the run (`Judge`, `HitRules`)."""
 
 BUNDLES_PER_TASK = 100_000
 
@@ -72,9 +72,9 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     with ThreadPoolExecutor(max_workers=1) as beside:
         tuned = beside.submit(lambda: _tuned_session(spark(), run))
         _ = run.known_means_file  # once for both threads, while Spark starts
-        held = beside.submit(lambda: bundle_means.of_run(tuned.result(), run))
+        held = beside.submit(lambda: bundle_means.bundles_of_run(tuned.result(), run))
         # The means do not depend on the decisions.
-        kept = beside.submit(lambda: bundle_means.keep_means(run, held.result()))
+        kept = beside.submit(lambda: bundle_means.store_means(run, held.result()))
 
         def means() -> StoragePath:
             return bundle_means.means_of_sample(run, held.result, kept.result)
@@ -92,7 +92,7 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     return plan_files.write_run(run, planned)
 
 
-def judged(brokers: DataFrame, stored_hits: DataFrame, rules: DataFrame) -> DataFrame:
+def judged_pairs(brokers: DataFrame, stored_hits: DataFrame, rules: DataFrame) -> DataFrame:
     """Return all clusters' pairs, as `JudgedPair` by cluster; tables as in `scored_brokers` and `with_stored_hits`."""
     return (
         brokers.transform(scored_brokers, rules)
@@ -128,7 +128,7 @@ def _judge(session_of_run: Callable[[], SparkSession], run: RunInput) -> Judge:
         brokers = brokers.where((F.col("cluster") == run.cluster) & ~F.col("broker").isin(left_out))
         known = bundle_means.literal(spark, stored_hits_rows(run.cluster, sample, hits), KNOWN)
         rules = bundle_means.literal(spark, [rule_row(run.cluster, sample, hot)], RULES)
-        pairs = judged(brokers, known.hint("shuffle_hash"), rules.hint("shuffle_hash"))
+        pairs = judged_pairs(brokers, known.hint("shuffle_hash"), rules.hint("shuffle_hash"))
         return sorted(JudgedPair(*row[1:]) for row in pairs.collect())
 
     return judge

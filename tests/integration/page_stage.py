@@ -228,7 +228,7 @@ def stages(folder: Path, parts: Collection[Part]) -> Iterator[dict[str, Stage]]:
         )
         home.dags.mkdir()
         (home.dags / "dags.py").write_text(DAGS)
-        home.prepare(keep=False)
+        home.prepare(keep_data=False)
         airflow = LocalAirflow(home, stack.enter_context(Processes()))
         airflow.start()
         chromium = stack.enter_context(browser())

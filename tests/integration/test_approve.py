@@ -39,7 +39,7 @@ from pulsar_rebalancer.orders.breaker import Breaker
 from pulsar_rebalancer.orders.manual_plans import Answers, Drain, Drains, Question
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves
-from pulsar_rebalancer.show.measurements import describe
+from pulsar_rebalancer.show.measurements import outcome_text
 
 pytestmark = pytest.mark.integration
 
@@ -171,7 +171,7 @@ def test_a_plan_is_carried_out_once_a_person_approves_it(wise, url):
     assert outcome.counts == {"moved": len(moves)}
     assert summary.by_hand is not None
     assert (summary.by_hand.by, summary.by_hand.carries_out) == ("ada", hash_of(latest))
-    assert "approved by ada (it is quiet now): 2 bundles to move" in describe(outcome, done.folder)
+    assert "approved by ada (it is quiet now): 2 bundles to move" in outcome_text(outcome, done.folder)
     assert all(wise.served.cluster.owner(move.bundle) == move.destination for move in moves)
     moved = {end for move in moves for end in (move.source, move.destination)}
     assert moved & earned.keys()

@@ -274,7 +274,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
             spark_archive=cached_archive(SOURCE / ".cache"),
             metrics_port=metrics.port,
         )
-        home.prepare(keep=False)
+        home.prepare(keep_data=False)
         airflow = LocalAirflow(home, processes)
         airflow.start()
         airflow.wait_for_dag(DAG)

@@ -337,6 +337,6 @@ def test_a_rolling_restart_has_its_progress_and_its_buttons(chromium: Browser, u
     press(chromium, "Skip broker…", "a test")
     (run_id,) = paged.queued("control")
     assert paged.begin(run_id, "control").state == "success"
-    assert paged.document(Control).last("skip_broker")
+    assert paged.document(Control).last_order("skip_broker")
     paged.put(Roll())
     chromium.until("!document.querySelector('section.roll').innerText")

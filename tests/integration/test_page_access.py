@@ -106,7 +106,7 @@ def by_dag(monkeypatch: pytest.MonkeyPatch) -> None:
 def stored(*documents: StateDocument, damaged: str = "") -> Iterator[None]:
     given: dict[str, Any] = {model.KEY: model().model_dump(mode="json") for model in DOCUMENTS}
     given |= {document.KEY: document.model_dump(mode="json") for document in documents} | {damaged: {}}
-    with mock.patch.object(airflow_facts, "_stored", lambda _session, _asset, key: given.get(key)):
+    with mock.patch.object(airflow_facts, "_stored_value", lambda _session, _asset, key: given.get(key)):
         yield
 
 
@@ -245,7 +245,7 @@ def test_a_wrong_form_gets_a_sentence_at_its_field_and_no_run_but_strangers_hear
         answer = send(Cookie=header("ADMIN", "east")["Authorization"].replace("Bearer ", "_token="))
         assert (answer.status_code, list(answer.json()["fields"])) == (422, [field])
         assert said in answer.json()["fields"][field]
-    with mock.patch.object(airflow_facts, "_stored") as read:
+    with mock.patch.object(airflow_facts, "_stored_value") as read:
         for status, stranger in ((401, {}), (403, header("VIEWER", "east")), (403, header("ADMIN", "north"))):
             answer = send(**stranger)
             assert (answer.status_code, "fields" in answer.json(), read.called) == (status, False, False)

@@ -14,7 +14,7 @@ from tests.integration.airflow_world import Outcome, World, world
 from pulsar_rebalancer.run.outcome import BundleClientGaps
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
-from pulsar_rebalancer.storage.documents import CommitMark, last_committed
+from pulsar_rebalancer.storage.documents import CommitMark, last_committed_run
 
 pytestmark = pytest.mark.integration
 
@@ -146,7 +146,7 @@ def test_a_forced_run_says_who_and_why_and_counts_no_hit(east: World, forced: Ou
 
 
 def test_a_lost_state_blocks_until_it_is_restored_and_orders_are_given_again(east: World, forced: Outcome) -> None:
-    before, last = east.decision(), last_committed(east.storage, datetime.now(UTC))
+    before, last = east.decision(), last_committed_run(east.storage, datetime.now(UTC))
     assert last is not None
     east.lose_state()
 
@@ -160,7 +160,7 @@ def test_a_lost_state_blocks_until_it_is_restored_and_orders_are_given_again(eas
     assert east.run().states["collect"] == "failed"
     assert east.run("control", action="restore", reason="database was lost").state == "success"
 
-    restored = read_state(last).carried_out()
+    restored = read_state(last).without_restarts()
     assert east.decision() == restored.model_copy(update={"seq": before.seq + 1, "plan_id": ""})
     assert east.run("control", action="show").xcom("control")["state"]["seq"] == before.seq + 1
 

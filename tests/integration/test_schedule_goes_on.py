@@ -144,7 +144,7 @@ def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             },
             dags=folder / "dags",
         )
-        home.prepare(keep=False)
+        home.prepare(keep_data=False)
         airflow = LocalAirflow(home, processes)
         airflow.start()
         for dag_id in (BY_HAND, ROLL, *EXAMPLES):

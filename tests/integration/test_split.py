@@ -20,7 +20,7 @@ def large() -> tuple[str, int]:
     cluster = build(brokers=4, bundles=60, noise=QUIET)
     scores = cluster.true_scores()
     hot = cluster.membership.find(max(scores, key=scores.__getitem__)).index
-    rates = cluster.traffic.nominal()
+    rates = cluster.traffic.nominal_rates()
     carried = np.where(cluster.ownership.owner == hot, rates.msg_rate_in + rates.msg_rate_out, 0)
     return cluster.topology.bundles[int(carried.argmax())], int(np.sort(carried)[-2:].mean())
 

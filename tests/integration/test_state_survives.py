@@ -28,7 +28,7 @@ with DAG("outlet_alone") as dag:
 with DAG("many_counters") as many:
     @task(inlets=[state_asset("west")])
     def write_and_read(**context):
-        store = StateStore.of(context, "west")
+        store = StateStore.from_context(context, "west")
         before = store.get(DecisionState)
         hits = {f"broker-{n:05}.pulsar-broker.pulsar.svc.cluster.local:8080": HitCount(7, 1) for n in range(10_000)}
         counted = before.model_copy(update={"hits": hits})

@@ -23,12 +23,12 @@ def every_third(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     """A shedder from outside: each third run the first broker gives one bundle to the second."""
     asked = state.asked + 1 if isinstance(state, Turn) else 1
     moves = []
-    source, destination = (broker.broker for broker in sample.taking_part[:2])
+    source, destination = (broker.broker for broker in sample.compared_brokers[:2])
     if asked % 3 == 0:
-        free = [bundle for bundle in sample.bundles.of(source) if bundle.reason is None][:1]
+        free = [bundle for bundle in sample.bundles.of_broker(source) if bundle.reason is None][:1]
         moves = [
-            CandidateMove.of(bundle, pair=0, rank=0, measure=Measure.RATE, reason=Reason.TAKEN, destination=destination)
-            for bundle in free
+            CandidateMove.new(held, pair=0, rank=0, measure=Measure.RATE, reason=Reason.TAKEN, destination=destination)
+            for held in free
         ]
     return SheddingResult([], moves, Turn(asked=asked), "")
 

@@ -68,7 +68,7 @@ def test_bundles_of_a_tenant_burst_together():
 
 def test_consumers_that_fall_behind_read_all_that_was_published():
     workload = draw(short("sealed_backlog", 1440), 7, direct=False).workload
-    rates = [workload.at(minute) for minute in range(1440)]
+    rates = [workload.rates_at(minute) for minute in range(1440)]
     read, published = (np.array([getattr(each, name) for each in rates]) for name in ("msg_rate_out", "msg_rate_in"))
     lagging = np.array([name.startswith("family/load-01") for name in workload.bundles.names])
     assert (read[:, ~lagging] == published[:, ~lagging]).all()

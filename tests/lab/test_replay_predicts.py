@@ -22,7 +22,7 @@ from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.variants import Variant
 from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_simulator.minutes.machines import Spec
+from pulsar_simulator.minutes.machines import RunSpec
 from pulsar_simulator.minutes.simulation import Simulation, Unload
 
 OTHERS = (0.0, 10.0, 20.0)
@@ -34,7 +34,7 @@ class Real(NamedTuple):
     moves: list[list[IndexedMove]]
 
 
-def cluster(seed: int, minutes: int) -> Spec:
+def cluster(seed: int, minutes: int) -> RunSpec:
     """Return unequal brokers with other processes, and bundles of unequal cost."""
     family = Family(
         name="predicted",
@@ -52,7 +52,7 @@ def cluster(seed: int, minutes: int) -> Spec:
     return spec
 
 
-def real(spec: Spec, settings: Settings, minutes: int, writer: Writer | None = None) -> Real:
+def real(spec: RunSpec, settings: Settings, minutes: int, writer: Writer | None = None) -> Real:
     balancer, found = Balancer(Roster(spec.brokers.names, spec.workload.bundles.names), settings), Real([], [])
     simulation = Simulation(spec)
     for number in range(minutes):
@@ -91,14 +91,14 @@ def kept(minute: Minute, writer: Writer) -> KeptSample:
     )
 
 
-def recorded(spec: Spec, minutes: int, folder: Path) -> Recording:
+def recorded(spec: RunSpec, minutes: int, folder: Path) -> Recording:
     writer = Writer(StoragePath(str(folder)))
     for names, known in ((spec.brokers.names, writer.brokers), (spec.workload.bundles.names, writer.bundles)):
         for name in names:
             known.number(name)
     real(spec, Settings(), minutes, writer)
     start, end = (datetime.fromtimestamp(60 * number, UTC) for number in (0, minutes))
-    writer.finish(coverage_of(writer.places, start, end, Settings(), [], repeated=0, blocked=0))
+    writer.finish(coverage_of(writer.places, start, end, Settings(), [], repeat_count=0, block_count=0))
     return Recording.read(StoragePath(str(folder)))
 
 

@@ -93,4 +93,4 @@ def decided(run: RunInput, listed: Any, held: pa.Table) -> None:
     found = decided_by(given)
     # UniformLoadShedder sheds from one broker in a run.
     fewest = 0 if run.settings.strategy == Strategy.UNIFORM else len(listed) / 8
-    assert sum(move.taken for move in found.moves) > fewest
+    assert sum(move.is_taken for move in found.moves) > fewest

@@ -87,7 +87,7 @@ def rebalancer(cluster: PulsarCluster, folder: Path, settings: dict[str, Any]) -
         },
         spark_archive=cached_archive(SOURCE / ".cache"),
     )
-    home.prepare(keep=False)
+    home.prepare(keep_data=False)
     with Processes() as processes:
         airflow = LocalAirflow(home, processes)
         airflow.start()

@@ -12,7 +12,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.columns import Roster
 from pulsar_simulator.load import Cost
-from pulsar_simulator.minutes.machines import BrokerColumns, Rules, Spec
+from pulsar_simulator.minutes.machines import BrokerColumns, ClusterRules, RunSpec
 from pulsar_simulator.minutes.simulation import Simulation, Unload
 from pulsar_simulator.minutes.workload import BundleColumns, Workload
 
@@ -74,9 +74,9 @@ def predicted(
         cost=np.ones(count),
         **{name: np.zeros(count) for name in ("fan_out", "noise", "daily", "peak", "trend")},
     )
-    rules = Rules(cpu_noise=0, busy_cpu=costs.busy, cost=Cost(per_message=costs.message / 100, per_byte=0))
+    rules = ClusterRules(cpu_noise=0, busy_cpu=costs.busy, cost=Cost(per_message=costs.message / 100, per_byte=0))
     owner = np.repeat(np.arange(3), held)
-    simulation = Simulation(Spec(brokers, Workload(bundles), owner, np.ones(3, dtype=bool), rules))
+    simulation = Simulation(RunSpec(brokers, Workload(bundles), owner, np.ones(3, dtype=bool), rules))
     balancer = Balancer(Roster(brokers.names, bundles.names), Settings(**settings))
     moved, before = dict[int, int](), list[float]()
     for minute in range(minutes):

@@ -74,7 +74,7 @@ def moved(hand: World, **form: Any) -> Outcome:
 def left_on(broker: str, run: Outcome) -> tuple[int | None, int]:
     """Bundles of a broker that is drained, and how many of them are still to be moved."""
     drain = Summary.read(run.folder).drains[broker]
-    return drain.bundles, drain.left
+    return drain.bundles, drain.bundles_left
 
 
 @pytest.mark.usefixtures("one_session")

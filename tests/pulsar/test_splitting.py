@@ -14,7 +14,7 @@ from pulsar_rebalancer.carry_out.split_executor import carry_out_splits
 from pulsar_rebalancer.collect.split_candidates import read_candidates
 from pulsar_rebalancer.config.field_types import SplitAlgorithm
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide.split_planning import Cut, where_to_cut
+from pulsar_rebalancer.decide.split_planning import Cut, find_cut
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.run.plan import Split, SplitOutcome
 from pulsar_rebalancer.run.tables import BUNDLES, table
@@ -107,9 +107,9 @@ def computed(cluster: PulsarCluster, admin: Admin, namespace: str, algorithm: Sp
         if algorithm is SplitAlgorithm.POSITIONS:
             # Between the first and the second topic, and one next to a bound of the range.
             specified = (topics[0].position + 1,)
-            found = where_to_cut(candidate, algorithm, settings, given_positions=specified)
+            found = find_cut(candidate, algorithm, settings, given_positions=specified)
         else:
-            found = where_to_cut(candidate, algorithm, settings)
+            found = find_cut(candidate, algorithm, settings)
         assert isinstance(found, Cut), found
         return found
 

@@ -86,7 +86,7 @@ def unload_of(moves: Iterable[CandidateMove]) -> dict[str, list[str]]:
     """Bundles taken by broker, in order: `unload` of what is expected."""
     unload: dict[str, list[str]] = {}
     for move in moves:
-        if move.taken:
+        if move.is_taken:
             unload.setdefault(move.source, []).append(move.bundle)
     return unload
 

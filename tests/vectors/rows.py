@@ -51,12 +51,12 @@ def sample(
 
 
 def taken(result: SheddingResult) -> list[str]:
-    return [move.bundle for move in result.moves if move.taken]
+    return [move.bundle for move in result.moves if move.is_taken]
 
 
 def completed(result: SheddingResult) -> list[Decision]:
     """The decisions, as they are when neither placement nor caps keep anything back."""
-    going = [move for move in result.moves if move.taken]
+    going = [move for move in result.moves if move.is_taken]
     return with_taken_bundles(result.decisions, going, reasons_by_pair(result.moves))
 
 
@@ -77,7 +77,7 @@ def decided(given: ClusterSample, hits: Mapping[str, HitCount], policies: Polici
     tables = given.settings, given.brokers, given.bundles
     more: dict[str, Any] = {"force_threshold": force, "judge": given.judge, "brief": given.brief}
     found = decided_by(StrategyInput(*tables, given.counting, state, policies or Policies(), **more))
-    decisions = found.completed
+    decisions = found.full_decisions
     return Finished(decisions, found.moves, hits_after(decisions))
 
 
@@ -92,7 +92,7 @@ def check(given: ClusterSample, result: SheddingResult) -> None:
     decisions = table([asdict(decision) | {"cluster": "c"} for decision in result.decisions], DECISIONS)
     assert [decision_of(row) for row in decisions.to_pylist()] == result.decisions
     moves = move_table("c", result.moves)
-    assert [CandidateMove.of_row(row) for row in moves.to_pylist()] == result.moves
+    assert [CandidateMove.from_row(row) for row in moves.to_pylist()] == result.moves
     state = StrategyState(result.state)
     broker_hits = {broker: hit for broker, hit in state.shedder.hits.items() if broker != WHOLE_CLUSTER}
     assert StrategyState.parse(broker_hits, json.loads(json.dumps(state.document()))) == state
@@ -106,7 +106,7 @@ def check(given: ClusterSample, result: SheddingResult) -> None:
     fired = {decision.pair: decision.measure for decision in judged if decision.fired}
     assert all((each.measure is None) == (each.target is None) == (not each.fired) for each in judged)
     assert {move.pair: move.measure for move in result.moves}.items() <= fired.items()
-    giving = {move.pair for move in result.moves if move.taken}
+    giving = {move.pair for move in result.moves if move.is_taken}
     assert giving == {decision.pair for decision in judged if decision.reason is Reason.FIRED}
 
 

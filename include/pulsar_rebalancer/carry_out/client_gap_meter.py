@@ -103,7 +103,7 @@ class ClientGapMeter:
         """Return a topic's connected clients; None on an error response. Raises AdminError without a response."""
         async with self._slots[broker]:
             try:
-                return await self.admin.bundles.clients(topic, broker)
+                return await self.admin.bundles.count_clients(topic, broker)
             except AdminError as error:
                 if (error.status or 0) < 400 or error.reason in _REFUSALS:
                     raise

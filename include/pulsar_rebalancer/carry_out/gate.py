@@ -12,7 +12,7 @@ from pulsar_rebalancer.config.field_types import Mode, Overrule
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import namespace_of
-from pulsar_rebalancer.orders.in_force import closings
+from pulsar_rebalancer.orders.in_force import holds_now
 from pulsar_rebalancer.orders.manual_plans import Answers
 from pulsar_rebalancer.orders.order import JudgedRun, OrdersInForce
 from pulsar_rebalancer.reasons import Effect, Reason
@@ -85,7 +85,7 @@ def _order_verdict(
     run: StoragePath, summary: Summary, settings: Settings, orders: OrdersInForce, now: datetime
 ) -> Verdict | None:
     previous = StateBefore.read(run).decision.plan_id
-    closed = closings(settings, orders, now, JudgedRun(summary.collected_at, previous))
+    closed = holds_now(settings, orders, now, JudgedRun(summary.collected_at, previous))
     return Verdict(*closed[0]) if closed else None
 
 
@@ -124,11 +124,11 @@ def _approval_verdict(
     if approval.approved or Mode.APPROVE not in (planned.mode, present.mode):
         return None
     minutes = present.max_awaiting_minutes
-    rejection = approval.answers.rejected(now, minutes).get(actions.identity)
+    rejection = approval.answers.rejections(now, minutes).get(actions.identity)
     # A person who requests rejected moves overrules the rejection.
     if rejection is not None and summary.by_hand is None:
         again = f"{rejection.at + timedelta(minutes=minutes):%Y-%m-%d %H:%M %Z}"
-        return Verdict(Reason.REJECTED, f"these moves were rejected {rejection.because} and wait until {again}")
+        return Verdict(Reason.REJECTED, f"these moves were rejected {rejection.by_text} and wait until {again}")
     if present.two_people and "" in summary.requested_by:
         return Verdict(Reason.NO_USER)
     bundles = number_of(summary.bundles_taken, "bundle")
@@ -222,7 +222,7 @@ def approval_request(
         *(f"* requested by {quoted(user)}, so another person has to approve the plan" for user in sorted(requesters)),
         f"* scores {scores}",
         f"* disturbs {disturbed}",
-        *(f"* splits {quoted(split.bundle)} permanently {split.cut}{_excess_text(split)}" for split in splits[:LISTED]),
+        *(f"* splits {quoted(split.bundle)} permanently {split.cut_text}{_excess(split)}" for split in splits[:LISTED]),
         "",
         *(f"* {quoted(move.bundle)}: {quoted(move.source)} to {quoted(move.destination)}" for move in moves[:LISTED]),
     ]
@@ -237,8 +237,8 @@ def approval_request(
     return ApprovalRequest(f"Move {bundles} in cluster {summary.cluster}?", "\n".join(lines))
 
 
-def _excess_text(split: Split) -> str:
-    return f" (it has {split.excess})" if split.excess else ""
+def _excess(split: Split) -> str:
+    return f" (it has {split.excess_text})" if split.excess_text else ""
 
 
 def quoted(text: str) -> str:

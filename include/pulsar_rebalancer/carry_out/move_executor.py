@@ -11,7 +11,7 @@ from pulsar_rebalancer.carry_out.bundle_move import BundleMove
 from pulsar_rebalancer.carry_out.client_gap_meter import ClientGapMeter, MoveClientGap
 from pulsar_rebalancer.pulsar import BundleAdmin
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import MoveOutcome, not_moved
+from pulsar_rebalancer.run.outcome import MoveOutcome, unmoved
 from pulsar_rebalancer.run.plan import Move
 
 _log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ async def carry_out_moves(
     concurrency: int,
     timeout_seconds: float,
     on_outcome: Callable[[MoveOutcome], None],
-    unloaded: Container[str] = (),
+    unloaded_bundles: Container[str] = (),
     affinity: bool = True,
     stop_reason: Callable[[], Reason | None] = lambda: None,
     skip_reason: Callable[[Move], Reason | None] = lambda _: None,
@@ -125,7 +125,7 @@ async def carry_out_moves(
         moves: the moves of one wave; no hash range appears twice.
         timeout_seconds: limit for each phase: until the unload reaches a broker, and until the bundle has an owner.
         on_outcome: called as soon as an outcome is known. If it raises an error, no further move starts.
-        unloaded: bundles that an earlier attempt might have unloaded; only these move from a third broker.
+        unloaded_bundles: bundles that an earlier attempt might have unloaded; only these move from a third broker.
         stop_reason: called before each move; returns why no further move may start, or None.
         skip_reason: called before a bundle's first unload; returns why this move must not be made, or None.
         begin: called before a bundle's first unload. If it raises an error, the bundle is not unloaded.
@@ -136,7 +136,7 @@ async def carry_out_moves(
     outcomes: dict[int, MoveOutcome] = {}
 
     async def carry_out(move: Move) -> tuple[MoveOutcome, MoveClientGap | None]:
-        before = move.bundle in unloaded
+        before = move.bundle in unloaded_bundles
         if meter is None:
             return await BundleMove(admin, move, timeout_seconds, before, skip_reason, begin).outcome(), None
         client_gap = meter.measurement(move, is_retry=before)
@@ -151,7 +151,7 @@ async def carry_out_moves(
         try:
             while (number := await waiting.next()) is not None:
                 move, left = moves[number], stop_reason()
-                outcome, client_gap = await carry_out(move) if left is None else (not_moved(move, left), None)
+                outcome, client_gap = await carry_out(move) if left is None else (unmoved(move, left), None)
                 outcomes[number] = outcome if affinity else outcome.model_copy(update={"destination_kept": False})
                 on_outcome(outcomes[number])
                 await waiting.record_end(move, client_gap)

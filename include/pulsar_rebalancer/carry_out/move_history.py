@@ -19,12 +19,12 @@ from pulsar_rebalancer.run.outcome import (
     MoveOutcome,
     Outcome,
     failed_moves,
-    not_moved,
     read_wave,
     read_waves,
     records_of_plan,
     records_to_keep,
     remaining,
+    unmoved,
     wave_file,
     write_outcomes,
 )
@@ -45,11 +45,11 @@ class WaveHistory:
     def __init__(
         self,
         stored_state: MovesState,
-        store: Callable[[Callable[[MovesState], MovesState]], None],
+        change_moves: Callable[[Callable[[MovesState], MovesState]], None],
         run: StoragePath,
         wave: int,
     ) -> None:
-        self._store = store
+        self._store = change_moves
         self._file = wave_file(run, wave)
         self._plan_id = run.name
         earlier = read_wave(self._file) if self._file.exists() else {}
@@ -93,7 +93,7 @@ class WaveHistory:
         known = (*self._other_waves, *self.outcomes.values())
         return len(failed_moves(known, self._unloads, closed_at) - self._reported)
 
-    def plan(self, moves: Sequence[Move], now: datetime) -> None:
+    def record_planned(self, moves: Sequence[Move], now: datetime) -> None:
         """Store the moves as planned. Their bundles count as recently unloaded, even if the task is killed."""
         for move in moves:
             self._unloads[move.bundle] = Unload(
@@ -113,7 +113,7 @@ class WaveHistory:
 
     async def begin(self, move: Move) -> None:
         """Record for a retry that a bundle is about to be unloaded; return once the wave's file is written."""
-        begun = not_moved(move, Reason.INTERRUPTED)
+        begun = unmoved(move, Reason.INTERRUPTED)
         earlier = self._earlier.get(move.bundle, begun)
         known = {"attempts": earlier.attempts + 1, "destination_kept": earlier.destination_kept}
         self.outcomes[move.bundle] = begun.model_copy(update=known)
@@ -161,16 +161,14 @@ class WaveHistory:
         write_outcomes(self._file, self.outcomes)
 
     def _store_unloads(self) -> None:
-        def change(stored: MovesState) -> MovesState:
+        def change(state: MovesState) -> MovesState:
             # The destination of a new unload replaces a kept one.
             replaced = {outcome.bundle for outcome in self.ended_moves if outcome.attempts}
             kept = {
-                bundle: destination
-                for bundle, destination in stored.kept_destinations.items()
-                if bundle not in replaced
+                bundle: destination for bundle, destination in state.kept_destinations.items() if bundle not in replaced
             }
-            changed = {"unloads": stored.unloads | self._unloads, "kept_destinations": kept | self._kept_destinations()}
-            return stored.model_copy(update=changed)
+            changed = {"unloads": state.unloads | self._unloads, "kept_destinations": kept | self._kept_destinations()}
+            return state.model_copy(update=changed)
 
         self._store(change)
 
@@ -207,7 +205,7 @@ def _ended_moves(outcomes: Iterable[MoveOutcome]) -> list[MoveOutcome]:
 
 
 def moves_to_keep(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: float) -> MovesState:
-    unloads = records_to_keep(history.recent(now, grace_minutes), outcome.moves, outcome.plan_id)
+    unloads = records_to_keep(history.recent_unloads(now, grace_minutes), outcome.moves, outcome.plan_id)
     return history.model_copy(update={"unloads": unloads})
 
 

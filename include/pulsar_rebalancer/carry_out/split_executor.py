@@ -18,7 +18,7 @@ from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.pulsar.bundle_calls import BundleAdmin
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import Outcome, records_of_plan, records_to_keep, remaining, write_outcomes
-from pulsar_rebalancer.run.plan import SPLIT_GRACE, Split, SplitOutcome, not_split, outcomes_file, read_outcomes
+from pulsar_rebalancer.run.plan import SPLIT_GRACE, Split, SplitOutcome, read_outcomes, split_outcomes_file, unsplit
 from pulsar_rebalancer.state import BundleSplit, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -52,7 +52,7 @@ async def carry_out_splits(
     for split in splits:
         started = time.monotonic()
         if (left := stop_reason()) is not None:
-            outcome = not_split(split, left)
+            outcome = unsplit(split, left)
         else:
             work = _BundleSplit(bundles, split, max_bundles, timeout_seconds, skip_reason, begin)
             outcome = (await work.outcome()).model_copy(update={"seconds": time.monotonic() - started})
@@ -102,8 +102,8 @@ class _BundleSplit:
         )
 
     async def _check(self) -> Reason | None:
-        bounds = await self._bundles.bounds(namespace_of(self._split.bundle))
-        lower, upper = HashRange.of(self._split.bundle)
+        bounds = await self._bundles.boundaries(namespace_of(self._split.bundle))
+        lower, upper = HashRange.of_bundle(self._split.bundle)
         if lower not in bounds or upper not in bounds:
             return Reason.RANGE_GONE
         self._found = self._positions_within(bounds)
@@ -132,7 +132,7 @@ class _BundleSplit:
         until = time.monotonic() + (0 if failed and failed.status else self._timeout_s)
         while not self._found:
             try:
-                self._found = self._positions_within(await self._bundles.bounds(namespace_of(self._split.bundle)))
+                self._found = self._positions_within(await self._bundles.boundaries(namespace_of(self._split.bundle)))
             except AdminError as error:
                 _log.info("%s: the namespace's bundle bounds could not be read: %s", self._split.bundle, error)
             if self._found or time.monotonic() > until:
@@ -142,8 +142,8 @@ class _BundleSplit:
             raise failed
         return self._success_reason(Reason.SPLIT) if self._found else Reason.NOT_SPLIT
 
-    def _positions_within(self, bounds: Sequence[int]) -> tuple[int, ...]:
-        return tuple(filter(HashRange.of(self._split.bundle).can_be_cut_at, bounds))
+    def _positions_within(self, boundaries: Sequence[int]) -> tuple[int, ...]:
+        return tuple(filter(HashRange.of_bundle(self._split.bundle).can_be_cut_at, boundaries))
 
     def _success_reason(self, reason_if_planned: Reason) -> Reason:
         return reason_if_planned if self._found == self._split.positions else Reason.SPLIT_ELSEWHERE
@@ -161,9 +161,9 @@ class SplitHistory:
     """
 
     def __init__(
-        self, stored_state: MovesState, store: Callable[[Callable[[MovesState], MovesState]], None], run: StoragePath
+        self, stored_state: MovesState, change: Callable[[Callable[[MovesState], MovesState]], None], run: StoragePath
     ) -> None:
-        self._store = store
+        self._store = change
         self._run = run
         self._earlier = read_outcomes(run)
         self.planned = bool(records_of_plan(stored_state.splits, run.name))
@@ -172,7 +172,7 @@ class SplitHistory:
     def remaining(self, splits: Sequence[Split]) -> list[Split]:
         return remaining(splits, self.outcomes)
 
-    def plan(self, splits: Sequence[Split], now: datetime) -> None:
+    def record_planned(self, splits: Sequence[Split], now: datetime) -> None:
         """Store the splits as planned. They count as recent splits, even if the task is killed."""
         planned = {
             split.bundle: BundleSplit(
@@ -186,7 +186,7 @@ class SplitHistory:
         """Record that a split is about to be requested, for a retry if the task is killed."""
         earlier = self._earlier.get(split.bundle)
         attempts = 1 + (earlier.attempts if earlier else 0)
-        self.outcomes[split.bundle] = not_split(split, Reason.INTERRUPTED).model_copy(update={"attempts": attempts})
+        self.outcomes[split.bundle] = unsplit(split, Reason.INTERRUPTED).model_copy(update={"attempts": attempts})
         self._write()
 
     def add(self, outcome: SplitOutcome, now: datetime) -> None:
@@ -201,7 +201,7 @@ class SplitHistory:
         self._store(change)
 
     def _write(self) -> None:
-        write_outcomes(outcomes_file(self._run), self.outcomes)
+        write_outcomes(split_outcomes_file(self._run), self.outcomes)
 
     def _merged_outcome(self, outcome: SplitOutcome) -> SplitOutcome:
         """Return the outcome across all attempts. If an earlier one requested the bounds, the bundle is split."""

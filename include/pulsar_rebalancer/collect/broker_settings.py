@@ -11,7 +11,7 @@ from itertools import cycle
 
 from pydantic import JsonValue
 
-from pulsar_rebalancer.config.clusters_file import differing_settings, from_brokers
+from pulsar_rebalancer.config.clusters_file import broker_values, differing_settings
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies, parse_isolation, policies_of, why_unclear
 from pulsar_rebalancer.names import namespace_of
@@ -168,7 +168,7 @@ class Runtimes:
 
     def settings(self) -> dict[str, str]:
         splits = any(map(splitting_is_on, self.by_broker.values()))
-        return from_brokers(self.leader_config) | ({"auto_split": "true"} if splits else {})
+        return broker_values(self.leader_config) | ({"auto_split": "true"} if splits else {})
 
     def responding_brokers(self) -> dict[str, Mapping[str, str]]:
         """Return each broker that responded, even with an error, and its configuration (the leader's if unknown)."""
@@ -186,7 +186,7 @@ class Runtimes:
         }
 
 
-async def read_runtimes(admin: PulsarAdmin, brokers: Sequence[str]) -> Runtimes:
+async def read_configs(admin: PulsarAdmin, brokers: Sequence[str]) -> Runtimes:
     """Read the leader and every broker's configuration. Raises AdminError without a leader or a configuration."""
     leader, (by_broker, failed) = await asyncio.gather(admin.leader(), _configurations(admin, brokers))
     return Runtimes(leader, by_broker, failed)

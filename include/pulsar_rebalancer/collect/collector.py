@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pulsar_rebalancer.collect.broker_settings import Runtimes, read_isolation, read_policies, read_runtimes
+from pulsar_rebalancer.collect.broker_settings import Runtimes, read_configs, read_isolation, read_policies
 from pulsar_rebalancer.collect.extensible_reports import load_reports
 from pulsar_rebalancer.collect.load_report import LONGEST_NAME, UsableReports
 from pulsar_rebalancer.collect.split_candidates import read_candidates
@@ -35,7 +35,7 @@ from pulsar_rebalancer.strategies.shedders.registry import resolve
 from pulsar_rebalancer.texts import one_line
 
 
-def reports_by_bundle(bundles: pa.Table) -> Counter[str]:
+def report_counts(bundles: pa.Table) -> Counter[str]:
     return Counter(_strings(bundles["bundle"]))
 
 
@@ -60,25 +60,25 @@ def cluster_table(
 
 
 def broker_table(
-    request: RunRequest, listings: Mapping[str, int], reports: UsableReports, policies: Policies
+    request: RunRequest, listing_counts: Mapping[str, int], reports: UsableReports, policies: Policies
 ) -> pa.Table:
     rows = []
-    for broker, times in sorted(listings.items()):
+    for broker, times in sorted(listing_counts.items()):
         row: dict[str, Cell] = {"broker": broker, "listings": times, "error": reports.errors.get(broker)}
-        row["reserved_by"] = policies.reserved_by(broker)
+        row["reserved_by"] = policies.reserving_policy(broker)
         report = reports.by_broker.get(broker)
         rows.append({**row, **(report.columns if report else {})})
     return _keyed_table(rows, BROKERS, request)
 
 
-def bundle_table(request: RunRequest, bundles: pa.Table, owners: Mapping[str, int], policies: Policies) -> pa.Table:
-    kinds = policies.kinds(set(map(namespace_of, owners)))
+def bundle_table(request: RunRequest, bundles: pa.Table, counts: Mapping[str, int], policies: Policies) -> pa.Table:
+    kinds = policies.kinds(set(map(namespace_of, counts)))
     names = _strings(bundles["bundle"])
     columns: dict[str, pa.Array[Any] | pa.ChunkedArray[Any]] = {
         name: bundles[name] for name in bundles.column_names
     } | {
         "cluster": pa.array([request.cluster] * len(names), pa.string()),
-        "owners": pa.array([owners[name] for name in names], pa.int64()),
+        "owners": pa.array([counts[name] for name in names], pa.int64()),
         "policy": pa.array([kinds[namespace_of(name)] for name in names], pa.string()),
     }
     return pa.table([columns[name] for name in BUNDLES.names], schema=BUNDLES)
@@ -157,7 +157,7 @@ async def collect(
         raise SettingsError(Reason.WRONG_SETTING, f"cluster {entry.name}: {entry.error}")
     listings = Counter(await admin.brokers())
     brokers = sorted(listings)
-    runtimes = await read_runtimes(admin, brokers)
+    runtimes = await read_configs(admin, brokers)
     request = _run_request(entry, trigger, runtimes.settings())
     settings = request.resolved.settings
     answers, isolation = await asyncio.gather(
@@ -167,20 +167,20 @@ async def collect(
             settings,
             now=trigger.now + timedelta(seconds=time.monotonic() - begun),
             state_folder=history.folder,
-            keep=history.keeps_load_data,
+            store=history.keeps_load_data,
         ),
         read_isolation(admin),
     )
-    reports = UsableReports.of(answers, brokers, runtimes)
+    reports = UsableReports.from_answers(answers, brokers, runtimes)
     reported = reports.bundles()
-    owners = reports_by_bundle(reported)
+    owners = report_counts(reported)
     policies = await read_policies(
         admin,
         isolation,
         brokers=brokers,
         bundles=owners,
         failure_domains=settings.failure_domains,
-        without_persistent=reports.without_persistent,
+        without_persistent=reports.non_persistent_brokers,
         responding=list(reports.by_broker),
     )
     bundles = bundle_table(request, reported, owners, policies)

@@ -12,8 +12,8 @@ from functools import partial
 from pydantic import JsonValue
 
 from pulsar_rebalancer.collect import load_data
-from pulsar_rebalancer.collect.load_data import LOAD, TOP, PublishedLoad, TopicMessage, receive, require_client
-from pulsar_rebalancer.collect.load_report import BrokerReport, number, read_report
+from pulsar_rebalancer.collect.load_data import LOAD, TOP, PublishedLoad, TopicMessage, receive, require_pulsar_client
+from pulsar_rebalancer.collect.load_report import BrokerReport, as_float, read_report
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError, SettingsError
 from pulsar_rebalancer.names import is_extensible
@@ -35,7 +35,7 @@ async def load_reports(
     *,
     now: datetime,
     state_folder: StoragePath | None = None,
-    keep: bool = True,
+    store: bool = True,
 ) -> dict[str, BrokerReport | AdminError | None]:
     """Return each broker's load report under either load manager, None if it provides none, or the error.
 
@@ -43,7 +43,7 @@ async def load_reports(
 
     Args:
         state_folder: where messages from the system topics are stored for the next run; None to use none.
-        keep: False to store nothing.
+        store: False to store nothing.
 
     Raises:
         AdminError: the client is missing (`wrong_setting`), or the load manager's system topics cannot be read.
@@ -64,7 +64,7 @@ async def load_reports(
     }
     reports = await admin.load_reports([broker for broker in runtimes if broker not in extensible], read)
     if extensible:
-        published, kept_in = PublishedLoad.from_folder(state_folder), state_folder if keep else None
+        published, kept_in = PublishedLoad.from_folder(state_folder), state_folder if store else None
         reports |= await _ExtensibleBrokers(admin, extensible, settings, clock, published, kept_in).reports()
     return reports
 
@@ -98,7 +98,7 @@ class _ExtensibleBrokers:
 
     async def reports(self) -> dict[str, BrokerReport | AdminError | None]:
         if self._settings.listen_seconds:
-            require_client()
+            require_pulsar_client()
         asked = dict(zip(self._runtimes, await asyncio.gather(*map(self._query_broker, self._runtimes)), strict=True))
         values = {broker: answer for broker, answer in asked.items() if isinstance(answer, _OwnReport)}
         if values and self._settings.listen_seconds:
@@ -115,7 +115,7 @@ class _ExtensibleBrokers:
     async def _own_report(self, broker: str) -> _OwnReport:
         metrics = await self._admin.metrics(broker)
         at = self._clock()
-        other_host = load_data.other_host(metrics, broker)
+        other_host = load_data.mismatched_host(metrics, broker)
         if other_host:
             raise AdminError(
                 Reason.WRONG_BROKER, f"{broker} answered with metrics of {one_line(other_host, 200)!a}", broker=broker
@@ -190,7 +190,7 @@ class _ExtensibleBrokers:
         if broker in self._received_now:
             return True
         published = self._published.load.get(broker, {})
-        updated = number(published.get("updatedAt"))
+        updated = as_float(published.get("updatedAt"))
         oldest = self._settings.report_max_interval_minutes * 60 + _SLACK_S
         if updated is None or own_report.at.timestamp() * 1000 - updated > oldest * 1000:
             return False

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from pulsar_rebalancer.collect.load_report import count, number
+from pulsar_rebalancer.collect.load_report import as_float, as_int
 from pulsar_rebalancer.errors import AdminError, SnapshotError
 from pulsar_rebalancer.pulsar.connection import AdminConnection
 from pulsar_rebalancer.pulsar.tokens import Tokens
@@ -58,10 +58,10 @@ def _summed_topics(topics: Sequence[Mapping[str, JsonValue]]) -> dict[str, float
     }
     for topic in topics:
         for name in RATES:
-            rate = number(topic.get(name))
+            rate = as_float(topic.get(name))
             total[name] += math.nan if rate is None else rate
         # Brokers with `exposePublisherStats=false` count producers without listing them (PersistentTopic.updateRates).
-        total["producerCount"] += max(_item_count(topic.get("publishers")), count(topic.get("producerCount")) or 0)
+        total["producerCount"] += max(_item_count(topic.get("publishers")), as_int(topic.get("producerCount")) or 0)
         subscriptions = _as_mapping(topic.get("subscriptions")).values()
         total["consumerCount"] += sum(_item_count(_as_mapping(entry).get("consumers")) for entry in subscriptions)
     return total
@@ -85,9 +85,9 @@ def read_metrics(metrics: Sequence[Mapping[str, JsonValue]]) -> BrokerMetrics:
     percents = _group(metrics, "brk_lb_cpu_usage")
     average = _group(metrics, "brk_lb_resource_usage", feature="max_ema") or {}
     return BrokerMetrics(
-        None if percents is None else {field: number(percents.get(name)) for field, name in _USAGE.items()},
-        number(average.get("brk_lb_resource_usage")),
-        number((_group(metrics, "jvm_start_time") or {}).get("jvm_start_time")),
+        None if percents is None else {field: as_float(percents.get(name)) for field, name in _USAGE.items()},
+        as_float(average.get("brk_lb_resource_usage")),
+        as_float((_group(metrics, "jvm_start_time") or {}).get("jvm_start_time")),
     )
 
 
@@ -99,7 +99,7 @@ def current_load(metrics: BrokerMetrics, published_load: Mapping[str, JsonValue]
     return {**load, "weightedMaxEMA": metrics.load_average}
 
 
-def other_host(metrics: Sequence[Mapping[str, JsonValue]], broker: str) -> str:
+def mismatched_host(metrics: Sequence[Mapping[str, JsonValue]], broker: str) -> str:
     """Return the responding broker's host if it is another broker; empty if not, or if the host is unknown.
 
     The metrics name the advertised address, which is also the host in brokerIds
@@ -138,7 +138,7 @@ def _group(metrics: Sequence[Mapping[str, JsonValue]], name: str, **dimensions: 
 
 def _resource_usage(share: float | None, published_usage: object) -> dict[str, JsonValue]:
     pair = _as_mapping(published_usage)
-    limit = number(pair.get("limit"))
+    limit = as_float(pair.get("limit"))
     if limit is None:
         return {"usage": share, "limit": 100.0}
     # Without a limit there is no percentage; Pulsar marks a resource that is not measured with -1 of -1.
@@ -146,10 +146,10 @@ def _resource_usage(share: float | None, published_usage: object) -> dict[str, J
 
 
 def values_to_store(published_load: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    values = {name: number(published_load.get(name)) for name in _PUBLISHED}
+    values = {name: as_float(published_load.get(name)) for name in _PUBLISHED}
     pairs = {field: _as_mapping(published_load[field]) for field in _USAGE if field in published_load}
     usage: dict[str, JsonValue] = {
-        field: {part: number(pair.get(part)) for part in ("usage", "limit")} for field, pair in pairs.items()
+        field: {part: as_float(pair.get(part)) for part in ("usage", "limit")} for field, pair in pairs.items()
     }
     return {**usage, **values}
 
@@ -163,7 +163,7 @@ def is_current(
     loadBalancerReportUpdateThresholdPercentage (BrokerLoadDataReporter.needBrokerDataUpdate).
     """
     for names in (RATES[:2], RATES[2:]):
-        then = sum(number(published_load.get(name)) or 0.0 for name in names)
+        then = sum(as_float(published_load.get(name)) or 0.0 for name in names)
         now = sum(bundle[name] for bundle in stats.values() for name in names)
         if then != now and not abs(now - then) * 100 <= threshold_percent * then:
             return False
@@ -293,7 +293,7 @@ _REASONS = {
 }
 
 
-def require_client() -> None:
+def require_pulsar_client() -> None:
     try:
         import pulsar  # noqa: F401 # a C++ library, loaded only if needed
     except ImportError as error:
@@ -306,7 +306,7 @@ def receive(
     connection: AdminConnection,
     tokens: Tokens,
     service_url: str,
-    topics: Mapping[str, Callable[[TopicMessage], bool]],
+    handlers: Mapping[str, Callable[[TopicMessage], bool]],
     seconds: float,
 ) -> None:
     """Pass messages to the handlers until one returns True or the time limit is reached. This call blocks.
@@ -319,26 +319,26 @@ def receive(
         AdminError: `wrong_setting`, `forbidden`, `unauthorized`, `unreachable`, `bad_answer` (the client
             rejects the address) or `timeout` (also if the brokers reject the token).
     """
-    require_client()
+    require_pulsar_client()
     import pulsar
 
     failed: str
     try:
-        return _receive(pulsar.Client(service_url, **_client_options(connection, tokens)), topics, seconds)
+        return _receive(pulsar.Client(service_url, **_client_options(connection, tokens)), handlers, seconds)
     except (pulsar.PulsarException, ValueError) as error:
-        failed = tokens.mask.text(f"{type(error).__name__}, {error}")
+        failed = tokens.mask.hide(f"{type(error).__name__}, {error}")
         reason = _REASONS.get(type(error).__name__, Reason.UNREACHABLE)
     # Raised outside the handler, because the caught error keeps the client alive.
     raise AdminError(reason, f"the system topics of {service_url} cannot be read: {failed}")
 
 
-def _receive(client: Any, topics: Mapping[str, Callable[[TopicMessage], bool]], seconds: float) -> None:
+def _receive(client: Any, handlers: Mapping[str, Callable[[TopicMessage], bool]], seconds: float) -> None:
     import pulsar
 
     with ExitStack() as closing:
         closing.callback(client.close)
         readers = []
-        for topic, take in topics.items():
+        for topic, take in handlers.items():
             reader = client.create_reader(topic, pulsar.MessageId.latest)
             closing.callback(reader.close)  # the client and open readers refer to each other
             readers.append((reader, take))

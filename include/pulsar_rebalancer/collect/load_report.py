@@ -83,7 +83,7 @@ def _broker_columns(report: Mapping[str, JsonValue], collected_at: datetime, hos
     minutes ago. Pulsar reports -1 as `usage` and `limit` of resources that it does not measure.
     """
     now_ms = collected_at.timestamp() * 1000
-    updated, started = number(report.get("lastUpdate")), number(report.get("startTimestamp"))
+    updated, started = as_float(report.get("lastUpdate")), as_float(report.get("startTimestamp"))
     version = report.get("brokerVersionString")
     columns: dict[str, Cell] = {
         "last_update": _timestamp(updated),
@@ -95,18 +95,18 @@ def _broker_columns(report: Mapping[str, JsonValue], collected_at: datetime, hos
     for column, name in _RESOURCE_FIELDS.items():
         resource = report.get(name)
         usage = resource if isinstance(resource, dict) else {}
-        columns[f"{column}_usage"] = number(usage.get("usage"))
-        columns[f"{column}_limit"] = number(usage.get("limit"))
-    columns |= {column: number(report.get(name)) for column, name in (_TRAFFIC_FIELDS | _AVERAGES).items()}
-    columns |= {column: count(report.get(name)) for column, name in _BROKER_COUNTS.items()}
+        columns[f"{column}_usage"] = as_float(usage.get("usage"))
+        columns[f"{column}_limit"] = as_float(usage.get("limit"))
+    columns |= {column: as_float(report.get(name)) for column, name in (_TRAFFIC_FIELDS | _AVERAGES).items()}
+    columns |= {column: as_int(report.get(name)) for column, name in _BROKER_COUNTS.items()}
     return columns
 
 
 def _bundle_columns(broker: str, stats: Mapping[str, JsonValue]) -> pa.Table:
     entries = [entry if isinstance(entry, dict) else {} for entry in stats.values()]
     columns: dict[str, list[Any]] = {"broker": [broker] * len(entries), "bundle": list(stats)}
-    columns |= {c: [number(entry.get(name)) for entry in entries] for c, name in _TRAFFIC_FIELDS.items()}
-    columns |= {c: [count(entry.get(name)) for entry in entries] for c, name in _BUNDLE_COUNTS.items()}
+    columns |= {c: [as_float(entry.get(name)) for entry in entries] for c, name in _TRAFFIC_FIELDS.items()}
+    columns |= {c: [as_int(entry.get(name)) for entry in entries] for c, name in _BUNDLE_COUNTS.items()}
     return pa.Table.from_pydict(columns, schema=_BUNDLE_SCHEMA)
 
 
@@ -116,7 +116,7 @@ def _broker_names(report: Mapping[str, JsonValue]) -> tuple[str, ...]:
     return tuple(name for name in names if isinstance(name, str) and name)
 
 
-def number(value: object) -> float | None:
+def as_float(value: object) -> float | None:
     """Return a number as a float, including NaN and infinities; None for any other value, such as text or booleans."""
     if type(value) is float:
         return value
@@ -128,7 +128,7 @@ def number(value: object) -> float | None:
         return math.inf if value > 0 else -math.inf
 
 
-def count(value: object) -> int | None:
+def as_int(value: object) -> int | None:
     """Return a whole number that fits in 64 bits; None for any other value."""
     if type(value) is float and value.is_integer():
         value = int(value)
@@ -157,11 +157,11 @@ class UsableReports:
     errors: Mapping[str, Reason]
 
     @classmethod
-    def of(
+    def from_answers(
         cls, answers: Mapping[str, BrokerReport | AdminError | None], brokers: Collection[str], runtimes: Runtimes
     ) -> UsableReports:
         """Sort the responses. Raises AdminError if none is usable because of the credentials or load manager."""
-        judged = {broker: _verdict(broker, answer, brokers) for broker, answer in answers.items()}
+        judged = {broker: _report(broker, answer, brokers) for broker, answer in answers.items()}
         reports = {broker: verdict for broker, verdict in judged.items() if not isinstance(verdict, Reason)}
         refused = {broker: verdict for broker, verdict in judged.items() if isinstance(verdict, Reason)}
         if not reports:
@@ -170,7 +170,7 @@ class UsableReports:
         return cls(reports, failed | refused)
 
     @property
-    def without_persistent(self) -> list[str]:
+    def non_persistent_brokers(self) -> list[str]:
         closed = [broker for broker, report in self.by_broker.items() if not report.takes_persistent_topics]
         return closed if len(closed) < len(self.by_broker) else []
 
@@ -178,7 +178,7 @@ class UsableReports:
         return pa.concat_tables([report.bundles for report in self.by_broker.values()] or [BUNDLES.empty_table()])
 
 
-def _verdict(broker: str, answer: BrokerReport | AdminError | None, brokers: Collection[str]) -> BrokerReport | Reason:
+def _report(broker: str, answer: BrokerReport | AdminError | None, brokers: Collection[str]) -> BrokerReport | Reason:
     if isinstance(answer, AdminError):
         _log.warning("%s", answer)
         return answer.reason

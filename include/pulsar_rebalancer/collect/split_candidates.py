@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import JsonValue
 
-from pulsar_rebalancer.collect.load_report import number
+from pulsar_rebalancer.collect.load_report import as_float
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.pulsar_settings import MIB
 from pulsar_rebalancer.config.settings import Settings
@@ -48,12 +48,12 @@ class _SplitBounds(NamedTuple):
     msg_throughput: float
 
     @classmethod
-    def of(cls, settings: Settings) -> _SplitBounds:
+    def from_settings(cls, settings: Settings) -> _SplitBounds:
         bandwidth = float(settings.max_bundle_bandwidth * MIB)
         rate = float(settings.max_bundle_msg_rate)
         return cls(settings.max_bundle_topics, settings.max_bundle_sessions, rate, bandwidth)
 
-    def exceeded(self) -> pc.Expression:
+    def excess_filter(self) -> pc.Expression:
         too_large = (
             (_column("topics") > self.topics)
             | (_column("msg_rate_in") + _column("msg_rate_out") > self.msg_rate)
@@ -94,9 +94,9 @@ def large_bundles(
     last. A moving average can exceed a bound only if its previous value (`means`) or the current value does,
     so both are checked.
     """
-    bounds = _SplitBounds.of(settings)
+    bounds = _SplitBounds.from_settings(settings)
     of_means = bounds.excess_of_means(means)
-    large = bounds.exceeded() | pc.field("bundle").isin(pa.array(of_means, pa.string()))
+    large = bounds.excess_filter() | pc.field("bundle").isin(pa.array(of_means, pa.string()))
     possible = reduce(and_, map(_has_valid_value, (*TRAFFIC, "topics", "producers", "consumers")))
     rows = bundles.filter(possible).filter(large & (_column("topics") >= FEWEST_TOPICS)).to_pylist()
     chosen = [
@@ -154,7 +154,7 @@ async def read_candidates(
     if not chosen:
         return Candidates()
     namespaces = sorted({namespace_of(large.bundle) for large in chosen})
-    bounds = dict(zip(namespaces, await asyncio.gather(*(_bounds(admin, n) for n in namespaces)), strict=True))
+    bounds = dict(zip(namespaces, await asyncio.gather(*(_boundaries(admin, n) for n in namespaces)), strict=True))
     topics: dict[str, tuple[TopicLoad, ...] | None] = {}
     try:
         async with asyncio.timeout(MOST_SECONDS):
@@ -174,13 +174,13 @@ async def read_candidates(
 
 
 async def read_candidate(admin: PulsarAdmin, bundle: str, broker: str) -> Candidate:
-    bounds, stats = await _bounds(admin, namespace_of(bundle)), await _topic_stats(admin, broker)
+    bounds, stats = await _boundaries(admin, namespace_of(bundle)), await _topic_stats(admin, broker)
     return Candidate(bundle=bundle, bounds=bounds, topics=await _topics(admin, bundle, stats, MOST_TOPICS))
 
 
-async def _bounds(admin: PulsarAdmin, namespace: str) -> tuple[int, ...]:
+async def _boundaries(admin: PulsarAdmin, namespace: str) -> tuple[int, ...]:
     try:
-        return tuple(await admin.bundles.bounds(namespace))
+        return tuple(await admin.bundles.boundaries(namespace))
     except AdminError as error:
         _log.warning("%s", error)
         return ()
@@ -215,5 +215,5 @@ async def _topics(
 
 
 def total_rate(load: JsonValue, kind: Literal["msgRate", "msgThroughput"]) -> float:
-    values = [number(load.get(f"{kind}{way}")) for way in ("In", "Out")] if isinstance(load, dict) else []
+    values = [as_float(load.get(f"{kind}{way}")) for way in ("In", "Out")] if isinstance(load, dict) else []
     return sum(rate for rate in values if rate is not None and 0 <= rate <= _LARGEST[kind])

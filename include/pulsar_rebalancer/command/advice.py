@@ -106,12 +106,12 @@ def _topics(broker: str, stats: Mapping[str, object]) -> Iterator[LoadedTopic]:
                     yield LoadedTopic(one_line(name, 300), f"{namespace}/{hash_range}", broker, *values)
 
 
-def findings(runtimes: Runtimes, topics: LoadedTopics, runs: Sequence[StoragePath]) -> list[Advice]:
+def all_advice(runtimes: Runtimes, topics: LoadedTopics, runs: Sequence[StoragePath]) -> list[Advice]:
     """Return what is wrong, the gravest first; `runs` decided the same sample as if all hits were reached."""
     brokers = Snapshot(runs[0]).table("brokers").num_rows
     found = [*_validation_advice(runs), *class_advice(runtimes)]
     found += [each for run in runs for each in _size_advice(run, topics.loaded)]
-    found += islice(crowded_partitions(topics.loaded, brokers), _MOST)
+    found += islice(crowded_partition_advice(topics.loaded, brokers), _MOST)
     if topics.unread:
         named = ", ".join(topics.unread[:_NAMED])
         found.append(Advice("Topics of some brokers were not read.", named, "Inspect again when the brokers are idle."))
@@ -154,7 +154,7 @@ def class_advice(runtimes: Runtimes) -> Iterator[Advice]:
 
 
 def _size_advice(folder: StoragePath, topics: Iterable[LoadedTopic]) -> Iterator[Advice]:
-    summary = Summary.known(folder)
+    summary = Summary.read_or_none(folder)
     if summary is None:
         return
     settings = summary.resolved.settings
@@ -195,7 +195,7 @@ def _split_command(bundle: str) -> str:
 
 async def find_topic(admin: PulsarAdmin, topic: str, topics: Sequence[LoadedTopic], run: StoragePath) -> dict[str, str]:
     _, tenant, local, _ = split_topic(topic)
-    bounds = await admin.bundles.bounds(f"{tenant}/{local}")
+    bounds = await admin.bundles.boundaries(f"{tenant}/{local}")
     ranges = (f"{tenant}/{local}/0x{low:08x}_0x{high:08x}" for low, high in pairwise(bounds))
     bundle = next(name for name in ranges if is_in_bundle(topic, name))
     broker = next(iter(Snapshot(run).owners([bundle]).get(bundle, ())), "")
@@ -206,7 +206,7 @@ async def find_topic(admin: PulsarAdmin, topic: str, topics: Sequence[LoadedTopi
 def _explanation(run: StoragePath, bundle: str, broker: str) -> str:
     if not broker:
         return f"stays: {Reason.UNKNOWN_NAME.meaning}"
-    if Summary.known(run) is None:
+    if Summary.read_or_none(run) is None:
         return f"stays: {Reason.BLOCKED.meaning}"
     if move := next((each for each in read_moves(run) if each.bundle == bundle), None):
         return f"would move to {move.destination}"
@@ -218,7 +218,7 @@ def _explanation(run: StoragePath, bundle: str, broker: str) -> str:
     return f"stays [{reason}]: {reason.meaning}"
 
 
-def crowded_partitions(topics: Iterable[LoadedTopic], brokers: int) -> Iterator[Advice]:
+def crowded_partition_advice(topics: Iterable[LoadedTopic], brokers: int) -> Iterator[Advice]:
     partitions: dict[str, list[LoadedTopic]] = {}
     for topic in topics:
         base, _, number = topic.name.rpartition("-partition-")

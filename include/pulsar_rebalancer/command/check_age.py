@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.names import CLUSTER_NAME
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, CommitMark, last_committed
+from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, CommitMark, last_committed_run
 
 OK, WARNING, CRITICAL = 0, 1, 2
 _NAMES = {OK: "OK", WARNING: "WARNING", CRITICAL: "CRITICAL"}
@@ -30,7 +30,7 @@ class Ages:
     decision: float | None
 
 
-def ages(storage: ClusterStorage, now: datetime) -> Ages:
+def read_ages(storage: ClusterStorage, now: datetime) -> Ages:
     return Ages(_seconds_since(_last_outcome(storage, now), now), _seconds_since(_last_decision(storage, now), now))
 
 
@@ -51,7 +51,7 @@ def _last_outcome(storage: ClusterStorage, now: datetime) -> datetime | None:
 
 
 def _last_decision(storage: ClusterStorage, now: datetime) -> datetime | None:
-    run = last_committed(storage, now + SKEW)
+    run = last_committed_run(storage, now + SKEW)
     return CommitMark.read(run).at if run else None
 
 
@@ -96,7 +96,7 @@ def _max_age(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     try:
-        measured = ages(ClusterStorage(args.root, args.cluster), datetime.now(UTC))
+        measured = read_ages(ClusterStorage(args.root, args.cluster), datetime.now(UTC))
     except (SnapshotError, OSError, ValueError) as error:
         text = error.message if isinstance(error, SnapshotError) else f"--root cannot be read: {type(error).__name__}"
         print(f"{_NAMES[CRITICAL]} - cluster {args.cluster}: {text}")

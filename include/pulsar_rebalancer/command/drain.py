@@ -52,14 +52,14 @@ class _NoRedirects(HTTPRedirectHandler):
         """Return None, which turns the redirect into an error."""
 
 
-class Airflow:
+class AirflowClient:
     """A client for a cluster's by-hand DAG (the APIs of Airflow and of the cluster page) with a time limit."""
 
-    def __init__(self, url: str, token: str, cluster: str, seconds: float) -> None:
+    def __init__(self, url: str, token: str, cluster: str, time_limit_s: float) -> None:
         self._url = url.rstrip("/")
         self._token = token
         self._dag = quote(f"pulsar_by_hand__{cluster}", safe="")
-        self._until = time.monotonic() + seconds
+        self._until = time.monotonic() + time_limit_s
         self._opener = build_opener(_NoRedirects())
 
     def drain(self, broker: str, reason: str) -> None:
@@ -88,7 +88,7 @@ class Airflow:
                 raise (OutdatedPlanError if outdated else RefusedError)(f"{answer['state']}: {answer['text']}")
             self._pause_or_fail(f"Airflow has not yet planned or ordered the drain: the DAG run is {answer['state']}")
 
-    def wait(self, broker: str) -> None:
+    def wait_until_empty(self, broker: str) -> None:
         """Wait until no movable bundle is left on a drained broker.
 
         Raises RefusedError if somebody released the broker, NotYetError if bundles are left at the end.
@@ -104,9 +104,9 @@ class Airflow:
             held = "bundles are not known yet" if left is None else f"still owns {left} bundles that can move"
             self._pause_or_fail(f"{broker} is drained, but {held}")
 
-    def _pause_or_fail(self, status: str) -> None:
+    def _pause_or_fail(self, result: str) -> None:
         if time.monotonic() >= self._until:
-            raise TimeLimitError(status)
+            raise TimeLimitError(result)
         time.sleep(min(PAUSE_SECONDS, max(0.0, self._until - time.monotonic())))
 
     def _request_json(self, path: str, document: Any = None) -> Any:
@@ -141,23 +141,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     url, token = os.environ.get("AIRFLOW_URL", ""), os.environ.get("AIRFLOW_TOKEN", "").strip()
     if urlsplit(url).scheme not in ("http", "https") or not token:
-        return _report(REFUSED, "the environment variables AIRFLOW_URL (http or https) and AIRFLOW_TOKEN are needed")
-    airflow = Airflow(url, token, args.cluster, args.seconds)
+        return _print(REFUSED, "the environment variables AIRFLOW_URL (http or https) and AIRFLOW_TOKEN are needed")
+    airflow = AirflowClient(url, token, args.cluster, args.seconds)
     try:
         airflow.drain(args.broker, args.reason)
-        airflow.wait(args.broker)
+        airflow.wait_until_empty(args.broker)
     except TimeLimitError as error:
-        return _report(NOT_YET, f"time limit reached: {error}")
+        return _print(NOT_YET, f"time limit reached: {error}")
     except RefusedError as error:
-        return _report(REFUSED, str(error))
+        return _print(REFUSED, str(error))
     except (KeyError, TypeError) as error:
-        return _report(REFUSED, f"Airflow runs another release of the rebalancer ({error!r:.80})")
-    return _report(EMPTY, f"{args.broker} has no bundle that can move")
+        return _print(REFUSED, f"Airflow runs another release of the rebalancer ({error!r:.80})")
+    return _print(EMPTY, f"{args.broker} has no bundle that can move")
 
 
-def _report(code: int, text: str) -> int:
+def _print(exit_code: int, text: str) -> int:
     print(text)
-    return code
+    return exit_code
 
 
 if __name__ == "__main__":

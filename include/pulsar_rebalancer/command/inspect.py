@@ -78,15 +78,15 @@ async def _inspect(connection: AdminConnection, args: argparse.Namespace, folder
     return seen.document()
 
 
-def connection_to(url: str, file: Path | None) -> AdminConnection:
+def connection_to(url: str, extras: Path | None) -> AdminConnection:
     values = {name: os.environ.get(f"PULSAR_{name.upper()}") for name in (*EXTRAS, "token")}
     extra = checked_extra(values, EXTRAS | {"token"}, "environment")
-    if file is not None:
+    if extras is not None:
         try:
-            extra |= checked_extra(yaml.safe_load(file.read_text(encoding="utf-8")), EXTRAS | {"token"}, file.name)
+            extra |= checked_extra(yaml.safe_load(extras.read_text(encoding="utf-8")), EXTRAS | {"token"}, extras.name)
         except (OSError, ValueError, yaml.YAMLError) as error:
             # The text is not shown: it may hold the token.
-            raise SettingsError(Reason.WRONG_SETTING, f"{file.name} cannot be read: {type(error).__name__}") from None
+            raise SettingsError(Reason.WRONG_SETTING, f"{extras.name} cannot be read: {type(error).__name__}") from None
     token = str(extra.pop("token", "")).strip()
     return replace(connection_of((url,), token, extra), read_only=True)
 

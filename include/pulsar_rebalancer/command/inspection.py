@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from pulsar_rebalancer.collect.broker_settings import Runtimes, read_runtimes
+from pulsar_rebalancer.collect.broker_settings import Runtimes, read_configs
 from pulsar_rebalancer.collect.collector import RunTrigger, Sample, collect, save
 from pulsar_rebalancer.command import advice
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, RunParams
@@ -70,7 +70,7 @@ class SampleJudge:
         if not validate(RunInput(folder)).reasons(Effect.BLOCK):
             decide(RunInput.read(folder.uri))
             self.state = self.state if all_hits else read_state(folder)
-        blocked = Summary.known(folder) is None
+        blocked = Summary.read_or_none(folder) is None
         conclude(folder, None if blocked else Reason.OBSERVE, sample.request.collected_at).write(folder)
         return folder
 
@@ -139,7 +139,7 @@ class Inspection:
             for each in self.findings
         ]
         hour = timeline(self.own.storage, self.sample.request.resolved.settings, now)
-        return page_file({**shown.model_dump(mode="json"), "findings": findings}, hour.model_dump(mode="json"))
+        return page_html({**shown.model_dump(mode="json"), "findings": findings}, hour.model_dump(mode="json"))
 
     def _sample_document(self, folder: StoragePath) -> JsonValue:
         run = read_run(folder)
@@ -153,7 +153,7 @@ def _pair_document(pair: PairView) -> JsonValue:
 
 
 def plan_document(folder: StoragePath) -> dict[str, JsonValue] | None:
-    summary = Summary.known(folder)
+    summary = Summary.read_or_none(folder)
     if summary is None:
         return None
     moves = read_moves(folder)
@@ -178,7 +178,7 @@ async def inspect_cluster(admin: PulsarAdmin, folder: str, seconds: float, every
     given: dict[str, object] = {"interval_seconds": every, "split_mode": "observe"}
     entry = ClusterEntry(name="cluster", given=given, settings=settings_of(given, label="inspect"))
     own = SampleJudge(ClusterStorage(folder, "cluster"))
-    name, runtimes = await admin.cluster_name(), await read_runtimes(admin, sorted(set(await admin.brokers())))
+    name, runtimes = await admin.cluster_name(), await read_configs(admin, sorted(set(await admin.brokers())))
     theirs = _configured_judge(folder, runtimes)
     counted: list[StoragePath] = []
     begun = time.monotonic()
@@ -193,7 +193,7 @@ async def inspect_cluster(admin: PulsarAdmin, folder: str, seconds: float, every
         name, runtimes, sample, own, theirs, counted, lasting, theirs.judge(sample, all_hits=True) if theirs else None
     )
     topics = await advice.read_topics(admin, sample)
-    seen.findings = advice.findings(runtimes, topics, [lasting, *filter(None, [seen.theirs])])
+    seen.findings = advice.all_advice(runtimes, topics, [lasting, *filter(None, [seen.theirs])])
     if topic:
         parts = [each.name for each in topics.loaded if each.name.startswith(f"{topic}-partition-")]
         seen.topic = [await advice.find_topic(admin, each, topics.loaded, lasting) for each in sorted(parts) or [topic]]
@@ -222,7 +222,7 @@ def page_folder() -> Path:
     return packaged if packaged.is_dir() else plugin / "overview" / "static"
 
 
-def page_file(overview: JsonValue, timeline: JsonValue) -> str:
+def page_html(overview: JsonValue, timeline: JsonValue) -> str:
     folder = page_folder()
     modules = {file.name: file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.js"))}
     modules["server.js"] = _FROM_SERVER

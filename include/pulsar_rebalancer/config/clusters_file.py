@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME, Percent
 from pulsar_rebalancer.config.settings import CAPS, Check, Settings, parse_typed, typed_values, validate
-from pulsar_rebalancer.errors import SettingsError, WrongFields
+from pulsar_rebalancer.errors import FieldsError, SettingsError
 from pulsar_rebalancer.names import CLUSTER_NAME, Brokers, Namespaces, Patterns
 from pulsar_rebalancer.reasons import Reason
 
@@ -147,13 +147,13 @@ def _cluster_entry(
             raise SettingsError(Reason.CONTRADICTION, f"{file}: two clusters are named {name}: give each its own name")
         if entry is not None and not isinstance(entry, _YamlMap):
             raise SettingsError(Reason.WRONG_SETTING, f"{file}: {name}: expected a mapping of settings")
-        merged = _by_field(defaults, f"{file}: defaults") | _by_field(entry or _YamlMap(), f"{file}: {name}")
+        merged = _field_values(defaults, f"{file}: defaults") | _field_values(entry or _YamlMap(), f"{file}: {name}")
         return ClusterEntry(name=name, given=merged, settings=validate(merged, label=f"{file}: {name}", check=check))
     except SettingsError as error:
         return ClusterEntry(name=safe, given={}, settings=Settings(), error=str(error))
 
 
-def _by_field(entries: _YamlMap, label: str) -> dict[str, object]:
+def _field_values(entries: _YamlMap, label: str) -> dict[str, object]:
     _refuse_repeated_keys(entries, label)
     given: dict[str, object] = {}
     for key, value in entries.items():
@@ -206,13 +206,13 @@ class RunParams(BaseModel):
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
         if self.force_threshold is not None and not self.force.strip():
-            raise WrongFields({"force": "Say why you force the balance; the reason is recorded."})
+            raise FieldsError({"force": "Say why you force the balance; the reason is recorded."})
         if None not in (self.low_threshold, self.high_threshold) and self.low_threshold > self.high_threshold:  # type: ignore[operator]
-            raise WrongFields({"low_threshold": f"The value is above high_threshold, {self.high_threshold:g}."})
+            raise FieldsError({"low_threshold": f"The value is above high_threshold, {self.high_threshold:g}."})
         return self
 
     @property
-    def decide(self) -> bool:
+    def changes_decision(self) -> bool:
         return bool(self.model_dump(exclude={"mode", "plan"}, exclude_defaults=True))
 
     @property
@@ -232,19 +232,19 @@ def parse_params(values: Mapping[str, object]) -> RunParams:
     return parse_typed(RunParams, values, "run parameters")
 
 
-def from_brokers(runtime: Mapping[str, str]) -> dict[str, str]:
+def broker_values(runtime: Mapping[str, str]) -> dict[str, str]:
     """Return the live brokers' load-balancer settings, by our field names.
 
     `runtime` is a response to `/admin/v2/brokers/configuration/runtime`, in which all values are strings.
     """
     settings = {}
     for pulsar_name, field in FIELD_OF_PULSAR_NAME.items():
-        value = _without_optional(runtime.get(pulsar_name))
+        value = _unwrapped_optional(runtime.get(pulsar_name))
         if value is not None:
             settings[field] = value
     # The misspelt old keys win only while the new keys still have their default (ServiceConfiguration).
     for field, old in (("bandwidth_in_weight", "In"), ("bandwidth_out_weight", "Out")):
-        value = _without_optional(runtime.get(f"loadBalancerBandwith{old}ResourceWeight"))
+        value = _unwrapped_optional(runtime.get(f"loadBalancerBandwith{old}ResourceWeight"))
         if value is not None and _equals_one(settings.get(field, "1.0")) and not _equals_one(value):
             settings[field] = value
     return settings
@@ -258,7 +258,7 @@ def _equals_one(value: str) -> bool:
         return False
 
 
-def _without_optional(value: str | None) -> str | None:
+def _unwrapped_optional(value: str | None) -> str | None:
     if value is None or value in ("null", "Optional.empty"):
         return None
     return value.removeprefix("Optional[").removesuffix("]") if value.startswith("Optional[") else value
@@ -277,7 +277,7 @@ def resolve(
 
     Args:
         file: the cluster's entry in the clusters file; its keys are our names or Pulsar's.
-        brokers: live settings, from `from_brokers`.
+        brokers: live settings, from `broker_values`.
         params: their lists are added to the file's; their mode must not be higher than the file's.
         check: additional check, as in `validate`.
 

@@ -26,7 +26,7 @@ class Mode(StrEnum):
         return list(Mode).index(self)
 
     @property
-    def moves(self) -> bool:
+    def may_move(self) -> bool:
         """Return whether this mode moves bundles, with or without a person's approval."""
         return self in (Mode.APPROVE, Mode.AUTO)
 
@@ -103,7 +103,7 @@ class Window(BaseModel):
     reason: str = Field("", max_length=500, description="reason, shown in every run")
 
     @property
-    def once(self) -> tuple[datetime, datetime] | None:
+    def one_time_span(self) -> tuple[datetime, datetime] | None:
         return (self.start, self.end) if self.start and self.end else None
 
     @field_validator("timezone")
@@ -136,7 +136,7 @@ class Window(BaseModel):
             (False, False, True, True),
         ):
             raise ValueError("a window needs cron and minutes, or start and end")
-        if self.once and self.once[0] >= self.once[1]:
+        if self.one_time_span and self.one_time_span[0] >= self.one_time_span[1]:
             raise ValueError(f"end {self.end:%Y-%m-%d %H:%M} is not after start {self.start:%Y-%m-%d %H:%M}")
         if self.minutes is not None:
             begins = islice(croniter(self.cron, _JUDGED_FROM).all_next(datetime), _JUDGED)

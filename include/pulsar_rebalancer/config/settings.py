@@ -20,10 +20,10 @@ from pydantic import (
 
 from pulsar_rebalancer.config.field_types import DEFAULT_STRATEGY, Mode, Placement, Strategy, Window
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME, PulsarSettings
-from pulsar_rebalancer.errors import SettingsError, WrongFields
+from pulsar_rebalancer.errors import FieldsError, SettingsError
 from pulsar_rebalancer.names import Brokers, Patterns
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.texts import typed
+from pulsar_rebalancer.texts import cleaned_input
 
 MOST_MOVES = 64
 """Maximum number of bundles that are moved at the same time."""
@@ -257,11 +257,11 @@ _Form = TypeVar("_Form", bound=BaseModel)
 
 
 def typed_values(values: Mapping[str, object], label: str) -> dict[str, object]:
-    """Clean every string by `texts.typed`. Raises SettingsError `wrong_setting`, which names the key."""
+    """Clean every string by `texts.cleaned_input`. Raises SettingsError `wrong_setting`, which names the key."""
     cleaned: dict[str, object] = {}
     for key, value in values.items():
         try:
-            cleaned[key] = typed(value)
+            cleaned[key] = cleaned_input(value)
         except ValueError as error:
             raise SettingsError(Reason.WRONG_SETTING, f"{label}: {key}: {error}", {key: str(error)}) from None
     return cleaned
@@ -273,16 +273,16 @@ def parse_typed(form: type[_Form], values: Mapping[str, object], label: str) -> 
     try:
         return form.model_validate(given)
     except ValidationError as error:
-        wrong = dict(_wrong_fields(error))
+        wrong = dict(_invalid_fields(error))
         fields = {key.partition(".")[0]: sentence for key, sentence in wrong.items()}
         named = "; ".join(f"{key}: {sentence}" for key, sentence in wrong.items())
         raise SettingsError(Reason.WRONG_SETTING, f"{label}: {named}", fields) from None
 
 
-def _wrong_fields(error: ValidationError) -> Iterator[tuple[str, str]]:
+def _invalid_fields(error: ValidationError) -> Iterator[tuple[str, str]]:
     for item in error.errors():
         raised = item.get("ctx", {}).get("error")
-        if isinstance(raised, WrongFields):
+        if isinstance(raised, FieldsError):
             yield from raised.fields.items()
         else:
             sentence = item["msg"].removeprefix("Value error, ")

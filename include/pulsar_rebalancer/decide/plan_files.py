@@ -17,7 +17,7 @@ from pulsar_rebalancer.decide.planning import Plan
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.stays import RULES
-from pulsar_rebalancer.reasons import Reason, counted
+from pulsar_rebalancer.reasons import Reason, counts_text
 from pulsar_rebalancer.run.outcome import ClientGap, last_cost_text
 from pulsar_rebalancer.run.plan import (
     ForcedRun,
@@ -45,18 +45,18 @@ def write_run(run: RunInput, plan: Plan) -> Summary:
     gaps = [pair.gap for pair in judged if pair.gap is not None and pair.source != pair.destination]
     forced = ForcedRun(by=request.requested_by, reason=params.force, threshold=force_threshold(request))
     low = profile_of(run.settings).thresholds(run.settings).get("low")
-    roll = run.before.roll
-    requesters = {request.requested_by} if params.decide else set()
-    requesters |= {roll.by} if roll is not None and plan.taken else set()
-    not_compared = brokers_not_compared(run.settings, run.policies, run.before.drains.brokers)
+    roll = run.state.roll
+    requesters = {request.requested_by} if params.changes_decision else set()
+    requesters |= {roll.by} if roll is not None and plan.taken_moves else set()
+    not_compared = brokers_not_compared(run.settings, run.policies, run.state.drains.brokers)
     return write(
         run,
         plan,
         _next_state(run, plan),
         run.splits.rows,
-        **scores_fields(scores, scores_after(scores, plan.taken, plan.traffic), not_compared),
+        **scores_fields(scores, scores_after(scores, plan.taken_moves, plan.traffic), not_compared),
         drains=dict(plan.drains),
-        forced=forced if request.forced else None,
+        forced=forced if request.is_forced else None,
         requesters=tuple(sorted(requesters)),
         counting=run.counting.reason,
         pairs=len(gaps),
@@ -67,11 +67,11 @@ def write_run(run: RunInput, plan: Plan) -> Summary:
             max((decision.high_hits or 0 for decision in judged), default=0),
         ),
         split_skip_reasons=run.splits.skip_reasons,
-        splits_told=(*run.splits.advice, *split_planning.advice(run, plan.completed, plan.moves, plan.traffic)),
+        splits_told=(*run.splits.advice, *split_planning.advice(run, plan.full_decisions, plan.moves, plan.traffic)),
     )
 
 
-def write_by_hand(
+def write_manual_plan(
     sample: PlanningSample,
     plan: Plan,
     record: ManualPlanRecord,
@@ -84,7 +84,7 @@ def write_by_hand(
     `predicted_scores` are scores, in percent; `restarts` are brokers whose hits are reset when the plan is
     carried out.
     """
-    before = sample.snapshot.before.decision
+    before = sample.snapshot.state.decision
     changed = {"seq": before.seq + 1, "plan_id": sample.snapshot.folder.name, "restarts": dict(restarts)}
     return write(
         sample.snapshot,
@@ -92,7 +92,7 @@ def write_by_hand(
         before.model_copy(update=changed),
         splits,
         **scores_fields(sample.scores, predicted_scores, sample.left_out),
-        by_hand=_with_effect(sample, plan, splits, record, predicted_scores),
+        by_hand=_with_predicted_effect(sample, plan, splits, record, predicted_scores),
         counting=Reason.BY_HAND,
         pairs=0,
         pairs_over=0,
@@ -108,7 +108,7 @@ def write(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence[Row]
     `state` is what the *record* task will commit, with a sequence number one higher than that of the state
     from which the plan was made. `fields` are the summary's fields that do not follow from the files.
     """
-    request, decisions = run.request, plan.completed
+    request, decisions = run.request, plan.full_decisions
     moves = move_table(request.cluster, plan.moves)
     empty = {"restarts"} if not state.restarts else set()
     plan_document = state.model_dump(mode="json", exclude=empty)
@@ -116,7 +116,7 @@ def write(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence[Row]
     write_tables(run.folder, moves, decided, plan_document)
     cuts = write_splits(run.folder, splits)
     taken = moves.filter(moves["taken"]).to_pylist()
-    skip_reasons = sum(plan.reasons.values(), Counter[Reason]())
+    skip_reasons = sum(plan.pair_reasons.values(), Counter[Reason]())
     del skip_reasons[Reason.TAKEN]
     summary = Summary(
         **fields,
@@ -141,7 +141,7 @@ def write(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence[Row]
 
 
 def _next_state(run: RunInput, plan: Plan) -> DecisionState:
-    counts, now, before = run.counting.counts, run.request.collected_at, run.before.decision
+    counts, now, before = run.counting.counts, run.request.collected_at, run.state.decision
     used = {**plan.samples, **used_samples(plan.decisions, run.counting, plan.moves)}
     return DecisionState(
         seq=before.seq + 1,
@@ -157,18 +157,18 @@ def _next_state(run: RunInput, plan: Plan) -> DecisionState:
     )
 
 
-def _with_effect(
-    sample: PlanningSample, plan: Plan, splits: Sequence[Row], record: ManualPlanRecord, predicted: Mapping[str, float]
+def _with_predicted_effect(
+    sample: PlanningSample, plan: Plan, splits: Sequence[Row], record: ManualPlanRecord, scores: Mapping[str, float]
 ) -> ManualPlanRecord:
-    ends = {end for move in plan.taken for end in (move.source, move.destination) if end is not None}
-    unloaded = [(move.source, move.bundle) for move in plan.taken]
+    ends = {end for move in plan.taken_moves for end in (move.source, move.destination) if end is not None}
+    unloaded = [(move.source, move.bundle) for move in plan.taken_moves]
     # A bundle that has moved since its split was planned is split on its present owner.
     cut = [split["bundle"] for split in splits if split["unload"]]
     unloaded += [(sample.owners[bundle], bundle) for bundle in cut if bundle in sample.owners]
     bundles = [sample.bundles.find(*each) for each in unloaded]
     return record.model_copy(
         update={
-            "scores": {name: (sample.scores[name], predicted[name]) for name in sorted(ends)},
+            "scores": {name: (sample.scores[name], scores[name]) for name in sorted(ends)},
             **{name: sum(getattr(bundle, name) for bundle in bundles) for name in ("topics", "producers", "consumers")},
             "unknown": tuple(sorted(move.bundle for move in plan.moves if move.reason is Reason.UNKNOWN_NAME)),
         }
@@ -224,7 +224,7 @@ def plan_document(summary: Summary, run: StoragePath, last_gaps: Mapping[str, Cl
         "splits": list(summary.splits_told),
         "stay": {str(reason): count for reason, count in summary.bundle_skip_reasons.items()},
         "unknown": list(hand.unknown) if hand else [],
-        "scores": {name: [round(before, 2), round(after, 2)] for name, (before, after) in _by_score(summary)},
+        "scores": {name: [round(before, 2), round(after, 2)] for name, (before, after) in _score_ends(summary)},
         "disturbed": {"topics": hand.topics, "producers": hand.producers, "consumers": hand.consumers} if hand else {},
         "last_seconds": {m.bundle: last_gaps[m.bundle].clients_seconds for m in moves if m.bundle in last_gaps},
         "folder": run.uri,
@@ -247,7 +247,7 @@ def plan_text(summary: Summary, run: StoragePath, dag_id: str, last_gaps: Mappin
     ]
     lines += [f"  no broker reports a bundle matching {one_line(name, 512)}" for name in (hand.unknown if hand else ())]
     if hand is not None and summary.has_effect:
-        lines += [f"  score of {name}: {before:.1f} -> {after:.1f}" for name, (before, after) in _by_score(summary)]
+        lines += [f"  score of {name}: {before:.1f} -> {after:.1f}" for name, (before, after) in _score_ends(summary)]
         disturbed = {"topic": hand.topics, "producer": hand.producers, "consumer": hand.consumers}
         lines.append(f"  disturbed: {', '.join(number_of(count, noun) for noun, count in disturbed.items())}")
         lines += [f"  last time: {last_cost_text(last_gaps.values(), len(moves))}"] if moves else []
@@ -265,9 +265,9 @@ def why_no_effect(summary: Summary, run: StoragePath) -> str:
     until = f" and may move again at {again:%H:%M %Z}" if again else ""
     rules = sorted({str(rule.overrule) for rule in RULES if rule.overrule and rule.reason in reasons})
     offer = f" To move these bundles now, overrule {', '.join(rules)}." if rules else ""
-    return f"{counted(reasons) or 'there is no bundle to move'}{until}.{offer}"
+    return f"{counts_text(reasons) or 'there is no bundle to move'}{until}.{offer}"
 
 
-def _by_score(summary: Summary) -> list[tuple[str, tuple[float, float]]]:
+def _score_ends(summary: Summary) -> list[tuple[str, tuple[float, float]]]:
     scores = summary.by_hand.scores if summary.by_hand else {}
     return sorted(scores.items(), key=lambda item: (-item[1][1], item[0]))[:LISTED]

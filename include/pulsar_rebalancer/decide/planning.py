@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.isolation import Policies
-from pulsar_rebalancer.reasons import Reason, Trait, counted
+from pulsar_rebalancer.reasons import Reason, Trait, counts_text
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.request import DrainProgress
 from pulsar_rebalancer.run.tables import BrokerSample, Measure
@@ -95,7 +95,7 @@ def candidates_of(
         ]
         ordered = sorted(known, key=lambda item: (-item[1].mean(MEASURE), item[1].bundle))
         candidates += [
-            CandidateMove.of(
+            CandidateMove.new(
                 bundle,
                 pair=pair,
                 rank=rank,
@@ -124,7 +124,7 @@ def giving(
         explanation: what each source does; the names of the receiving brokers are appended.
         sentence: what the plan does; `{}` is replaced with the names of the receiving brokers.
     """
-    receiving = sorted({str(move.destination) for move in moves if move.taken})
+    receiving = sorted({str(move.destination) for move in moves if move.is_taken})
     if not receiving:
         return SourceReport([])
     named = one_line(", ".join(receiving), _NAMES)
@@ -145,7 +145,7 @@ def giving(
     return SourceReport(decisions, sentence.format(named), {source: sample.traffic[source] for source in pairs})
 
 
-CAPPED, KEPT_IN_PLACE = Reason.having(Trait.CAP), Reason.having(Trait.KEPT_IN_PLACE)
+CAPPED, KEPT_IN_PLACE = Reason.with_trait(Trait.CAP), Reason.with_trait(Trait.KEPT_IN_PLACE)
 HELD_BACK = CAPPED | KEPT_IN_PLACE
 """Reasons why caps, policies or placement hold back a bundle that would otherwise move."""
 
@@ -195,7 +195,7 @@ def taken_and_passed_over_text(moves: Sequence[CandidateMove], reasons: Mapping[
     there = [move for move in moves if move.source != destination_of_pair[move.pair]]
     back = [move for move in moves if move.source == destination_of_pair[move.pair]]
     words = f"Taken: {moves_text(there)}" + (f", {moves_text(back)} in return" if back else "")
-    others = counted({reason: count for reason, count in reasons.items() if reason is not Reason.TAKEN})
+    others = counts_text({reason: count for reason, count in reasons.items() if reason is not Reason.TAKEN})
     return f"{words}. Passed over: {others}." if others else f"{words}."
 
 
@@ -232,7 +232,7 @@ class Plan:
     """A plan before it is written. With up to a million moves, they are walked through as rarely as possible.
 
     Attributes:
-        decisions: one for each pair or broker that was judged; `completed` adds the bundles that move.
+        decisions: one for each pair or broker that was judged; `full_decisions` adds the bundles that move.
         moves: all candidates with destinations and waves, each taken or with the reason why it stays.
         strategy_state: state of the strategy and of its placement, for the next run; None if no strategy was asked.
         traffic: current traffic of the sources, in the measure of their moves (msg/s or bytes/s).
@@ -248,17 +248,17 @@ class Plan:
     drains: Mapping[str, DrainProgress] = field(default_factory=dict)
 
     @cached_property
-    def taken(self) -> list[CandidateMove]:
+    def taken_moves(self) -> list[CandidateMove]:
         return [move for move in self.moves if move.reason is Reason.TAKEN]
 
     @cached_property
-    def reasons(self) -> dict[int, Counter[Reason]]:
+    def pair_reasons(self) -> dict[int, Counter[Reason]]:
         return reasons_by_pair(self.moves)
 
     @cached_property
-    def completed(self) -> list[Decision]:
+    def full_decisions(self) -> list[Decision]:
         """Return the decisions with the number of bundles that move, and the reason if none of a pair's does."""
-        return with_taken_bundles(self.decisions, self.taken, self.reasons)
+        return with_taken_bundles(self.decisions, self.taken_moves, self.pair_reasons)
 
 
 def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequence[BrokerSample]) -> Plan:
@@ -271,7 +271,7 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
     def within_caps(*proposals: Proposal) -> list[list[CandidateMove]]:
         """Return the moves of each source after the caps; those of the first source come first."""
         room = next((each.room() for each in proposals if each.room), None)
-        moves = caps.apply((move for p in proposals for move in p.moves), settings, policies.groups, brokers, room)
+        moves = caps.apply_caps((move for p in proposals for move in p.moves), settings, policies.groups, brokers, room)
         if sum(bool(each.moves) for each in proposals) < 2:  # a plan may have a million moves
             return [moves if each.moves else [] for each in proposals]
         pairs = [{move.pair for move in each.moves} for each in proposals]
@@ -290,7 +290,7 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
     if sources.rolling:
         reports[1] = reports[1]._replace(sentence=f"{reports[1].sentence}. {sources.rolling}")
     plan = replace(_combined(reports, [*leaving, *chosen]), strategy_state=strategy.state)
-    if not plan.taken and (other := sources.otherwise()):
+    if not plan.taken_moves and (other := sources.otherwise()):
         (moves,) = within_caps(other)
         moves = other.renumbered(moves) if other.renumbered else moves
         plan = _with_fallback(plan, other.report(moves), moves)
@@ -303,7 +303,7 @@ _NOTHING = Proposal([], lambda _: SourceReport([]))
 def _arriving_traffic(moves: Iterable[CandidateMove]) -> dict[str, Counter[Measure]]:
     traffic: dict[str, Counter[Measure]] = {}
     for move in moves:
-        if move.taken and move.destination is not None:
+        if move.is_taken and move.destination is not None:
             brought = {measure: getattr(move, measure) for measure in Measure}
             traffic.setdefault(move.destination, Counter()).update(brought)
     return traffic
@@ -320,13 +320,13 @@ def _combined(reports: Sequence[SourceReport], moves: list[CandidateMove]) -> Pl
     )
 
 
-def _with_fallback(plan: Plan, report: SourceReport, moves: list[CandidateMove]) -> Plan:
+def _with_fallback(base: Plan, report: SourceReport, moves: list[CandidateMove]) -> Plan:
     """Add a source that acts because nothing else moves; its brokers' hits are reset unless all bundles stay."""
     if not report.decisions and not report.sentence:
-        return plan
-    ends = {end for move in moves if move.taken for end in (move.source, move.destination)}
-    decisions = [decision.with_hits_reset(ends) for decision in plan.decisions]
-    joined = _combined([report, SourceReport(decisions, plan.sentence, plan.traffic, plan.samples, plan.drains)], moves)
+        return base
+    ends = {end for move in moves if move.is_taken for end in (move.source, move.destination)}
+    decisions = [decision.with_hits_reset(ends) for decision in base.decisions]
+    joined = _combined([report, SourceReport(decisions, base.sentence, base.traffic, base.samples, base.drains)], moves)
     return replace(
-        joined, moves=[*moves, *plan.moves], strategy_state=plan.strategy_state, traffic=report.traffic or plan.traffic
+        joined, moves=[*moves, *base.moves], strategy_state=base.strategy_state, traffic=report.traffic or base.traffic
     )

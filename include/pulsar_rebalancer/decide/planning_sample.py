@@ -44,15 +44,15 @@ class PlanningSample:
         overruled: Collection[Overrule] = (),
     ) -> Self:
         """Read a run's snapshot without the overruled rules. Raises the errors of `RunInput.read`."""
-        settings, policies = _settings(snapshot.settings, overruled), _policies(snapshot.policies, overruled)
+        settings, policies = _planning_settings(snapshot.settings, overruled), _policies(snapshot.policies, overruled)
         brokers = snapshot.brokers_without(left_out_of(snapshot, settings, policies))
-        facts = stays.BundleFacts.of(snapshot, settings, overruled)
+        facts = stays.BundleFacts.of_run(snapshot, settings, overruled)
         rows, means = snapshot.table("bundles", REPORTED.names), snapshot.known_means_file
         rows = with_loads(rows.append_column("reason", stays.stay_reasons(rows["bundle"], facts)))
         rows = with_means(rows, snapshot.cluster, MEANS.empty_table() if means is None else means.read_table(OF_MEANS))
         return cls(snapshot, ClusterSample(brokers, _bundles(rows), settings), policies)
 
-    def with_drained(self, brokers: Collection[str]) -> Self:
+    def with_drained_brokers(self, brokers: Collection[str]) -> Self:
         """Return a copy in which these brokers are drained as well, unless left out for a more serious reason."""
         drained = [
             each._replace(left_out=Reason.DRAINING)
@@ -87,7 +87,7 @@ class PlanningSample:
         return {broker.broker: broker.left_out for broker in self.brokers if broker.left_out is not None}
 
     @cached_property
-    def listed(self) -> frozenset[str]:
+    def listed_brokers(self) -> frozenset[str]:
         return frozenset(broker.broker for broker in self.brokers)
 
     @cached_property
@@ -119,7 +119,7 @@ class PlanningSample:
         return self.scores[bundle.broker] * bundle.msg_throughput / whole if whole > 0 else 0.0
 
 
-def _settings(settings: Settings, overruled: Collection[Overrule]) -> Settings:
+def _planning_settings(settings: Settings, overruled: Collection[Overrule]) -> Settings:
     changes: dict[str, object] = {}
     if placement_of(settings) is Placement.AVG:
         # AvgShedder plans destinations only for its own moves; it would place any other bundle at random.

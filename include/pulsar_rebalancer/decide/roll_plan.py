@@ -20,12 +20,12 @@ from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapaci
 from pulsar_rebalancer.decide.rolling import REPORTS, RollSample, why_wait
 from pulsar_rebalancer.decide.sources import requested
 from pulsar_rebalancer.decide.sources.drains import NEVER
-from pulsar_rebalancer.decide.sources.filling import recently_arrived, recently_moved
-from pulsar_rebalancer.decide.sources.returns import whole_bundles
-from pulsar_rebalancer.errors import PlanError, wrong_field
+from pulsar_rebalancer.decide.sources.filling import recent_arrivals, recent_unloads
+from pulsar_rebalancer.decide.sources.returns import parent_bundles
+from pulsar_rebalancer.errors import PlanError, field_error
 from pulsar_rebalancer.names import is_system_bundle
 from pulsar_rebalancer.orders.roll_document import BrokerRestart, Phase, Roll, ShownRestarts, ShownRoll
-from pulsar_rebalancer.reasons import Reason, Trait, counted
+from pulsar_rebalancer.reasons import Reason, Trait, counts_text
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary, candidate_rows
 from pulsar_rebalancer.run.snapshot import Snapshot
@@ -61,11 +61,11 @@ def removal(sample: PlanningSample, broker: str) -> Removal:
 
     Raises PlanError: `unknown_name`, `last_broker`, or why the removal cannot be predicted.
     """
-    sample = sample.with_drained([broker])
+    sample = sample.with_drained_brokers([broker])
     room, ends = SpareCapacity({broker: sample}), Counter[Reason]()
-    for wanted in place_moves(sample, candidates_of(sample, requested.drain(sample, [broker]))):
-        move = room.fitted_moves([wanted])[0] if wanted.taken else wanted
-        if move.taken:
+    for wanted in place_moves(sample, candidates_of(sample, requested.drain_moves(sample, [broker]))):
+        move = room.fitted_moves([wanted])[0] if wanted.is_taken else wanted
+        if move.is_taken:
             room.take([move])
         if move.reason not in NEVER:
             ends[move.reason] += 1
@@ -80,16 +80,16 @@ _HOST_SAMPLES = 2
 """Number of host samples during which validation leaves out a broker that has just started."""
 
 
-def shown_roll(snapshot: Snapshot, brokers: Sequence[str], user: str, reason: str) -> ShownRoll:
+def roll_preview(snapshot: Snapshot, brokers: Sequence[str], user: str, reason: str) -> ShownRoll:
     """Return the requested roll: the named brokers, or all of them by name, with the leader last.
 
     Raises SettingsError `unknown_name`, or PlanError `last_broker` if the cluster has only one broker.
     """
-    started = snapshot.started
+    started = snapshot.starts
     unknown = [name for name in brokers if name not in started]
     if unknown:
         roll_text = f"Not among the {len(started)} active brokers: {', '.join(unknown)[:500]}."
-        raise wrong_field(Reason.UNKNOWN_NAME, "brokers", roll_text)
+        raise field_error(Reason.UNKNOWN_NAME, "brokers", roll_text)
     if len(started) < 2:
         raise PlanError(Reason.LAST_BROKER, f"{', '.join(started)} is the cluster's only broker")
     (leader,) = snapshot.table("cluster", ["leader"])["leader"].to_pylist()
@@ -108,12 +108,12 @@ def restarts(snapshot: Snapshot, brokers: Sequence[str]) -> list[BrokerRestart]:
         try:
             fit = removal(sample, name)
         except PlanError as error:
-            bundles, why_not = len(sample.bundles.of(name)), error.message
+            bundles, why_not = len(sample.bundles.of_broker(name)), error.message
         else:
             bundles, why_not = fit.bundles, f"no {_missing_room_text(fit)}" if fit.stay else ""
         runs = 2 * _run_count(bundles, settings) + REPORTS
         minutes = runs * settings.interval_seconds / 60 + _HOST_SAMPLES * settings.host_usage_interval_minutes
-        broker, silent = known[name], name in snapshot.silent
+        broker, silent = known[name], name in snapshot.silent_brokers
         turn = BrokerRestart(
             broker=name,
             score=0.0 if silent else score(broker, settings),
@@ -134,7 +134,7 @@ def _run_count(bundles: int, settings: Settings) -> int:
 
 def why_no_turn(snapshot: Snapshot) -> str:
     """Return why no broker's turn could begin now; empty if one could."""
-    return why_wait((), snapshot.started, snapshot.unwell, ())
+    return why_wait((), snapshot.starts, snapshot.problems, ())
 
 
 def roll_text(shown: ShownRestarts, reason: str, dag_id: str) -> str:
@@ -155,18 +155,18 @@ def roll_text(shown: ShownRestarts, reason: str, dag_id: str) -> str:
 
 def sample_of_roll(snapshot: Snapshot, roll: Roll, drained_brokers: Collection[str]) -> RollSample:
     """Return the state of an active roll as of a run's snapshot. `drained_brokers`: by operators, not by the roll."""
-    started, waits = snapshot.started, roll.phase is Phase.WAITING
+    started, waits = snapshot.starts, roll.phase is Phase.WAITING
     home = _home_bundles(snapshot, roll.broker) if waits else _drained_bundles(snapshot, roll)
     left, stay = _remaining_bundles(snapshot, roll)
     no_room = ""
-    if waits and roll.broker in started and not why_wait(roll.listed, started, snapshot.unwell, drained_brokers):
+    if waits and roll.broker in started and not why_wait(roll.listed, started, snapshot.problems, drained_brokers):
         known = snapshot.request.collected_at in roll.seen
         no_room = roll.waits if known else _why_no_room(snapshot, roll.broker)
     return RollSample(
         run=snapshot.folder.name,
         at=snapshot.request.collected_at,
         started=started,
-        unwell=snapshot.unwell,
+        unwell=snapshot.problems,
         drained=tuple(sorted(drained_brokers)),
         home=home,
         never=_immovable_bundles(snapshot, roll.broker) if roll.phase is Phase.DRAINING and left == 0 else (),
@@ -191,12 +191,12 @@ def _immovable_bundles(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
 
 
 def _outcome_text(snapshot: Snapshot) -> str:
-    previous = ClusterStorage.of_run(snapshot.folder).run(snapshot.before.decision.plan_id)
-    outcome = Outcome.known(snapshot.folder) or (Outcome.known(previous) if previous else None)
+    previous = ClusterStorage.of_run(snapshot.folder).run(snapshot.state.decision.plan_id)
+    outcome = Outcome.read_or_none(snapshot.folder) or (Outcome.read_or_none(previous) if previous else None)
     if outcome is None or outcome.verdict is Reason.NOTHING_TO_DO:
         return ""
     failed = {why: count for why, count in outcome.counts.items() if not why.has(Trait.ON_PLANNED_BROKER)}
-    return counted(failed) if outcome.verdict is Reason.OPEN else outcome.verdict.meaning.rstrip(".")
+    return counts_text(failed) if outcome.verdict is Reason.OPEN else outcome.verdict.meaning.rstrip(".")
 
 
 def _why_no_room(snapshot: Snapshot, broker: str) -> str:
@@ -207,17 +207,17 @@ def _why_no_room(snapshot: Snapshot, broker: str) -> str:
     return _missing_room_text(fit) if fit.stay else ""
 
 
-def _missing_room_text(removal: Removal) -> str:
-    bundles = f"{removal.stay.total()} of {number_of(removal.bundles, 'bundle')}"
-    return f"room for {bundles} on brokers with scores below {removal.limit:g} % (reasons: {counted(removal.stay)})"
+def _missing_room_text(attempt: Removal) -> str:
+    bundles = f"{attempt.stay.total()} of {number_of(attempt.bundles, 'bundle')}"
+    return f"room for {bundles} on brokers with scores below {attempt.limit:g} % (reasons: {counts_text(attempt.stay)})"
 
 
 def _remaining_bundles(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reason, int]]:
-    summary = Summary.known(snapshot.folder)
+    summary = Summary.read_or_none(snapshot.folder)
     if summary is None or summary.by_hand is not None:
         return None, {}
     if roll.phase is Phase.RETURNING:
-        return _remaining_returns(snapshot, roll) if roll.same_phase(snapshot.before.roll) else (None, {})
+        return _remaining_returns(snapshot, roll) if roll.same_phase(snapshot.state.roll) else (None, {})
     drain = summary.drains.get(roll.broker)
     if drain is None or drain.bundles is None or drain.since != roll.turn_at:
         return None, {}
@@ -231,9 +231,9 @@ def _remaining_returns(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Rea
     A bundle can return if the run moves it, if validation leaves out a broker of its move, if no report shows
     it yet, or if its home only seems full because bundles have just arrived there (`filling.unreported_points`).
     """
-    home, recent = set(roll.home), recently_moved(snapshot)
+    home, recent = set(roll.home), recent_unloads(snapshot)
     unreported = home - snapshot.owners(home).keys()
-    parents = _wholes_by_part(snapshot, unreported)
+    parents = _parents_by_part(snapshot, unreported)
     home, unreported = home.union(parents).difference(parents.values()), unreported.difference(parents.values())
     # Their last owners may still report them.
     back = {
@@ -242,10 +242,10 @@ def _remaining_returns(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Rea
     # Pairs of the strategy, whose moves wait, are not negative.
     rows = [row for row in candidate_rows(snapshot.folder) if row["pair"] < 0 and row["bundle"] in home - back]
     unreported -= back
-    hiding = snapshot.silent or set(roll.listed) - snapshot.started.keys()
+    hiding = snapshot.silent_brokers or set(roll.listed) - snapshot.starts.keys()
     hidden = unreported if hiding else unreported & recent.keys()
     left_out = snapshot.validation.quarantined.keys()
-    ready = roll.broker in snapshot.started and roll.broker not in left_out
+    ready = roll.broker in snapshot.starts and roll.broker not in left_out
 
     def may_arrive(row: Row) -> bool:
         seems_full = bool(back) and row["reason"] == Reason.WOULD_OVERLOAD
@@ -258,26 +258,26 @@ def _remaining_returns(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Rea
     return 0, stay + Counter({Reason.UNKNOWN_NAME: gone})
 
 
-def _wholes_by_part(snapshot: Snapshot, bundles: Collection[str]) -> dict[str, str]:
+def _parents_by_part(snapshot: Snapshot, bundles: Collection[str]) -> dict[str, str]:
     batches = snapshot.batches("bundles", ["bundle"]) if bundles else ()
-    return whole_bundles((str(name) for batch in batches for name in batch["bundle"].to_pylist()), bundles)
+    return parent_bundles((str(name) for batch in batches for name in batch["bundle"].to_pylist()), bundles)
 
 
 def _home_bundles(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
     """Return a broker's bundles: reported or just received, and not just moved away."""
     owners = {
         name: unload.owner or ("" if unload.missed(unload.destination) else unload.destination)
-        for name, unload in recently_moved(snapshot).items()
+        for name, unload in recent_unloads(snapshot).items()
     }
     table = snapshot.table("bundles", ["broker", "bundle"])
     reported = table.filter(pc.equal(table["broker"], pa.scalar(broker)))["bundle"].to_pylist()
-    known = {*map(str, reported), *recently_arrived(snapshot, broker)}
+    known = {*map(str, reported), *recent_arrivals(snapshot, broker)}
     return tuple(sorted(name for name in known if owners.get(name, "") in ("", broker)))
 
 
 def _drained_bundles(snapshot: Snapshot, roll: Roll) -> tuple[str, ...]:
     """Return the bundles that the drain has moved off the current broker, even if no report showed them."""
-    unloads, begun = snapshot.before.moves.unloads, ClusterStorage.of_run(snapshot.folder).run(roll.sample)
+    unloads, begun = snapshot.state.moves.unloads, ClusterStorage.of_run(snapshot.folder).run(roll.sample)
     gone = {name for name, each in unloads.items() if each.source == roll.broker and each.plan_id > roll.sample}
     owners = Snapshot(begun).owners(gone - {*roll.home}) if begun else {}
     return tuple(name for name in gone if roll.broker in owners.get(name, (roll.broker,)))

@@ -93,7 +93,7 @@ def _after_step(roll: Roll, facts: RollFacts) -> Roll:
     if facts.seen and roll.phase is Phase.DRAINING:
         roll = roll.model_copy(update={"home": tuple(sorted({*roll.home, *facts.seen.home}))})
     if facts.stop is not None:
-        return _stopped_roll(roll, facts, Reason.ROLL_STOPPED, facts.stop.because)
+        return _stopped_roll(roll, facts, Reason.ROLL_STOPPED, facts.stop.by_text)
     if facts.skip is not None and _may_be_skipped(roll, facts):
         return _with_turn_skipped(roll, facts)
     if facts.held:
@@ -105,10 +105,10 @@ def _after_step(roll: Roll, facts: RollFacts) -> Roll:
     if not after.active or facts.now - (after.progress_at or facts.now) <= timedelta(minutes=facts.minutes):
         return after
     if after.phase is Phase.RETURNING:
-        return after.end_turn(after.outcome, facts.now, _missing_text(after))
+        return after.end_turn(after.outcome, facts.now, _missing_bundles_text(after))
     reason = Reason.BROKER_NOT_BACK if after.phase is Phase.RESTARTING else Reason.ROLL_STUCK
     why = f"no progress for {facts.minutes:g} minutes while waiting for {after.waits}"
-    if reason is Reason.BROKER_NOT_BACK and facts.seen and (renamed := _new_name(after, facts.seen)):
+    if reason is Reason.BROKER_NOT_BACK and facts.seen and (renamed := _new_broker_name(after, facts.seen)):
         why = f"{after.broker} may now have the name {renamed}"
     return _stopped_roll(after, facts, reason, why)
 
@@ -237,8 +237,8 @@ def _with_waits(roll: Roll, condition: str) -> Roll:
     return roll.model_copy(update={"waits": condition, "seen": () if roll.phase is Phase.WAITING else roll.seen})
 
 
-def _counts_text(stay: Mapping[Reason, int]) -> str:
-    return ", ".join(f"{why} x{count}" for why, count in stay.items())
+def _counts_text(counts: Mapping[Reason, int]) -> str:
+    return ", ".join(f"{why} x{count}" for why, count in counts.items())
 
 
 def _with_remaining(roll: Roll, facts: RollFacts, sample: RollSample, purpose: str) -> Roll:
@@ -289,11 +289,11 @@ def _with_turn_skipped(roll: Roll, facts: RollFacts) -> Roll:
         skipped = roll.model_copy(update={"outcome": Reason.ROLL_STOPPED})
         return skipped.with_phase(Phase.RETURNING, facts.now, f"a run that moves bundles back to {roll.broker}")
     if roll.phase is Phase.RETURNING:
-        return roll.end_turn(roll.outcome, facts.now, _missing_text(roll))
+        return roll.end_turn(roll.outcome, facts.now, _missing_bundles_text(roll))
     return roll.end_turn(Reason.ROLL_STOPPED, facts.now, "the broker is down" if roll.phase is Phase.RESTARTING else "")
 
 
-def _missing_text(roll: Roll) -> str:
+def _missing_bundles_text(roll: Roll) -> str:
     return "no run has tried to return bundles" if roll.left is None else number_of(roll.left, "bundle")
 
 
@@ -315,7 +315,7 @@ def _stopped_roll(roll: Roll, facts: RollFacts, reason: Reason, why: str) -> Rol
 
 def _why_elsewhere(roll: Roll, reason: Reason) -> str:
     if roll.phase is Phase.RETURNING:
-        return _missing_text(roll)
+        return _missing_bundles_text(roll)
     if roll.phase is Phase.RESTARTING:
         return "the broker was drained" if roll.home else ""
     # An order may stop the roll while a run carries out the first moves, which `left` does not know yet.
@@ -323,7 +323,7 @@ def _why_elsewhere(roll: Roll, reason: Reason) -> str:
     return "the broker was being drained" if roll.phase is Phase.DRAINING and roll.home and gone else ""
 
 
-def _new_name(roll: Roll, sample: RollSample) -> str:
+def _new_broker_name(roll: Roll, sample: RollSample) -> str:
     host = roll.broker.rpartition(":")[0]
     new = (name for name in sample.started if name not in roll.listed and name.rpartition(":")[0] == host)
     return "" if roll.broker in sample.started else next(new, "")

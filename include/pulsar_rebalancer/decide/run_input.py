@@ -17,14 +17,14 @@ from pulsar_rebalancer.decide import split_planning, stays
 from pulsar_rebalancer.decide.split_planning import SplitPlan
 from pulsar_rebalancer.names import SYSTEM_NAMESPACE
 from pulsar_rebalancer.reasons import Trait
-from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, bundle_counts, in_order, without_nulls
+from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, bundle_counts, sort, without_nulls
 from pulsar_rebalancer.run.plan import parts_by_bundle
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, NO_LOADS, TRAFFIC, BrokerSample, Cell, known_file
-from pulsar_rebalancer.state import SETTLED, Counting, Learned, ShedderState, StrategyState, decide_counting
+from pulsar_rebalancer.state import SETTLED, HitRules, Learned, ShedderState, StrategyState, decide_counting
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import RecentMove
-from pulsar_rebalancer.strategies.scoring import continued
+from pulsar_rebalancer.strategies.scoring import learned_before
 from pulsar_rebalancer.strategies.shedders.registry import counts_same_hits, left_out_of, profile_of
 
 _log = logging.getLogger(__name__)
@@ -41,42 +41,42 @@ class RunInput(Snapshot):
         Raises SnapshotError: `file_missing`, `file_damaged`.
         """
         snapshot = cls(StoragePath(run.rstrip("/")))
-        _ = snapshot.silent, snapshot.bundles_footer, snapshot.counting, snapshot.validation
+        _ = snapshot.silent_brokers, snapshot.bundles_footer, snapshot.counting, snapshot.validation
         return snapshot
 
     @cached_property
-    def counting(self) -> Counting:
-        request, before = self.request, self.before.decision
+    def counting(self) -> HitRules:
+        request, before = self.request, self.state.decision
         return decide_counting(
             before,
             self.settings,
             request.collected_at,
-            forced=request.forced,
-            thresholds=request.params.changes_thresholds,
+            forced=request.is_forced,
+            changes_thresholds=request.params.changes_thresholds,
             same_hits=counts_same_hits(before.strategy, self.settings.strategy),
         )
 
     @cached_property
     def splits(self) -> SplitPlan:
-        return split_planning.planned_splits(self)
+        return split_planning.make_split_plan(self)
 
     @property
-    def to_be_split(self) -> list[str]:
-        return self.splits.taken
+    def bundles_to_split(self) -> list[str]:
+        return self.splits.split_bundles
 
     @property
     def unloaded_brokers(self) -> dict[str, float]:
         """Return the seconds between each broker's last unload and the sample."""
         now = self.request.collected_at
         unloaded: dict[str, float] = {}
-        for unload in self.before.moves.unloads.values():
+        for unload in self.state.moves.unloads.values():
             since = (now - unload.at).total_seconds()
             unloaded[unload.source] = min(since, unloaded.get(unload.source, since))
         return unloaded
 
     @property
     def recent_moves(self) -> dict[str, RecentMove]:
-        unloads = self.before.moves.unloads
+        unloads = self.state.moves.unloads
         ages = {name: (self.request.collected_at - unload.at).total_seconds() / 60 for name, unload in unloads.items()}
         return {
             name: RecentMove(unload.source, unload.owner or unload.destination, ages[name])
@@ -88,7 +88,7 @@ class RunInput(Snapshot):
     @property
     def strategy_state(self) -> StrategyState:
         """Return the strategy's state after the last counted run; another strategy's hits only if counted alike."""
-        before, strategy = self.before.decision, self.settings.strategy
+        before, strategy = self.state.decision, self.settings.strategy
         if before.strategy in ("", strategy):
             return StrategyState.parse(before.hits, before.strategy_state)
         # Nothing else that another strategy keeps is of use to this strategy.
@@ -103,7 +103,7 @@ class RunInput(Snapshot):
             # What brokers' scores leave unexplained was learned together with these costs.
             _log.warning("%s: bundle costs are missing, so learning starts again with this sample", self.cluster)
             learned = Learned(bottleneck=learned.bottleneck)
-        return continued(learned, self.brokers, self.settings, counts=self.counting.counts)
+        return learned_before(learned, self.brokers, self.settings, counts=self.counting.counts)
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:
@@ -113,7 +113,7 @@ class RunInput(Snapshot):
     def parts_of_split_bundles(self) -> list[dict[str, Cell]]:
         return [
             {"cluster": self.cluster, "bundle": bundle, "part": part, "share": share}
-            for bundle, parts in parts_by_bundle(self.before.moves.splits).items()
+            for bundle, parts in parts_by_bundle(self.state.moves.splits).items()
             for part, share in parts.items()
         ]
 
@@ -123,7 +123,7 @@ class RunInput(Snapshot):
 
     @cached_property
     def known_costs_file(self) -> StoragePath | None:
-        return known_file(self.state_folder, self.before.decision.costs, BUNDLE_COSTS)
+        return known_file(self.state_folder, self.state.decision.costs, BUNDLE_COSTS)
 
     @property
     def new_costs_file(self) -> StoragePath:
@@ -136,7 +136,7 @@ class RunInput(Snapshot):
         rewritten.
         """
         made_of = hashlib.sha256("\n".join([self.folder.name, *sorted(self.validation.quarantined)]).encode())
-        return self.state_folder / f"{kind}-{self.before.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"
+        return self.state_folder / f"{kind}-{self.state.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"
 
 
 REPORTED = pa.schema([field for field in BUNDLES if field.name in COLUMNS.names])
@@ -164,21 +164,21 @@ class RunBundles(Bundles):
         self._loads = loads
         self._announced: pa.Array[Any] | None = None
 
-    def announce(self, brokers: Collection[str]) -> None:
+    def request_brokers(self, brokers: Collection[str]) -> None:
         """Set the brokers whose bundles will be requested; bundles on other brokers are not loaded."""
         self._announced = pa.array(list(brokers), pa.string())
 
     def bundle_counts(self, namespaces: Collection[str] | None = None) -> dict[str, Counter[str]]:
         """Return the number of reported bundles for each namespace and broker; `namespaces` None counts all."""
         if namespaces is not None:
-            return bundle_counts(self._reported.counted, namespaces)
+            return bundle_counts(self._reported_bundles.counted, namespaces)
         return bundle_counts(_concatenated_tables(self._batches(_NAMES), _NAMES), None)
 
     @cached_property
     def _table(self) -> pa.Table:
-        reported, run = self._reported.bundles, self._run
+        reported, run = self._reported_bundles.bundles, self._run
         bundles = reported.append_column(
-            "reason", stays.stay_reasons(reported["bundle"], stays.BundleFacts.of(run, run.settings))
+            "reason", stays.stay_reasons(reported["bundle"], stays.BundleFacts.of_run(run, run.settings))
         )
         bundles = with_loads(bundles, self._loads)
         # A bundle that validation left out may have no means. Its values are then 0, and it has a reason to stay.
@@ -186,13 +186,13 @@ class RunBundles(Bundles):
         return without_nulls(with_means(bundles, run.cluster, means))
 
     @cached_property
-    def _reported(self) -> _ReportedBundles:
+    def _reported_bundles(self) -> _ReportedBundles:
         held, counted = [], []
         for rows in self._batches(REPORTED):
             held.append(rows if self._announced is None else rows.filter(pc.is_in(rows["broker"], self._announced)))
             counts = pc.or_(pc.is_valid(rows["policy"]), pc.starts_with(rows["bundle"], f"{SYSTEM_NAMESPACE}/"))
             counted.append(rows.select(_NAMES.names).filter(counts))
-        return _ReportedBundles(in_order(_concatenated_tables(held, REPORTED)), _concatenated_tables(counted, _NAMES))
+        return _ReportedBundles(sort(_concatenated_tables(held, REPORTED)), _concatenated_tables(counted, _NAMES))
 
     def _batches(self, columns: pa.Schema) -> Iterator[pa.Table]:
         for rows in self._run.batches("bundles", ["cluster", *columns.names]):

@@ -18,13 +18,13 @@ from pulsar_rebalancer.decide.planning import Arriving, Plan, Proposal, Sources,
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.sources import approved, filling, requested, returns, strategy
-from pulsar_rebalancer.decide.sources.drains import drains
+from pulsar_rebalancer.decide.sources.drains import drain_proposal
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.roll_document import Phase
-from pulsar_rebalancer.reasons import Reason, counted
+from pulsar_rebalancer.reasons import Reason, counts_text
 from pulsar_rebalancer.run.bundle_columns import Bundles
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer.run.request import HandRequest, ManualPlanRecord
+from pulsar_rebalancer.run.request import ManualPlanRecord, PlanRequest
 from pulsar_rebalancer.run.snapshot import Candidates, Snapshot
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, COSTS, NO_COSTS, NO_LOADS, RATES, Cell, Row
 from pulsar_rebalancer.state import CountedSample, Learned
@@ -71,7 +71,7 @@ def learning_of(run: RunInput) -> RunLearning:
         return RunLearning()
     minutes = _minutes_since_sample(run)
     measure, recent = measure_of(before.bottleneck), run.recent_moves
-    gone = run.before.moves.splits
+    gone = run.state.moves.splits
     late = {name: move for name, move in recent.items() if move.minutes < learning.MOVED and name not in gone}
     reported, missing = _rates_at_destinations(_reported_rates(run, (f"{measure}_in", f"{measure}_out")), late)
     brokers, names = reported["broker"], reported["bundle"]
@@ -80,19 +80,19 @@ def learning_of(run: RunInput) -> RunLearning:
     refused = pc.is_in(names, pa.array([*run.validation.quarantined, *missing], pa.string())).to_numpy()
     inward, outward = (np.nan_to_num(reported[f"{measure}_{way}"].to_numpy()) for way in ("in", "out"))
     rate = np.where(refused, known.quick, (inward + outward) / UNIT[measure])
-    after, change = known.averaged(rate, minutes, counts=counts)
+    after, change = known.with_sample(rate, minutes, counts=counts)
     after = BundleCosts(*(np.where(refused, *columns) for columns in zip(known, after, strict=True)))
     *of_sample, lasted, deviation = after.summands(rate, change := np.where(refused, 0.0, change))
     result = LearningResult(before, _sums_by_broker(brokers, [*of_sample, lasted * ~refused, deviation * ~refused]))
     # A run that does not count decides by what was learned before it or, if nothing was, by its own sample.
     if counts or not before.samples:
         result = learning.learn(before, run.brokers, result.sums, recent.values(), run.settings, minutes)
-        after = after.corrected(change, *_corrections_by_bundle(brokers, result.corrections))
+        after = after.with_correction(change, *_corrections_by_bundle(brokers, result.corrections))
     columns = [pa.array(column.astype(np.float32), from_pandas=True) for column in after]
     costs = pa.table([names, *columns], schema=BUNDLE_COSTS)
     # A new bundle whose values were refused remains unknown.
     costs = costs.filter(pc.is_valid(costs["quick_rate"]))
-    if run.silent:
+    if run.silent_brokers:
         unreported = stored.filter(pc.invert(pc.is_in(stored["bundle"], names)))
         costs = pa.concat_tables([costs, unreported.cast(BUNDLE_COSTS)])
     loads = pa.array(after.loads(result.learned.persistence), from_pandas=True)
@@ -101,7 +101,7 @@ def learning_of(run: RunInput) -> RunLearning:
 
 def _minutes_since_sample(run: RunInput) -> float:
     """Return the minutes since the last counted sample, at least the interval."""
-    last = run.before.decision.counted_at
+    last = run.state.decision.counted_at
     since = (run.request.collected_at - last).total_seconds() if last else 0.0
     return max(since, run.settings.interval_seconds) / 60
 
@@ -134,7 +134,7 @@ def _reported_rates(run: RunInput, values: tuple[str, str]) -> pa.Table:
     for rows in run.batches("bundles", ["cluster", *columns, "owners"]):
         parts.append(rows.filter(pc.equal(rows["cluster"], pa.scalar(run.cluster))).select(parts[0].column_names))
     reported = pa.concat_tables(parts).combine_chunks()
-    if not run.shares_bundles:
+    if not run.may_share_bundles:
         return reported
     shared = pa.array(reported["owners"].to_numpy() > 1)
     chosen: Any = [("broker", "min"), *((name, "max") for name in values)]
@@ -195,28 +195,28 @@ def plan_run(run: RunInput, bundles: Bundles, learned: RunLearning | None = None
         counting=run.counting,
         state=run.strategy_state,
         policies=run.policies,
-        forced=request.forced,
+        forced=request.is_forced,
         force_threshold=force_threshold(request),
         unloaded_brokers=run.unloaded_brokers,
         learning=learned.learning if learned else LearningResult(),
         seed=run.folder.name,
         judge=judge,
     )
-    return plan_with(run, lambda arriving: strategy.proposal(given, arriving))
+    return plan_with_strategy(run, lambda arriving: strategy.proposal(given, arriving))
 
 
-def plan_with(run: RunInput, propose: Callable[[Arriving], Proposal]) -> Plan:
+def plan_with_strategy(run: RunInput, propose: Callable[[Arriving], Proposal]) -> Plan:
     """Return the plan of a run whose strategy is given, with its drains, rolling restart and new brokers."""
-    roll = run.before.roll
+    roll = run.state.roll
 
     def fallback() -> Proposal | None:
         if roll is not None:
             returning = roll.home and roll.phase is Phase.RETURNING
-            return returns.bring_back(run, roll.home, roll.broker, roll.sample) if returning else None
-        return filling.fill_new(run) if run.settings.fill_new_brokers and run.counting.counts else None
+            return returns.return_proposal(run, roll.home, roll.broker, roll.sample) if returning else None
+        return filling.new_broker_proposal(run) if run.settings.fill_new_brokers and run.counting.counts else None
 
     sources = Sources(
-        drains=drains(run) if run.before.drains.brokers else None,
+        drains=drain_proposal(run) if run.state.drains.brokers else None,
         strategy=propose,
         rolling=capitalized(roll.progress) if roll else "",
         otherwise=fallback,
@@ -224,16 +224,16 @@ def plan_with(run: RunInput, propose: Callable[[Arriving], Proposal]) -> Plan:
     return plan(sources, run.settings, run.policies, run.brokers)
 
 
-def plan_request(storage: ClusterStorage, run: StoragePath, request: HandRequest, user: str) -> Summary:
+def plan_request(storage: ClusterStorage, run: StoragePath, request: PlanRequest, user: str) -> Summary:
     """Make and write the plan that a person requested through a form, for a run with a validated snapshot.
 
     Raises PlanError: `unknown_name`, `would_overload`, or why a broker is left out.
     """
     draining = request.broker if request.action is Action.DRAIN else ()
-    sample = PlanningSample.read(Snapshot(run), request.overruled).with_drained(draining)
+    sample = PlanningSample.read(Snapshot(run), request.overruled).with_drained_brokers(draining)
     record = ManualPlanRecord(by=user, request=request)
     if request.action is Action.SPLIT:
-        row = requested.split(sample, request, Candidates.find(run) or Candidates())
+        row = requested.split_row(sample, request, Candidates.find(run) or Candidates())
         return _write_manual_plan(sample, requested.proposal(sample, (), record, [row]), record, splits=[row])
     moves = place_moves(sample, candidates_of(sample, requested.requested_moves(sample, storage, request)))
     wanted = requested.proposal(sample, moves, record)
@@ -244,7 +244,7 @@ def plan_request(storage: ClusterStorage, run: StoragePath, request: HandRequest
     return _write_manual_plan(sample, wanted, record, room=lambda: SpareCapacity(samples, overruled))
 
 
-def plan_again(storage: ClusterStorage, run: StoragePath) -> Summary:
+def replan(storage: ClusterStorage, run: StoragePath) -> Summary:
     """Check an earlier plan against a new snapshot, and write the plan of the run that carries it out.
 
     An approved plan is carried out as a whole or refused; of any other, the moves that are still valid.
@@ -282,16 +282,16 @@ def _write_manual_plan(
     new_plan = plan(Sources(requested=replace(proposal, room=room)), sample.settings, sample.policies, sample.brokers)
     if all_or_none:
         _require_all_moves(new_plan.moves)
-    after = scores_after(sample.scores, new_plan.taken, sample.traffic)
+    after = scores_after(sample.scores, new_plan.taken_moves, sample.traffic)
     if record.request.action and room is None:  # an approved plan of a strategy is checked as in mode `auto`
         _check_load(sample, after, record.request.overruled)
-    return plan_files.write_by_hand(sample, new_plan, record, after, splits, restarts or {})
+    return plan_files.write_manual_plan(sample, new_plan, record, after, splits, restarts or {})
 
 
 def _require_all_moves(moves: Iterable[CandidateMove]) -> None:
-    lost = [move for move in moves if not move.taken and move.reason is not Reason.SAME_BROKER]
+    lost = [move for move in moves if not move.is_taken and move.reason is not Reason.SAME_BROKER]
     if lost:
-        why = counted(Counter(move.reason for move in lost))
+        why = counts_text(Counter(move.reason for move in lost))
         named = ", ".join(move.bundle for move in lost[:10])
         raise PlanError(Reason.NOT_WHOLE, f"{number_of(len(lost), 'bundle')} would stay ({why}): {named}")
 

@@ -45,7 +45,7 @@ class SplitPlan(NamedTuple):
     advice: tuple[str, ...] = ()
 
     @property
-    def taken(self) -> list[str]:
+    def split_bundles(self) -> list[str]:
         return [row["bundle"] for row in self.rows if row["taken"]]
 
     @property
@@ -77,7 +77,7 @@ class Cut(NamedTuple):
         return min(self.shares) < min(LEAST_SHARE, 0.5 / len(self.shares))
 
     @property
-    def at(self) -> str:
+    def positions_text(self) -> str:
         return positions_text(self.positions)
 
 
@@ -96,7 +96,7 @@ class SplitContext:
     splits: Mapping[str, BundleSplit] = field(default_factory=dict)
 
 
-def where_to_cut(
+def find_cut(
     candidate: Candidate,
     algorithm: SplitAlgorithm,
     settings: Settings,
@@ -113,7 +113,7 @@ def where_to_cut(
         single_cut: True for one cut only, as in the extensible load manager: the position that halves the
             traffic most evenly.
     """
-    hash_range, topics = HashRange.of(candidate.bundle), candidate.topics
+    hash_range, topics = HashRange.of_bundle(candidate.bundle), candidate.topics
     by_topics = algorithm is not SplitAlgorithm.RANGE
     early = _why_no_cut(candidate, hash_range, given_positions, by_topics=by_topics)
     if early is not None:
@@ -215,7 +215,7 @@ class _SplitPlanner:
         candidate = self._candidates.get(bundle.bundle)
         if candidate is None:
             return Reason.TOPICS_UNKNOWN
-        return where_to_cut(
+        return find_cut(
             candidate,
             self._settings.split_algorithm,
             self._settings,
@@ -239,7 +239,7 @@ class _SplitPlanner:
 def _explanation(bundle: LoadedBundle, condition: SplitCondition, cut: Cut | None, reason: Reason) -> str:
     finding = f"{bundle.bundle} on {bundle.broker} has {excess(condition.name, condition.value, condition.bound)}"
     if cut is not None:
-        finding += f"; a split at {cut.at} would give parts with {percent_text(cut.shares)} of its traffic"
+        finding += f"; a split at {cut.positions_text} would give parts with {percent_text(cut.shares)} of its traffic"
     return f"{finding}. {reason.meaning}"
 
 
@@ -249,7 +249,7 @@ _MOST_ADVICE = 5
 """Maximum number of sentences that advise operators to split a bundle."""
 
 
-def planned_splits(run: RunInput) -> SplitPlan:
+def make_split_plan(run: RunInput) -> SplitPlan:
     """Return the splits; empty if `split_mode` is off or the sample does not count. Raises SnapshotError."""
     candidates = {candidate.bundle: candidate for candidate in (Candidates.find(run.folder) or Candidates()).bundles}
     if run.settings.split_mode is Mode.OFF or not candidates or not run.counting.counts:
@@ -258,24 +258,24 @@ def planned_splits(run: RunInput) -> SplitPlan:
         settings=run.settings,
         extensible=run.extensible,
         now=run.request.collected_at,
-        hits={} if run.counting.clear else run.before.decision.split_hits,
-        splits=run.before.moves.splits,
+        hits={} if run.counting.clear else run.state.decision.split_hits,
+        splits=run.state.moves.splits,
     )
     splits = plan_splits(context, _loaded_bundles(run, sorted(candidates), extensible=context.extensible), candidates)
-    held = {"taken": False, "reason": Reason.ROLLING} if run.before.roll else {}
+    held = {"taken": False, "reason": Reason.ROLLING} if run.state.roll else {}
     rows = [row | held if row["taken"] else row for row in splits.rows]
     return splits._replace(rows=[{"cluster": run.cluster, **row} for row in rows])
 
 
 def _loaded_bundles(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:
     """Return the bundles; of several reports about a bundle, the one with the most traffic is used."""
-    sample = run.bundles_named(names, _COLUMNS)
-    parts = parts_by_bundle(run.before.moves.splits)
+    sample = run.bundle_rows(names, _COLUMNS)
+    parts = parts_by_bundle(run.state.moves.splits)
     parents = {bundle for bundle, of_bundle in parts.items() if of_bundle.keys() & set(names)}
     known = rows_of([*names, *parents], run.known_means_file.read_batches()) if run.known_means_file else []
     after = {row["bundle"]: row for row in bundle_columns.update(sample, bundle_columns.with_parts(known, parts))}
     left_out, names = left_out_of(run), [row["bundle"] for row in sample]
-    facts = stays.BundleFacts(run.settings, {}, quarantined=run.validation.quarantined, control=run.before.control)
+    facts = stays.BundleFacts(run.settings, {}, quarantined=run.validation.quarantined, control=run.state.control)
     reasons = dict(zip(names, stays.stay_reasons(pa.array(names, pa.string()), facts).to_pylist(), strict=True))
     loaded: dict[str, LoadedBundle] = {}
     for row in sorted(sample, key=lambda row: java_sum(row[name] or 0.0 for name in TRAFFIC)):
@@ -308,7 +308,7 @@ def advice(
         if move.pair in stuck and move.reason in (Reason.OVER_REMAINING, Reason.WOULD_OVERSHOOT):
             busiest[move.pair] = max(busiest.get(move.pair, move), move, key=lambda each: each.traffic)
     examined = [busiest[pair] for pair in sorted(busiest)[:_MOST_ADVICE]]
-    rows = run.bundles_named([move.bundle for move in examined], ["bundle", "topics"])
+    rows = run.bundle_rows([move.bundle for move in examined], ["bundle", "topics"])
     topics = {row["bundle"]: row["topics"] or 0 for row in rows}
     sentences = (
         _advice_sentence(move, stuck[move.pair], source_traffic.get(move.source, 0.0))

@@ -45,17 +45,17 @@ class BundleFacts:
     control: Control = field(default_factory=Control)
 
     @classmethod
-    def of(cls, run: Snapshot, settings: Settings, overruled: Collection[Overrule] = ()) -> BundleFacts:
+    def of_run(cls, run: Snapshot, settings: Settings, overruled: Collection[Overrule] = ()) -> BundleFacts:
         """Return the facts of a run. A planned move without an outcome counts as a recent one."""
-        moves = run.before.moves
-        recent = moves.recent(run.request.collected_at, run.settings.grace_period_minutes)
+        moves = run.state.moves
+        recent = moves.recent_unloads(run.request.collected_at, run.settings.grace_period_minutes)
         moved = {
             name: Reason.DESTINATION_KEPT if name in moves.kept_destinations else Reason.RECENTLY_UNLOADED
             for name in recent
             if Overrule.GRACE_PERIOD not in overruled
         }
-        control = Control() if Overrule.EXCLUSIONS in overruled else run.before.control
-        return cls(settings, moved, run.to_be_split, run.validation.quarantined, control)
+        control = Control() if Overrule.EXCLUSIONS in overruled else run.state.control
+        return cls(settings, moved, run.bundles_to_split, run.validation.quarantined, control)
 
 
 def _is_system(names: Column, facts: BundleFacts) -> Column:
@@ -135,9 +135,9 @@ def stay_reasons(names: Column, facts: BundleFacts) -> Column:
     return pc.coalesce(*found) if found else pa.nulls(len(names), pa.string())
 
 
-def rules_keeping(snapshot: Snapshot, names: Collection[str]) -> dict[str, Reason]:
+def keeping_rules(snapshot: Snapshot, names: Collection[str]) -> dict[str, Reason]:
     """Return the first rule of each bundle that one keeps in a run, apart from what its broker's reports say."""
-    rules = stay_reasons(pa.array(names, pa.string()), BundleFacts.of(snapshot, snapshot.settings)).to_pylist()
+    rules = stay_reasons(pa.array(names, pa.string()), BundleFacts.of_run(snapshot, snapshot.settings)).to_pylist()
     return {name: Reason(rule) for name, rule in zip(names, rules, strict=True) if rule}
 
 
@@ -171,26 +171,26 @@ def checked_moves(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list
         reasons = {each: reason if reason in NEVER_MOVED else None for each, reason in reasons.items()}
     seen: set[str] = set()
     for move in taken:
-        problem = _problem(move, reasons, seen)
+        problem = _error(move, reasons, seen)
         if problem:
             raise PlanError(Reason.BAD_RESULT, f"{sample.settings.strategy}: {move.bundle:.200} {problem}")
         seen.add(move.bundle)
 
     @cache
-    def forbidden(namespace: str, source: str, destination: str) -> Reason | None:
+    def policy_reason(namespace: str, source: str, destination: str) -> Reason | None:
         return sample.forbids(f"{namespace}/", source, destination)
 
-    def stays(move: CandidateMove) -> Reason | None:
+    def move_reason(move: CandidateMove) -> Reason | None:
         own = sample.left_out.get(move.source) or reasons[move.source, move.bundle]
         if own or not profile_of(sample.settings).judges_pairs:
             return own
-        return forbidden(namespace_of(move.bundle), move.source, move.destination or "")
+        return policy_reason(namespace_of(move.bundle), move.source, move.destination or "")
 
-    stay = {move.bundle: reason for move in taken if (reason := stays(move))}
+    stay = {move.bundle: reason for move in taken if (reason := move_reason(move))}
     return [move.put_off(stay.get(move.bundle, move.reason)) for move in checked] if stay else checked
 
 
-def _problem(move: CandidateMove, reported: Mapping[tuple[str, str], Reason | None], checked: Collection[str]) -> str:
+def _error(move: CandidateMove, reported: Mapping[tuple[str, str], Reason | None], checked: Collection[str]) -> str:
     if (move.source, move.bundle) not in reported:
         return f"is not a bundle of {move.source!r:.200}"
     if move.bundle in checked:

@@ -20,17 +20,17 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.findings import (
     ENOUGH_SAMPLES,
-    doubtful_traffic,
     one_quarantine_each,
     spread_findings,
     too_few_brokers,
+    traffic_findings,
     unexpectedly_left_out,
     unmatched_exclusions,
 )
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import AVERAGES, BROKERS, LARGEST, RESOURCES, TIME, TRAFFIC, Row
-from pulsar_rebalancer.strategies.shedders.registry import not_recommended, profile_of
+from pulsar_rebalancer.strategies.shedders.registry import profile_of, settings_findings
 
 KEYS = {"cluster": "cluster", "brokers": "broker", "bundles": "bundle"}
 """The column, by table, that names the cluster, broker or bundle of a finding."""
@@ -61,13 +61,13 @@ def conclude(
     found = one_quarantine_each(findings)
     # Two brokers may briefly report a bundle that moved.
     shares = left_out_shares(unexpectedly_left_out(found, moved_bundles), tables)
-    found = one_quarantine_each([*found, *doubtful_traffic(shares)])
+    found = one_quarantine_each([*found, *traffic_findings(shares)])
     brokers = tables["brokers"].select(["broker", "host_samples", "cpu_limit"]).to_pylist()
     samples = {row["broker"]: math.nan if row["host_samples"] is None else row["host_samples"] for row in brokers}
     found += unmatched_exclusions(samples, tables["bundles"]["bundle"], settings)
     left_out = {finding.subject for finding in found if finding.effect is Effect.QUARANTINE}
     limits = [row["cpu_limit"] or 0.0 for row in brokers if row["broker"] not in left_out]
-    found += [*not_recommended(settings, limits), *spread_findings(tables["bundles"], len(limits), left_out)]
+    found += [*settings_findings(settings, limits), *spread_findings(tables["bundles"], len(limits), left_out)]
     found += too_few_brokers(found, samples, settings)
     return Validation(findings=tuple(found))
 
@@ -284,10 +284,10 @@ _MISSES: Mapping[str, Callable[[Any, ExpectationArguments], Any]] = {
 """Functions that mark unexpected values, by expectation type. Null values pass, as in Great Expectations."""
 
 
-def _results_of(table: pa.Table, key: str, suite: Mapping[str, Any], values: Mapping[str, float]) -> Iterator[Result]:
+def _results_of(table: pa.Table, key: str, suite: Mapping[str, Any], params: Mapping[str, float]) -> Iterator[Result]:
     for config in suite["expectations"]:
         allowed: Any = {
-            name: values[given["$PARAMETER"]] if isinstance(given, dict) else given
+            name: params[given["$PARAMETER"]] if isinstance(given, dict) else given
             for name, given in config["kwargs"].items()
         }
         seen: ObservedResult = {"observed_value": table.num_rows, "unexpected_index_list": []}
@@ -319,7 +319,7 @@ def findings_of(table: str, results: Iterable[Result]) -> list[Finding]:
     ]
 
 
-def suite_failed(table: str, detail: str) -> Finding:
+def suite_failure(table: str, detail: str) -> Finding:
     return Finding(reason=Reason.SUITE_FAILED, detail=f"{table}: {detail}"[:_DETAIL_CHARS])
 
 
@@ -332,9 +332,9 @@ def _failed_rows(table: str, results: Iterable[Result]) -> Iterator[_FailedRow]:
         problem = _exception_text(result.get("exception_info"))
         rows = result["result"].get("unexpected_index_list")
         if problem:
-            yield _FailedRow(suite_failed(table, f"{config['type']}({column}): {problem}"))
+            yield _FailedRow(suite_failure(table, f"{config['type']}({column}): {problem}"))
         elif not rows and reason.effect is Effect.QUARANTINE:
-            yield _FailedRow(suite_failed(table, f"{config['type']}({column}) failed, but the result names no row"))
+            yield _FailedRow(suite_failure(table, f"{config['type']}({column}) failed, but the result names no row"))
         elif not rows:
             yield _FailedRow(Finding(reason=reason, detail=_value_text(column, result["result"].get("observed_value"))))
         for row in rows if rows and not problem else ():

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 from pydantic import AwareDatetime
 
 from pulsar_rebalancer.config.settings import BreakerRules
-from pulsar_rebalancer.orders.order import Closing, Control, FormAction, OrderKind, OrdersInForce, Situation, Wording
+from pulsar_rebalancer.orders.order import Control, FormAction, Hold, OrderKind, OrdersInForce, Situation, Wording
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state import StateDocument
 from pulsar_rebalancer.texts import number_of
@@ -43,14 +43,14 @@ class Breaker(StateDocument):
     bad: int = 0
     run: str = ""
 
-    def open_until(self, rules: BreakerRules | None, closed_at: datetime | None) -> datetime | None:
+    def open_until(self, rules: BreakerRules | None, closing_time: datetime | None) -> datetime | None:
         """Return when the breaker closes on its own; None if it never opened or a person closed it."""
-        if rules is None or self.opened_at is None or (closed_at is not None and closed_at >= self.opened_at):
+        if rules is None or self.opened_at is None or (closing_time is not None and closing_time >= self.opened_at):
             return None
         return self.opened_at + timedelta(minutes=rules.minutes)
 
 
-class Round(NamedTuple):
+class Tally(NamedTuple):
     """The results of one run, from which the breaker's next state is computed.
 
     Attributes:
@@ -71,7 +71,7 @@ class Round(NamedTuple):
 
 
 def advance(
-    state: Breaker, rules: BreakerRules, results: Round, now: datetime, run: str = "", closed_at: datetime | None = None
+    state: Breaker, rules: BreakerRules, results: Tally, now: datetime, run: str = "", closed_at: datetime | None = None
 ) -> Breaker:
     """Return the document after a run; the same object if nothing changed or the report is already counted.
 
@@ -105,7 +105,7 @@ def advance(
     return after if after == state else after.model_copy(update={"run": run})
 
 
-def _opening_reason(rules: BreakerRules, results: Round, worse_rounds: int, known_bad_brokers: int) -> str:
+def _opening_reason(rules: BreakerRules, results: Tally, worse_rounds: int, known_bad_brokers: int) -> str:
     bad, most = results.bad_brokers, rules.bad_brokers
     if bad is not None and most is not None and bad >= max(most, known_bad_brokers + 1):
         return f"validation left out {number_of(bad, 'faulty broker')} in one run"
@@ -116,27 +116,27 @@ def _opening_reason(rules: BreakerRules, results: Round, worse_rounds: int, know
     return ""
 
 
-def closed_at(control: Control) -> datetime | None:
-    order = control.last("close_breaker")
+def last_closing(control: Control) -> datetime | None:
+    order = control.last_order("close_breaker")
     return order.at if order else None
 
 
 def open_until(rules: BreakerRules | None, orders: OrdersInForce) -> datetime | None:
-    return orders.get(Breaker).open_until(rules, closed_at(orders.get(Control)))
+    return orders.get(Breaker).open_until(rules, last_closing(orders.get(Control)))
 
 
-def _breaker_closing(situation: Situation) -> Closing | None:
+def _breaker_hold(situation: Situation) -> Hold | None:
     until = open_until(situation.settings.breaker, situation.orders)
     if until is None or situation.now >= until:
         return None
-    return Closing(Reason.BREAKER_OPEN, f"until {until:%Y-%m-%d %H:%M %Z}: {situation.orders.get(Breaker).why}")
+    return Hold(Reason.BREAKER_OPEN, f"until {until:%Y-%m-%d %H:%M %Z}: {situation.orders.get(Breaker).why}")
 
 
 def _order_texts(situation: Situation) -> Iterator[str]:
-    rules, order = situation.settings.breaker, situation.control.last("close_breaker")
+    rules, order = situation.settings.breaker, situation.control.last_order("close_breaker")
     otherwise = situation.orders.get(Breaker).open_until(rules, None)
-    if order is not None and otherwise is not None and situation.now < otherwise and not _breaker_closing(situation):
-        yield f"the circuit breaker was closed {order.because}"
+    if order is not None and otherwise is not None and situation.now < otherwise and not _breaker_hold(situation):
+        yield f"the circuit breaker was closed {order.by_text}"
     if rules is not None:
         yield "the clusters file sets a circuit breaker"
 
@@ -147,11 +147,11 @@ BREAKER = OrderKind(
             "close_breaker",
             "Close the circuit breaker early",
             button="Close breaker",
-            offered=_breaker_closing,
+            offered=_breaker_hold,
         ),
     ),
     settings=("breaker",),
-    closes=_breaker_closing,
+    closes=_breaker_hold,
     words={Reason.BREAKER_OPEN: Wording("circuit breaker open", "the circuit breaker was open.")},
     says=_order_texts,
 )

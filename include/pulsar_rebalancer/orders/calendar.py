@@ -17,7 +17,7 @@ from croniter import croniter
 
 from pulsar_rebalancer.config.field_types import Window
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.order import Closing, OrderKind, Situation, Wording
+from pulsar_rebalancer.orders.order import Hold, OrderKind, Situation, Wording
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import number_of
@@ -95,29 +95,29 @@ def _utc_times(local_time: datetime, zone: tzinfo, *, widest: bool) -> tuple[dat
         return first, second
     after = first.astimezone(zone).utcoffset()
 
-    def changed(seconds: int) -> bool:
+    def is_shifted(seconds: int) -> bool:
         return (second + timedelta(seconds=seconds)).astimezone(zone).utcoffset() == after
 
-    change = second + timedelta(seconds=bisect_left(range(int((first - second).total_seconds())), True, key=changed))
+    change = second + timedelta(seconds=bisect_left(range(int((first - second).total_seconds())), True, key=is_shifted))
     return change, change
 
 
 def _local_spans(window: Window, local_time: datetime) -> Iterator[tuple[datetime, datetime]]:
-    if window.once:
-        yield window.once
+    if window.one_time_span:
+        yield window.one_time_span
         return
     length = timedelta(minutes=window.minutes or 0)
     for begin in croniter(window.cron, local_time - length - _LONGEST_SHIFT).all_next(datetime):
         yield begin, begin + length
 
 
-def _calendar_closing(situation: Situation) -> Closing | None:
+def _calendar_hold(situation: Situation) -> Hold | None:
     calendar = calendar_closure(situation.settings, situation.now)
     # A rolling restart finishes its current broker outside the windows too; a blackout holds it.
     if calendar is None or (calendar.reason is Reason.OUTSIDE_WINDOW and situation.orders.get(Roll).under_way):
         return None
     until = f"until {calendar.opens:%Y-%m-%d %H:%M %Z}" if calendar.opens else "and none follows"
-    return Closing(calendar.reason, f"{until}: {calendar.why}" if calendar.why else until)
+    return Hold(calendar.reason, f"{until}: {calendar.why}" if calendar.why else until)
 
 
 def _order_texts(situation: Situation) -> Iterator[str]:
@@ -130,7 +130,7 @@ def _order_texts(situation: Situation) -> Iterator[str]:
 
 TIMES = OrderKind(
     settings=("maintenance_windows", "blackouts"),
-    closes=_calendar_closing,
+    closes=_calendar_hold,
     words={
         Reason.BLACKOUT: Wording("blackout", "a blackout was in force."),
         Reason.OUTSIDE_WINDOW: Wording("outside the maintenance windows", "no maintenance window was open."),

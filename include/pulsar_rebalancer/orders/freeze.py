@@ -14,7 +14,7 @@ def _freeze_orders(control: Control) -> Iterator[GivenOrder]:
 def _order_texts(situation: Situation) -> Iterator[str]:
     for order in _freeze_orders(situation.control):
         if order.until:
-            yield f"{order.subject} frozen {ending(order.until, order.who, situation.now)}"
+            yield f"{order.subject} frozen {ending(order.until, order.giver, situation.now)}"
 
 
 FREEZE = OrderKind(
@@ -35,7 +35,7 @@ FREEZE = OrderKind(
             "End a freeze",
             subject=_SUBJECT,
             pattern=_PATTERN,
-            gives=lambda orders, order: orders.get(Control).without("freeze", subject=order.subject),
+            gives=lambda orders, order: orders.get(Control).without_orders("freeze", subject=order.subject),
             button="Unfreeze",
             offered=lambda situation: any(_freeze_orders(situation.control)),
             proposes=lambda situation: next(_freeze_orders(situation.control)).subject,

@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validato
 
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings, parse_typed
-from pulsar_rebalancer.errors import WrongFields
+from pulsar_rebalancer.errors import FieldsError
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.orders.breaker import BREAKER
 from pulsar_rebalancer.orders.calendar import TIMES
@@ -21,9 +21,9 @@ from pulsar_rebalancer.orders.limits import LIMITS, MODE, exclusion_reason
 from pulsar_rebalancer.orders.manual_plans import DRAIN, QUESTION
 from pulsar_rebalancer.orders.order import (
     NO_RUN,
-    Closing,
     Control,
     FormAction,
+    Hold,
     JudgedRun,
     OrderButton,
     OrderKind,
@@ -63,7 +63,7 @@ _STATE = OrderKind(
             offered=lambda situation: situation.orders.lost,
         ),
     ),
-    closes=lambda situation: Closing(Reason.STATE_LOST, situation.orders.lost) if situation.orders.lost else None,
+    closes=lambda situation: Hold(Reason.STATE_LOST, situation.orders.lost) if situation.orders.lost else None,
     words={Reason.STATE_LOST: Wording("the state and perhaps orders are lost:", "the state was lost.", lasting=True)},
 )
 
@@ -108,7 +108,7 @@ class ControlRequest(BaseModel):
         if re.fullmatch(chosen.pattern, self.subject) is None:
             wrong["subject"] = f"Give {chosen.subject}." if chosen.subject else f"{self.action} takes no subject."
         if wrong:
-            raise WrongFields(wrong)
+            raise FieldsError(wrong)
         return self
 
 
@@ -117,7 +117,7 @@ def parse_control_form(values: Mapping[str, object]) -> ControlRequest:
     return parse_typed(ControlRequest, values, "form")
 
 
-def closings(settings: Settings, orders: OrdersInForce, now: datetime, run: JudgedRun = NO_RUN) -> list[Closing]:
+def holds_now(settings: Settings, orders: OrdersInForce, now: datetime, run: JudgedRun = NO_RUN) -> list[Hold]:
     at = Situation(settings, orders, now, run)
     return [closed for kind in ORDERS if (closed := kind.closes(at))]
 
@@ -126,8 +126,8 @@ def kept_namespaces(settings: Settings, control: Control) -> frozenset[str]:
     return frozenset(name for kind in ORDERS for name in kind.keeps(settings, control))
 
 
-def newly_excluded(
-    planned: tuple[Settings, Control], present: tuple[Settings, Control], bundle: str, brokers: Collection[str]
+def new_exclusion(
+    planned: tuple[Settings, Control], current: tuple[Settings, Control], bundle: str, brokers: Collection[str]
 ) -> Reason | None:
     """Return why a planned move or split is now excluded; None if it is not excluded.
 
@@ -137,7 +137,7 @@ def newly_excluded(
     then, now = (
         exclusion_reason(settings, bundle, brokers)
         or (Reason.NAMESPACE_EXCLUDED if namespace_of(bundle) in kept_namespaces(settings, control) else None)
-        for settings, control in (planned, present)
+        for settings, control in (planned, current)
     )
     return None if then else now
 
@@ -149,16 +149,16 @@ def buttons(situation: Situation) -> tuple[OrderButton, ...]:
     )
 
 
-def orders_sentence(settings: Settings, closings: Sequence[Closing], orders: OrdersInForce, now: datetime) -> str:
-    """Return the sentence about the current orders, given the effective settings and `closings`."""
-    mode_and_orders = "; ".join([f"mode {settings.mode}", *order_texts(settings, closings, orders, now)])
+def orders_sentence(settings: Settings, holds: Sequence[Hold], orders: OrdersInForce, now: datetime) -> str:
+    """Return the sentence about the current orders, given the effective settings and `holds`."""
+    mode_and_orders = "; ".join([f"mode {settings.mode}", *order_texts(settings, holds, orders, now)])
     rolls = orders.get(Roll).active
     carried_out = "Only moves of the rolling restart are carried out" if rolls else "Moves are carried out"
     moved = carried_out if settings.mode is not Mode.APPROVE else "Moves wait for approval"
-    return one_line(f"{'Nothing is moved' if closings else moved}: {mode_and_orders}")
+    return one_line(f"{'Nothing is moved' if holds else moved}: {mode_and_orders}")
 
 
-def order_texts(settings: Settings, closings: Sequence[Closing], orders: OrdersInForce, now: datetime) -> list[str]:
+def order_texts(settings: Settings, holds: Sequence[Hold], orders: OrdersInForce, now: datetime) -> list[str]:
     at = Situation(settings, orders, now)
-    texts = [f"{words} {closing.detail}" for closing in closings if (words := WORDS[closing.reason].now)]
+    texts = [f"{words} {closing.detail}" for closing in holds if (words := WORDS[closing.reason].now)]
     return texts + [text for kind in ORDERS for text in kind.says(at)]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from pulsar_rebalancer.config.clusters_file import Origin
 from pulsar_rebalancer.config.settings import CAPS, Settings
 from pulsar_rebalancer.names import matches, regex_of_glob
-from pulsar_rebalancer.orders.order import Closing, OrderKind, Situation, Wording
+from pulsar_rebalancer.orders.order import Hold, OrderKind, Situation, Wording
 from pulsar_rebalancer.reasons import Reason
 
 NAMED = 3
@@ -59,7 +59,7 @@ def exclusion_reason(settings: Settings, bundle: str, brokers: Collection[str]) 
 
 
 MODE = OrderKind(
-    closes=lambda case: None if case.settings.mode.moves else Closing(Reason.OBSERVE, f"mode {case.settings.mode}"),
+    closes=lambda case: None if case.settings.mode.may_move else Hold(Reason.OBSERVE, f"mode {case.settings.mode}"),
     words={Reason.OBSERVE: Wording(lasting=True)},
 )
 

@@ -92,7 +92,7 @@ class Drains(StateDocument):
     brokers: dict[str, Drain] = {}
     released: dict[str, AwareDatetime] = {}
 
-    def without(self, broker: str, now: datetime) -> Self:
+    def without_broker(self, broker: str, now: datetime) -> Self:
         """Return a copy in which the broker is released; release times that are too old are dropped."""
         brokers = {name: drain for name, drain in self.brokers.items() if name != broker}
         young = {name: at for name, at in self.released.items() if now - at <= _RELEASE_KEPT}
@@ -116,7 +116,7 @@ class Question(StateDocument):
     Attributes:
         plan_id: name of the plan's run folder; empty if no question is open.
         identity: hash of the plan's actions (`Actions.identity`).
-        what: what the plan does, in words (`Summary.in_words`).
+        what: what the plan does, in words (`Summary.actions_text`).
         at: when the plan's snapshot was taken.
         run_id: the run of `pulsar_apply__<cluster>` that asks; its id is random, so nobody else can start it.
         before: the run that asked the previous question and has to be ended. Every question has its own run,
@@ -140,7 +140,7 @@ class Question(StateDocument):
         opening = self.opening
         return opening is not None and opening.at > handed_over.plan.at and opening.run_id != handed_over.run_id
 
-    def until(self, minutes: float) -> datetime | None:
+    def deadline(self, minutes: float) -> datetime | None:
         """Return the deadline for an answer (`max_awaiting_minutes`); None if no question is open."""
         return self.at + timedelta(minutes=minutes) if self.at is not None else None
 
@@ -176,7 +176,7 @@ class Answers(StateDocument):
         )
         return next(approvals, None) if run_id else None
 
-    def rejected(self, now: datetime, minutes: float) -> dict[str, Answer]:
+    def rejections(self, now: datetime, minutes: float) -> dict[str, Answer]:
         """Return the rejections still valid, by `Actions.identity`; these are not asked about again."""
         lifetime = timedelta(minutes=minutes)
         young = (answer for answer in self.plans.values() if now - answer.at < lifetime and not answer.carried_out_by)
@@ -186,7 +186,7 @@ class Answers(StateDocument):
 def deadline_of(situation: Situation) -> datetime | None:
     """Return the deadline for approving a plan; None if no plan is awaiting approval."""
     question, answers = situation.orders.get(Question), situation.orders.get(Answers)
-    until = question.until(situation.settings.max_awaiting_minutes)
+    until = question.deadline(situation.settings.max_awaiting_minutes)
     is_open = situation.settings.mode is Mode.APPROVE and question.plan_id not in answers.plans
     return until if is_open and until is not None and situation.now < until else None
 
@@ -198,11 +198,11 @@ def _question_texts(situation: Situation) -> Iterator[str]:
     minutes, until = situation.settings.max_awaiting_minutes, deadline_of(situation)
     if until is not None:
         yield f"a plan to {situation.orders.get(Question).what} waits for approval until {until:%Y-%m-%d %H:%M %Z}"
-    rejected = situation.orders.get(Answers).rejected(situation.now, minutes).values()
+    rejected = situation.orders.get(Answers).rejections(situation.now, minutes).values()
     for answer in sorted(rejected, key=lambda answer: answer.at)[-NAMED:]:
         again = f"{answer.at + timedelta(minutes=minutes):%H:%M %Z}"
         moves = f"the moves of plan {answer.question.plan_id}"
-        yield f"Airflow asks nobody about {moves} before {again}, because these moves were rejected {answer.because}"
+        yield f"Airflow asks nobody about {moves} before {again}, because these moves were rejected {answer.by_text}"
 
 
 def _drain_texts(situation: Situation) -> Iterator[str]:

@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer.config.clusters_file import Origin
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.errors import wrong_field
+from pulsar_rebalancer.errors import field_error
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state import StateDocument
 from pulsar_rebalancer.texts import one_line
@@ -29,12 +29,12 @@ class Order(BaseModel):
     reason: str
 
     @property
-    def who(self) -> str:
+    def giver(self) -> str:
         return one_line((self.by or "unknown") + (f": {self.reason}" if self.reason else ""), 600)
 
     @property
-    def because(self) -> str:
-        return f"by {self.who}"
+    def by_text(self) -> str:
+        return f"by {self.giver}"
 
 
 class GivenOrder(Order):
@@ -55,18 +55,18 @@ class Control(StateDocument):
 
     orders: tuple[GivenOrder, ...] = ()
 
-    def last(self, action: str) -> GivenOrder | None:
+    def last_order(self, action: str) -> GivenOrder | None:
         return next((order for order in reversed(self.orders) if order.action == action), None)
 
     def with_order(self, order: GivenOrder) -> Self:
-        others = self.present(order.at).without(order.action, subject=order.subject)
+        others = self.without_ended(order.at).without_orders(order.action, subject=order.subject)
         return self.model_copy(update={"orders": (*others.orders, order)})
 
-    def without(self, *actions: str, subject: str = "") -> Self:
+    def without_orders(self, *actions: str, subject: str = "") -> Self:
         rest = (order for order in self.orders if order.action not in actions or order.subject != subject)
         return self.model_copy(update={"orders": tuple(rest)})
 
-    def present(self, now: datetime) -> Self:
+    def without_ended(self, now: datetime) -> Self:
         """Return the orders that have not ended."""
         rest = (order for order in self.orders if order.until is None or now < order.until)
         return self.model_copy(update={"orders": tuple(rest)})
@@ -88,7 +88,7 @@ class OrdersInForce:
     origins: Mapping[str, Origin] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, *documents: StateDocument, lost: str = "", started: datetime | None = None) -> Self:
+    def build(cls, *documents: StateDocument, lost: str = "", started: datetime | None = None) -> Self:
         return cls({document.KEY: document for document in documents}, lost, started)
 
     def get(self, model: type[_Document]) -> _Document:
@@ -124,10 +124,10 @@ class Situation:
 
     @property
     def control(self) -> Control:
-        return self.orders.get(Control).present(self.now)
+        return self.orders.get(Control).without_ended(self.now)
 
 
-class Closing(NamedTuple):
+class Hold(NamedTuple):
     """A reason why nothing is moved. The detail gives the end time, the person and the person's reason."""
 
     reason: Reason
@@ -150,10 +150,10 @@ class Wording(NamedTuple):
     lasting: bool = False
 
 
-def ending(until: datetime, person: str, now: datetime) -> str:
+def ending(until: datetime, giver: str, now: datetime) -> str:
     """Return when an order ends and who gave it; the date only if it is not today's."""
     date = "" if until.date() == now.astimezone(until.tzinfo).date() else f"{until:%Y-%m-%d} "
-    return f"until {date}{until:%H:%M %Z} ({person})"
+    return f"until {date}{until:%H:%M %Z} ({giver})"
 
 
 def with_order(orders: OrdersInForce, order: GivenOrder) -> Control:
@@ -166,12 +166,12 @@ def with_end(orders: OrdersInForce, order: GivenOrder) -> Control:
     Raises SettingsError: `wrong_setting` if the end is past, `contradiction` if it is before the present one's.
     """
     if order.until is not None and order.until <= order.at:
-        raise wrong_field(Reason.WRONG_SETTING, "until", "This time is in the past: give a future time.")
+        raise field_error(Reason.WRONG_SETTING, "until", "This time is in the past: give a future time.")
     for other in orders.get(Control).orders:
         same = (other.action, other.subject) == (order.action, order.subject)
         if same and other.until and order.until and other.until > order.until:
-            text = f"The {other.action} {ending(other.until, other.who, order.at)} ends later: first end that order."
-            raise wrong_field(Reason.CONTRADICTION, "until", text)
+            text = f"The {other.action} {ending(other.until, other.giver, order.at)} ends later: first end that order."
+            raise field_error(Reason.CONTRADICTION, "until", text)
     return with_order(orders, order)
 
 
@@ -230,7 +230,7 @@ class OrderKind:
 
     actions: tuple[FormAction, ...] = ()
     settings: tuple[str, ...] = ()
-    closes: Callable[[Situation], Closing | None] = lambda situation: None
+    closes: Callable[[Situation], Hold | None] = lambda situation: None
     words: Mapping[Reason, Wording] = field(default_factory=dict)
     says: Callable[[Situation], Iterable[str]] = lambda situation: ()
     keeps: Callable[[Settings, Control], Collection[str]] = lambda settings, control: ()

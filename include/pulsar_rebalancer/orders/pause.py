@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from pulsar_rebalancer.orders.order import Closing, Control, FormAction, OrderKind, Situation, Wording, ending, with_end
+from pulsar_rebalancer.orders.order import Control, FormAction, Hold, OrderKind, Situation, Wording, ending, with_end
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.documents import time_of
 
@@ -18,45 +18,45 @@ class PauseInForce(NamedTuple):
 
 def pause_of(situation: Situation) -> PauseInForce | None:
     """Return the pause, current or past, from the clusters file or a person: the one that ends later."""
-    file, order = situation.settings.pause, situation.orders.get(Control).last("pause")
+    file, order = situation.settings.pause, situation.orders.get(Control).last_order("pause")
     pauses = [PauseInForce(file.until, f"clusters file: {file.reason}")] if file else []
-    pauses += [PauseInForce(order.until, order.who)] if order and order.until else []
+    pauses += [PauseInForce(order.until, order.giver)] if order and order.until else []
     return max(pauses, default=None)
 
 
-def _pause_closing(situation: Situation) -> Closing | None:
+def _pause_hold(situation: Situation) -> Hold | None:
     pause = pause_of(situation)
     if pause is None or situation.now >= pause.until:
         return None
-    return Closing(Reason.PAUSED, ending(pause.until, pause.who, situation.now))
+    return Hold(Reason.PAUSED, ending(pause.until, pause.who, situation.now))
 
 
-def _skip_closing(situation: Situation) -> Closing | None:
+def _skip_hold(situation: Situation) -> Hold | None:
     """Skip only the first run after the order.
 
     The previous plan shows whether a run has been recorded since. A reset drops it: one more run is skipped.
     """
-    order, previous, sampled = situation.control.last("skip"), time_of(situation.run.previous), situation.run.at
+    order, previous, sampled = situation.control.last_order("skip"), time_of(situation.run.previous), situation.run.at
     if order is None or sampled is None or sampled <= order.at or (previous is not None and previous > order.at):
         return None
-    return Closing(Reason.SKIPPED, order.because)
+    return Hold(Reason.SKIPPED, order.by_text)
 
 
 def without_used_skip(control: Control, recorded_at: datetime) -> Control:
     """Return the document without an order to skip that a run has used; after a reset, it would skip another."""
-    order = control.last("skip")
-    return control.without("skip") if order is not None and recorded_at > order.at else control
+    order = control.last_order("skip")
+    return control.without_orders("skip") if order is not None and recorded_at > order.at else control
 
 
-def _closing_by_stop(situation: Situation, started: datetime | None) -> Closing | None:
+def _stop_hold(situation: Situation, started: datetime | None) -> Hold | None:
     """Stop runs that were in progress when the order was given; later runs are not affected."""
-    order = situation.control.last("stop")
+    order = situation.control.last_order("stop")
     stops = order is not None and started is not None and order.at >= started
-    return Closing(Reason.STOPPED, order.because) if order and stops else None
+    return Hold(Reason.STOPPED, order.by_text) if order and stops else None
 
 
 def _order_texts(situation: Situation) -> Iterator[str]:
-    if stopped := _closing_by_stop(situation, situation.orders.started):
+    if stopped := _stop_hold(situation, situation.orders.started):
         yield f"stopped {stopped.detail}"
 
 
@@ -70,7 +70,7 @@ STOP = OrderKind(
             button="Stop",
         ),
     ),
-    closes=lambda situation: _closing_by_stop(situation, situation.run.started),
+    closes=lambda situation: _stop_hold(situation, situation.run.started),
     words={Reason.STOPPED: Wording("stopped")},
     says=_order_texts,
 )
@@ -90,13 +90,13 @@ PAUSE = OrderKind(
         FormAction(
             "resume",
             "End the pause, and cancel a pending skip",
-            gives=lambda orders, _: orders.get(Control).without("pause", "skip"),
+            gives=lambda orders, _: orders.get(Control).without_orders("pause", "skip"),
             button="Resume",
-            offered=lambda situation: situation.control.last("pause") or _skip_closing(situation),
+            offered=lambda situation: situation.control.last_order("pause") or _skip_hold(situation),
         ),
     ),
     settings=("pause",),
-    closes=_pause_closing,
+    closes=_pause_hold,
     words={Reason.PAUSED: Wording("paused", "the cluster was paused.", "Rebalancing is paused {}.")},
 )
 
@@ -106,9 +106,9 @@ SKIP = OrderKind(
             "skip",
             "The next run moves nothing",
             button="Skip next run",
-            offered=lambda situation: not _skip_closing(situation),
+            offered=lambda situation: not _skip_hold(situation),
         ),
     ),
-    closes=_skip_closing,
+    closes=_skip_hold,
     words={Reason.SKIPPED: Wording("one run is skipped", "a person skipped the run.", "The next run moves nothing.")},
 )

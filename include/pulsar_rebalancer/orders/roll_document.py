@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, computed_field
 from pulsar_rebalancer.config.clusters_file import PLAN_HASH
 from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.config.settings import parse_typed
-from pulsar_rebalancer.errors import WrongFields, wrong_field
+from pulsar_rebalancer.errors import FieldsError, field_error
 from pulsar_rebalancer.names import Brokers
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.orders.order import Control, FormAction, GivenOrder, OrderKind, OrdersInForce, Situation
@@ -168,10 +168,10 @@ class Roll(StateDocument):
         return other is not None and (other.id, other.turn_at, other.phase) == (self.id, self.turn_at, self.phase)
 
     def stop_order(self, control: Control) -> GivenOrder | None:
-        order = control.last("stop_roll")
+        order = control.last_order("stop_roll")
         return order if order and self.at and order.at >= self.at else None
 
-    def shown_under(self, control: Control) -> Self:
+    def as_shown(self, control: Control) -> Self:
         """Return the roll as operators see it: once it is to stop, nobody is asked to restart a broker."""
         if not (self.active and self.stop_order(control)):
             return self
@@ -179,7 +179,7 @@ class Roll(StateDocument):
 
     def skip_order(self, control: Control) -> GivenOrder | None:
         """Return the order, given in the current phase, to end the broker's turn; None if there is none."""
-        order = control.last("skip_broker")
+        order = control.last_order("skip_broker")
         ends = order and order.subject == self.broker and self.since and order.at >= self.since
         return order if ends else None
 
@@ -223,19 +223,19 @@ class Roll(StateDocument):
         anew = {"left": None, "fewest": None, "seen": (), "may_restart": False, "restarted": None}
         return self.model_copy(update={"phase": phase, "since": now, "progress_at": now, "waits": waits_for} | anew)
 
-    def end_turn(self, outcome: Reason, now: datetime, elsewhere: str = "") -> Self:
-        """Return the document after a broker's turn; `elsewhere` says why bundles are not back."""
+    def end_turn(self, outcome: Reason, now: datetime, why_elsewhere: str = "") -> Self:
+        """Return the document after a broker's turn; `why_elsewhere` says why bundles are not back."""
         done = self.done | {self.broker: outcome}
         over = len(done) == len(self.order)
         ended = {"ended": Reason.ROLLED, "ended_at": now} if over else {}
-        ended |= {"elsewhere": self.elsewhere | {self.broker: elsewhere}} if elsewhere else {}
+        ended |= {"elsewhere": self.elsewhere | {self.broker: why_elsewhere}} if why_elsewhere else {}
         update = {"done": done, "turn_at": now, "started": None, "home": (), "outcome": Reason.ROLLED} | ended
         return self.with_phase(Phase.WAITING, now, "").model_copy(update=update)
 
-    def stopped(self, reason: Reason, why: str, now: datetime, *, stranded: bool) -> Self:
+    def stopped(self, reason: Reason, reason_text: str, now: datetime, *, stranded: bool) -> Self:
         """Return the document of a roll that stops now; if `stranded`, the broker stays drained."""
         left = self.broker if stranded else ""
-        return self.model_copy(update={"ended": reason, "ended_at": now, "waits": why, "stranded": left})
+        return self.model_copy(update={"ended": reason, "ended_at": now, "waits": reason_text, "stranded": left})
 
     @property
     def progress(self) -> str:
@@ -260,11 +260,11 @@ class RollRequest(BaseModel):
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
         if self.plan and (self.brokers or self.reason):
-            raise WrongFields({"plan": "Give only the id: brokers and reason are those of the dry run."})
+            raise FieldsError({"plan": "Give only the id: brokers and reason are those of the dry run."})
         if not self.plan and not self.reason:
-            raise WrongFields({"reason": "Give a reason, or the id of a rolling restart that was shown."})
+            raise FieldsError({"reason": "Give a reason, or the id of a rolling restart that was shown."})
         if len(set(self.brokers)) < len(self.brokers):
-            raise WrongFields({"brokers": "Name each broker once."})
+            raise FieldsError({"brokers": "Name each broker once."})
         return self
 
 
@@ -274,7 +274,7 @@ def parse_roll_form(values: Mapping[str, object]) -> RollRequest:
 
 
 def _order_texts(situation: Situation) -> Iterator[str]:
-    roll = situation.orders.get(Roll).shown_under(situation.orders.get(Control))
+    roll = situation.orders.get(Roll).as_shown(situation.orders.get(Control))
     if roll.active or roll.stranded in situation.orders.get(Drains).brokers:
         yield roll.progress
 
@@ -284,7 +284,7 @@ def _with_skip(orders: OrdersInForce, order: GivenOrder) -> Control:
     turn = orders.get(Roll).broker
     if order.subject != turn:
         text = f"It is not the turn of {order.subject}; current broker: {turn or 'none'}."
-        raise wrong_field(Reason.CONTRADICTION, "subject", text)
+        raise field_error(Reason.CONTRADICTION, "subject", text)
     return orders.get(Control).with_order(order)
 
 

@@ -21,7 +21,7 @@ _LONGEST_TEXT = 1000
 _BY_STATUS = {401: Reason.FORBIDDEN, 403: Reason.FORBIDDEN, 404: Reason.NOT_FOUND}
 
 
-def failure(
+def admin_error(
     mask: TokenMask,
     reason: Reason,
     request_line: str,
@@ -29,12 +29,12 @@ def failure(
     detail: str,
     status: int | None = None,
     *,
-    sent: bool = True,
+    was_sent: bool = True,
 ) -> AdminError:
     action = reason.action
     to_do = f". {action}" if action and not action.startswith("Nothing") else ""
-    seen = " ".join(mask.text(f"{request_line} at {broker}: {detail.removesuffix('.')}").splitlines())[:_LONGEST_DETAIL]
-    return AdminError(reason, f"{seen}{to_do}", broker=broker, status=status, sent=sent)
+    seen = " ".join(mask.hide(f"{request_line} at {broker}: {detail.removesuffix('.')}").splitlines())[:_LONGEST_DETAIL]
+    return AdminError(reason, f"{seen}{to_do}", broker=broker, status=status, was_sent=was_sent)
 
 
 def first_line(text: str) -> str:
@@ -66,7 +66,7 @@ class BrokerAnswer:
         """
         said = self._error_reason()
         detail = f"answered {self.status}" + (f", {_message_line(said)}" if said else "")
-        return failure(self.mask, self._reason(on_412, said), self.what, self.broker, detail, self.status)
+        return admin_error(self.mask, self._reason(on_412, said), self.what, self.broker, detail, self.status)
 
     def _reason(self, on_412: Reason, error_reason: str) -> Reason:
         if self.status == 412:
@@ -81,7 +81,7 @@ class BrokerAnswer:
 
     def _error_reason(self) -> str:
         try:
-            body = parse_json(self.body, self.mask.text)
+            body = parse_json(self.body, self.mask.hide)
         except ValueError:
             return ""
         reason = body.get("reason") if isinstance(body, dict) else None
@@ -90,11 +90,11 @@ class BrokerAnswer:
     def text(self) -> str:
         try:
             body = self.body.strip()
-            text = str(parse_json(body, self.mask.text)) if body.startswith(b'"') else body.decode()
+            text = str(parse_json(body, self.mask.hide)) if body.startswith(b'"') else body.decode()
         except ValueError:
-            raise self.invalid("the answer is not text") from None
+            raise self.bad_body("the answer is not text") from None
         if len(text) > _LONGEST_TEXT:
-            raise self.invalid(f"the answer has {len(text)} characters, expected at most {_LONGEST_TEXT}")
+            raise self.bad_body(f"the answer has {len(text)} characters, expected at most {_LONGEST_TEXT}")
         return text
 
     def json(self) -> Any:
@@ -102,32 +102,32 @@ class BrokerAnswer:
         if not self.body.strip():
             return None
         try:
-            return parse_json(self.body, self.mask.text)
+            return parse_json(self.body, self.mask.hide)
         except ValueError:
-            raise self.invalid("the answer is not JSON") from None
+            raise self.bad_body("the answer is not JSON") from None
 
     def mapping(self) -> dict[str, JsonValue]:
         value = self.mapping_or_none()
         if value is None:
-            raise self.invalid("the answer is not a JSON object")
+            raise self.bad_body("the answer is not a JSON object")
         return value
 
     def mapping_or_none(self) -> dict[str, JsonValue] | None:
         value = self.json()
         if not isinstance(value, dict | None):
-            raise self.invalid("the answer is not a JSON object")
+            raise self.bad_body("the answer is not a JSON object")
         return value
 
     def strings(self) -> list[str]:
         value = self.json()
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.invalid("the answer is not a JSON list of strings")
+            raise self.bad_body("the answer is not a JSON list of strings")
         return value
 
     def objects(self) -> list[dict[str, JsonValue]]:
         value = self.json()
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            raise self.invalid("the answer is not a JSON list of objects")
+            raise self.bad_body("the answer is not a JSON list of objects")
         return value
 
     def brokers(self) -> list[str]:
@@ -138,14 +138,14 @@ class BrokerAnswer:
         """
         entries = self.json()
         if not isinstance(entries, list):
-            raise self.invalid("the answer is not a JSON list")
+            raise self.bad_body("the answer is not a JSON list")
         listed = sorted(map(_broker_entry, entries))
         if listed and not any(map(is_broker_id, listed)):
-            raise self.invalid(f"the list has no brokerId of the form host:port; its first entry is {listed[0]}")
+            raise self.bad_body(f"the list has no brokerId of the form host:port; its first entry is {listed[0]}")
         return listed
 
-    def invalid(self, detail: str) -> AdminError:
-        return failure(self.mask, Reason.BAD_ANSWER, self.what, self.broker, detail, self.status)
+    def bad_body(self, detail: str) -> AdminError:
+        return admin_error(self.mask, Reason.BAD_ANSWER, self.what, self.broker, detail, self.status)
 
 
 def _broker_entry(entry: object) -> str:
@@ -176,12 +176,12 @@ class TokenMask:
         forms = {value, quote(value, safe=""), html.escape(value), json.dumps(value)[1:-1]} - {""}
         self._forms = sorted(forms.union(self._forms), key=len, reverse=True)
 
-    def body(self, data: bytes) -> bytes:
+    def hide_bytes(self, data: bytes) -> bytes:
         for form in self._forms:
             data = data.replace(form.encode(), MASK.encode())
         return data
 
-    def text(self, text: str) -> str:
+    def hide(self, text: str) -> str:
         """Return storable text with the secrets masked; cut it afterwards: part of a secret is missed."""
         for form in self._forms:
             text = text.replace(form, MASK)

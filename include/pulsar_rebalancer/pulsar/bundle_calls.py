@@ -15,7 +15,7 @@ from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import is_in_bundle, namespace_of, range_of
 from pulsar_rebalancer.pulsar.answers import (
     BrokerAnswer,
-    failure,
+    admin_error,
     first_line,
     path,
     split_bundle,
@@ -71,7 +71,7 @@ def _segments_of(topic: str, answer: BrokerAnswer) -> list[str]:
     try:
         layout = _ScalableLayout.model_validate(answer.mapping())
     except ValidationError:
-        raise answer.invalid("the answer holds no segments") from None
+        raise answer.bad_body("the answer holds no segments") from None
     parent = topic.partition("://")[2]
     return [f"segment://{parent}/{s.keys.start:04x}-{s.keys.end:04x}-{s.id}" for s in layout.segments.values()]
 
@@ -189,7 +189,7 @@ class BundleAdmin:
         )
         positions = answer.mapping().get("topicHashPositions")
         if not isinstance(positions, dict) or not all(type(position) is int for position in positions.values()):
-            raise answer.invalid("the answer holds no topicHashPositions")
+            raise answer.bad_body("the answer holds no topicHashPositions")
         return {topic: position for topic, position in positions.items() if isinstance(position, int)}
 
     async def lookup(self, topic: str, destination: str = "") -> LookupResult:
@@ -204,7 +204,7 @@ class BundleAdmin:
         urls = [named[key] for key in ("httpUrl", "httpUrlTls") if address_or_empty(named.get(key))]
         services = [named[key] for key in ("brokerUrl", "brokerUrlTls") if key in named]
         if not urls:
-            raise answer.invalid("the answer names no owner")
+            raise answer.bad_body("the answer names no owner")
         if self._transport.connection.tls:
             urls.reverse()
             services.reverse()
@@ -218,7 +218,7 @@ class BundleAdmin:
                 return ids[address]
         what = f"GET {path('lookup', 'v2', 'topic', *split_topic(topic))}"
         detail = f"the owner {' or '.join(result.addresses)} is not one of the cluster's brokers"
-        raise failure(self._transport.mask, Reason.BAD_ANSWER, what, result.addresses[0], detail)
+        raise admin_error(self._transport.mask, Reason.BAD_ANSWER, what, result.addresses[0], detail)
 
     async def service_url(self, topic: str) -> str:
         """Return the service URL of a topic's owner: `pulsar://host:port` or `pulsar+ssl://host:port`.
@@ -232,13 +232,13 @@ class BundleAdmin:
         address = address_or_empty(url)  # empty for a list of hosts: a broker names only itself
         if not (address and is_service_url(url)):
             detail = f"the owner's service URL is invalid: {first_line(ascii(url))}"
-            raise failure(self._transport.mask, Reason.FOREIGN_ADDRESS, what, result.addresses[0], detail)
+            raise admin_error(self._transport.mask, Reason.FOREIGN_ADDRESS, what, result.addresses[0], detail)
         await self._transport.brokers()
         connection = self._transport.connection
         credentials = connection.has_token or connection.client_cert_file is not None
         if credentials and not self._transport.addresses.knows_host(address):
             detail = f"the owner's service URL {url} does not have the host of a broker; nothing was sent there"
-            raise failure(self._transport.mask, Reason.FOREIGN_ADDRESS, what, result.addresses[0], detail)
+            raise admin_error(self._transport.mask, Reason.FOREIGN_ADDRESS, what, result.addresses[0], detail)
         return url
 
     async def owns(self, broker: str, bundle: str) -> bool:
@@ -290,7 +290,7 @@ class BundleAdmin:
             raise errors[0]
         return owner
 
-    async def clients(self, topic: str, broker: str) -> ClientCounts:
+    async def count_clients(self, topic: str, broker: str) -> ClientCounts:
         """Return the number of clients currently connected to a topic, as reported by the topic's owner.
 
         Use this only for topics that recently had clients: the owner loads a persistent topic
@@ -300,7 +300,7 @@ class BundleAdmin:
         answer = await self._transport.get(_stats_path(topic), _ONLY_CLIENTS, broker=broker)
         clients = client_counts(answer.mapping())
         if clients is None:
-            raise answer.invalid("the answer does not say which producers and consumers are connected")
+            raise answer.bad_body("the answer does not say which producers and consumers are connected")
         return clients
 
     async def unload(self, bundle: str, destination: str) -> None:
@@ -314,7 +314,7 @@ class BundleAdmin:
         query = {"authoritative": "false", "destinationBroker": destination}
         await self._transport.put(url_path, query, timeout_s=self._transport.connection.unload_timeout_s)
 
-    async def bounds(self, namespace: str) -> list[int]:
+    async def boundaries(self, namespace: str) -> list[int]:
         """Return the bounds of a namespace's bundles, in ascending order; n bundles have n + 1 bounds."""
         answer = await self._transport.get(path("admin", "v2", "namespaces", *split_namespace(namespace), "bundles"))
         boundaries = answer.mapping().get("boundaries")
@@ -323,7 +323,7 @@ class BundleAdmin:
         except (TypeError, ValueError):
             bounds = []
         if len(bounds) < 2 or bounds != sorted(set(bounds)):
-            raise answer.invalid("the answer has no list of ascending bundle boundaries")
+            raise answer.bad_body("the answer has no list of ascending bundle boundaries")
         return bounds
 
     async def split(self, bundle: str, algorithm: str, positions: Sequence[int] = (), *, unload: bool = False) -> None:

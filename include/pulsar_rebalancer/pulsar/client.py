@@ -62,7 +62,7 @@ class PulsarAdmin:
         # Older brokers have no brokerIds and name the leader by its address, which then serves as its id.
         leader_id = broker if isinstance(broker, str) else address_or_empty(url)
         if not is_broker_id(leader_id):
-            raise answer.invalid("the answer names no leader of the form host:port")
+            raise answer.bad_body("the answer names no leader of the form host:port")
         return leader_id
 
     async def cluster_name(self) -> str:
@@ -71,7 +71,7 @@ class PulsarAdmin:
             answer = await self._transport.get("/admin/v2/brokers/configuration/runtime")
             name = answer.mapping().get("clusterName")
             if not isinstance(name, str) or not name:
-                raise answer.invalid("the answer names no cluster")
+                raise answer.bad_body("the answer names no cluster")
             self._cluster = name
         return self._cluster
 
@@ -118,7 +118,7 @@ class PulsarAdmin:
     async def version(self, broker: str) -> str:
         return (await self._transport.get("/admin/v2/brokers/version", broker=broker, follow=False)).text()
 
-    async def bundles_on(self, broker: str) -> set[str]:
+    async def reported_bundles(self, broker: str) -> set[str]:
         """Return a broker's bundles; under the modular load manager, those of its statistics (see `owned_bundles`)."""
         try:
             report = await self.load_report(broker) or {}
@@ -144,11 +144,11 @@ class PulsarAdmin:
         answer = await self._transport.get("/admin/v2/brokers/configuration/runtime", broker=broker or "")
         values = answer.mapping()
         if nested := [name for name, value in values.items() if isinstance(value, list | dict)]:
-            raise answer.invalid(f"the value of {first_line(ascii(nested[0]))} is not text")
+            raise answer.bad_body(f"the value of {first_line(ascii(nested[0]))} is not text")
         texts = {name: "" if value is None else str(value) for name, value in values.items()}
         for name in (BALANCER, SHEDDING):
             if texts.get(name, "").strip().lower() not in ("true", "false"):
-                raise answer.invalid(f"the answer does not say whether {name} is true or false")
+                raise answer.bad_body(f"the answer does not say whether {name} is true or false")
         return texts
 
     # policies

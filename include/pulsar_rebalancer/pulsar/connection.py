@@ -229,12 +229,12 @@ EXTRAS = frozenset(
 """Keys allowed in a connection's extra. Other keys are rejected, because a misspelt `read_only` would allow writes."""
 
 
-def connection_of(seeds: tuple[str, ...], token: str, extra: Mapping[str, object]) -> AdminConnection:
+def connection_of(hosts: tuple[str, ...], token: str, extra: Mapping[str, object]) -> AdminConnection:
     given: dict[str, Any] = {}
     if "answer_timeout_seconds" in extra:
         given["read_timeout_s"] = _timeout_seconds(extra["answer_timeout_seconds"])
     return AdminConnection(
-        seeds=seeds,
+        seeds=hosts,
         token=SecretStr(token) if token else None,
         token_file=_path_of_extra(extra, "token_file"),
         oauth2=_oauth2(extra),

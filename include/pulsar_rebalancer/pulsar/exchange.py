@@ -16,7 +16,7 @@ from urllib.parse import quote
 import httpx
 
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.pulsar.answers import TokenMask, failure, first_line
+from pulsar_rebalancer.pulsar.answers import TokenMask, admin_error, first_line
 from pulsar_rebalancer.pulsar.connection import AdminConnection, address_or_empty
 from pulsar_rebalancer.reasons import Reason
 
@@ -112,7 +112,7 @@ class Exchange:
         for transport in chain.from_iterable(self._idle.values()):
             await transport.aclose()
 
-    def failure(
+    def error(
         self,
         request: Request,
         broker: str,
@@ -120,9 +120,9 @@ class Exchange:
         detail: str,
         status: int | None = None,
         *,
-        sent: bool = True,
+        was_sent: bool = True,
     ) -> AdminError:
-        return failure(self.mask, reason, request.request_line, broker, detail, status, sent=sent)
+        return admin_error(self.mask, reason, request.request_line, broker, detail, status, was_sent=was_sent)
 
     def max_bytes(self, request: Request) -> int:
         return self._connection.max_answer_bytes * request.size
@@ -147,7 +147,7 @@ class Exchange:
     async def _ask_once(self, request: Request, target: Target, token: str) -> tuple[int, str, bytes, bool]:
         if not address_or_empty(target.base):  # made from a template and a broker's name
             detail = f"{first_line(target.base)} is not an address: check the connection's address_template"
-            raise self.failure(request, target.broker, Reason.BAD_ANSWER, detail)
+            raise self.error(request, target.broker, Reason.BAD_ANSWER, detail)
         limit = self._connection.connect_timeout_s + request.timeout_s
         try:
             # The time spent waiting for a slot does not count.
@@ -158,14 +158,14 @@ class Exchange:
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise NotSentError(error) from error
         except (httpx.NetworkError, httpx.ProtocolError, httpx.InvalidURL, UnicodeError) as error:
-            error_text = first_line(self.mask.text(str(error)))
+            error_text = first_line(self.mask.hide(str(error)))
             if isinstance(error, httpx.NetworkError) or error_text.startswith("Server disconnected"):
                 reason, detail = Reason.UNREACHABLE, f"the connection broke before the answer came ({error_text})"
                 if request.method != "GET":
                     detail += "; the broker may have carried out the request"
             else:
                 reason, detail = Reason.BAD_ANSWER, f"the answer is not a complete HTTP response ({error_text})"
-        raise self.failure(request, target.broker, reason, detail)
+        raise self.error(request, target.broker, reason, detail)
 
     async def _send_and_read(
         self, request: Request, target: Target, token: str, deadline: asyncio.Timeout
@@ -187,8 +187,8 @@ class Exchange:
         ):
             most = self.max_bytes(request) if response.is_success else MAX_ERROR_BYTES
             body, cut = await self._read_body(response, most, deadline)
-        location = self.mask.text(response.headers.get("Location", ""))
-        return response.status_code, location, self.mask.body(body), cut
+        location = self.mask.hide(response.headers.get("Location", ""))
+        return response.status_code, location, self.mask.hide_bytes(body), cut
 
     @asynccontextmanager
     async def _transport_to(self, base: str) -> AsyncIterator[httpx.AsyncHTTPTransport]:

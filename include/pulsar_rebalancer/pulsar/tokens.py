@@ -73,7 +73,7 @@ def _credentials(settings: OAuth2, mask: TokenMask) -> tuple[dict[str, str], str
     form = {"grant_type": found.get("type", "client_credentials")}
     form |= {name: found.get(name) for name in ("client_id", "client_secret")}
     if form["grant_type"] != "client_credentials" or not all(v and isinstance(v, str) for v in form.values()):
-        raise unusable_file(path, "the file must be JSON of type client_credentials, with client_id and client_secret")
+        raise file_error(path, "the file must be JSON of type client_credentials, with client_id and client_secret")
     mask.add(form["client_secret"])
     form |= {key: value for key in ("audience", "scope") if (value := getattr(settings, key))}
     return form, https_url(settings.issuer_url or str(found.get("issuer_url", "")), "issuer_url")
@@ -99,7 +99,7 @@ async def _request_json(
             if len(body) > _LONGEST_ANSWER:
                 raise ValueError(f"the answer is longer than {_LONGEST_ANSWER} bytes")
     try:
-        document = parse_json(body, mask.text)
+        document = parse_json(body, mask.hide)
     except ValueError:
         document = None
     if not isinstance(document, dict):
@@ -108,8 +108,8 @@ async def _request_json(
 
 
 def _failure(reason: Reason, url: str, detail: str, mask: TokenMask) -> AdminError:
-    cause = first_line(mask.text(detail)).removesuffix(".")
-    return AdminError(reason, f"no token from {first_line(url)}: {cause}. {reason.action}", sent=False)
+    cause = first_line(mask.hide(detail)).removesuffix(".")
+    return AdminError(reason, f"no token from {first_line(url)}: {cause}. {reason.action}", was_sent=False)
 
 
 _PAUSE_S = 1.0
@@ -139,12 +139,12 @@ class Tokens:
         self._lock = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def get(self, broker: str = "", rejected: str | None = None) -> str:
+    async def get(self, broker: str = "", rejected_token: str | None = None) -> str:
         """Return the token; empty if the connection has none.
 
         Args:
             broker: brokerId or address for error messages.
-            rejected: token that a broker has rejected; it is returned again if it cannot be replaced.
+            rejected_token: token that a broker has rejected; it is returned again if it cannot be replaced.
 
         Raises:
             AdminError: `credentials_file`, `issuer_unavailable` or `issuer_refused`; nothing was sent.
@@ -155,12 +155,12 @@ class Tokens:
         async with self._lock:
             self._loop = asyncio.get_running_loop()
             now = time.monotonic()
-            useless = self._token.value in ("", rejected)
+            useless = self._token.value in ("", rejected_token)
             if (useless or now >= self._token.renew_at) and now >= self._next_attempt:
                 await self._renew_token()
-                useless = self._token.value in ("", rejected)
+                useless = self._token.value in ("", rejected_token)
             if self._failed is not None and (useless or now >= self._token.expires_at):
-                raise AdminError(self._failed.reason, self._failed.message, broker=broker, sent=False)
+                raise AdminError(self._failed.reason, self._failed.message, broker=broker, was_sent=False)
             return self._token.value
 
     def get_in_thread(self) -> str:
@@ -189,7 +189,7 @@ class Tokens:
 def _read_token(path: Path) -> Token:
     value = read_file(path).strip()
     if not is_token(value):
-        raise unusable_file(path, "the file must contain printable ASCII and nothing else (contents not shown)")
+        raise file_error(path, "the file must contain printable ASCII and nothing else (contents not shown)")
     return Token(value, renew_at=time.monotonic() + _PAUSE_S)
 
 
@@ -198,17 +198,17 @@ def read_file(path: Path) -> str:
         # Nobody may ever write to a pipe.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise unusable_file(path, "this is not a regular file")
+                raise file_error(path, "this is not a regular file")
             content = file.read(_LARGEST_FILE + 1)
     except OSError as error:
-        raise unusable_file(path, f"the file cannot be read: {error.strerror}") from None
+        raise file_error(path, f"the file cannot be read: {error.strerror}") from None
     if len(content) > _LARGEST_FILE:
-        raise unusable_file(path, f"the file is larger than {_LARGEST_FILE} bytes")
+        raise file_error(path, f"the file is larger than {_LARGEST_FILE} bytes")
     try:
         return content.decode()
     except UnicodeDecodeError:  # its message would quote the content
-        raise unusable_file(path, "the file is not UTF-8 text") from None
+        raise file_error(path, "the file is not UTF-8 text") from None
 
 
-def unusable_file(path: Path, problem: str) -> AdminError:
-    return AdminError(Reason.CREDENTIALS_FILE, f"{path}: {problem}. {Reason.CREDENTIALS_FILE.action}", sent=False)
+def file_error(path: Path, problem: str) -> AdminError:
+    return AdminError(Reason.CREDENTIALS_FILE, f"{path}: {problem}. {Reason.CREDENTIALS_FILE.action}", was_sent=False)

@@ -123,12 +123,10 @@ class Transport:
         """
         if self.connection.read_only and request.method != "GET":
             name = broker or address_of(self.connection.seeds[0])
-            raise self._exchange.failure(
-                request, name, Reason.READ_ONLY, "the connection is read-only; nothing was sent"
-            )
+            raise self._exchange.error(request, name, Reason.READ_ONLY, "the connection is read-only; nothing was sent")
         if broker and not is_broker_id(broker):
             detail = "the brokerId is not of the form host:port; nothing was sent"
-            raise self._exchange.failure(request, broker, Reason.NOT_FOUND, detail)
+            raise self._exchange.error(request, broker, Reason.NOT_FOUND, detail)
         if broker:
             target = Target(self.connection.base_url(broker), request.query, broker)
             return await self._follow(request, target, *await self._ask_target(request, target))
@@ -167,7 +165,7 @@ class Transport:
         first = address_of(self.connection.seeds[0])
         # With mixed reasons, a host that is only down may be back at the next attempt.
         reason = reasons.pop() if len(reasons) == 1 else Reason.UNREACHABLE
-        raise self._exchange.failure(request, first, reason, f"no connection to {', '.join(refused)}", sent=False)
+        raise self._exchange.error(request, first, reason, f"no connection to {', '.join(refused)}", was_sent=False)
 
     def _move_to_end(self, host: str) -> None:
         if host in self._hosts:  # the list of brokers may have changed since
@@ -181,7 +179,7 @@ class Transport:
             target = await self._redirect_target(request, answer, target.url(request), location)
             if target.url(request) in seen or len(seen) > MAX_HOPS:
                 detail = f"brokers redirected the request in a loop or more than {MAX_HOPS} times"
-                raise self._exchange.failure(request, target.broker, Reason.BAD_ANSWER, detail)
+                raise self._exchange.error(request, target.broker, Reason.BAD_ANSWER, detail)
             answer, location = await self._ask_target(request, target)
         return self._checked_answer(request, answer)
 
@@ -189,23 +187,23 @@ class Transport:
         if request.method == "GET" and time.monotonic() < self._silent_until.get(target.base, 0.0):
             # A broker that hangs costs one wait, not a second one after that for it as a seed.
             detail = "the broker did not answer the previous request in time, so this request was not sent"
-            raise self._exchange.failure(request, target.broker, Reason.TIMEOUT, detail, sent=False)
+            raise self._exchange.error(request, target.broker, Reason.TIMEOUT, detail, was_sent=False)
         try:
             return await self._ask_with_token(request, target)
         except NotSentError as error:
             detail = f"no connection ({error})"
-            raise self._exchange.failure(request, target.broker, error.reason, detail, sent=False) from None
+            raise self._exchange.error(request, target.broker, error.reason, detail, was_sent=False) from None
 
     async def _ask_with_token(self, request: Request, target: Target) -> tuple[BrokerAnswer, str]:
         """Renew a rejected token and ask again: a request with a 401 was not applied (RFC 9110, 15.5.2)."""
         token = await self.tokens.get(target.broker)
         answer, location = await self._single_answer(request, target, token)
         if answer.is_unauthenticated:
-            refused, token = token, await self.tokens.get(target.broker, rejected=token)
+            refused, token = token, await self.tokens.get(target.broker, rejected_token=token)
             if token != refused:
                 answer, location = await self._single_answer(request, target, token)
         if answer.is_unauthenticated:
-            raise self._exchange.failure(request, target.broker, Reason.UNAUTHORIZED, "answered 401", answer.status)
+            raise self._exchange.error(request, target.broker, Reason.UNAUTHORIZED, "answered 401", answer.status)
         return answer, location
 
     async def _single_answer(self, request: Request, target: Target, token: str) -> tuple[BrokerAnswer, str]:
@@ -217,7 +215,7 @@ class Transport:
         if not 200 <= answer.status < 300:
             raise answer.error(request.on_412)
         if answer.cut:
-            raise answer.invalid(f"the answer is longer than {self._exchange.max_bytes(request)} bytes")
+            raise answer.bad_body(f"the answer is longer than {self._exchange.max_bytes(request)} bytes")
         return answer
 
     async def _redirect_target(self, request: Request, answer: BrokerAnswer, from_url: str, location: str) -> Target:
@@ -226,17 +224,17 @@ class Transport:
             location = urljoin(from_url, location)
             address, parts = address_of(location), urlsplit(location)
         except ValueError:
-            raise answer.invalid("the broker redirected the request to an invalid address") from None
+            raise answer.bad_body("the broker redirected the request to an invalid address") from None
         known = self.addresses.find(address, parts.path)
         if known is None:
             await self._refresh_brokers(request)
             known = self.addresses.find(address, parts.path)
         if known is None:
             detail = f"the broker redirected to {first_line(address)}, outside the cluster; nothing was sent there"
-            raise self._exchange.failure(request, answer.broker, Reason.FOREIGN_ADDRESS, detail, answer.status)
+            raise self._exchange.error(request, answer.broker, Reason.FOREIGN_ADDRESS, detail, answer.status)
         base, path = known
         if unquote(path) != unquote(request.path):
-            raise answer.invalid(f"the broker redirected to another path, {first_line(path)}; nothing was sent there")
+            raise answer.bad_body(f"the broker redirected to another path, {first_line(path)}; nothing was sent there")
         if request.destination and ("authoritative", "true") in parse_qsl(parts.query):
             return Target(self.connection.base_url(request.destination), parts.query, request.destination)
         return Target(base, parts.query, address)

@@ -42,7 +42,7 @@ class Reason(StrEnum):
         return cls._value2member_map_.get(code)  # type: ignore[return-value]
 
     @classmethod
-    def having(cls, trait: Trait) -> frozenset[Reason]:
+    def with_trait(cls, trait: Trait) -> frozenset[Reason]:
         return frozenset(reason for reason in cls if reason.has(trait))
 
     # One line for code, effect and traits, one for the meaning, one for the action.
@@ -551,7 +551,7 @@ _WORDS = {
 }
 
 
-def counted(counts: Mapping[Reason, int]) -> str:
+def counts_text(counts: Mapping[Reason, int]) -> str:
     """Return text such as "17 did not fit, 2 excluded", the largest number first; empty without counts."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count:,} {_WORDS.get(reason, f'({reason}: {reason.meaning})')}" for reason, count in ordered)

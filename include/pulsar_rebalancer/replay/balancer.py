@@ -18,10 +18,10 @@ from pulsar_rebalancer.replay.columns import LOADS, NOBODY, ColumnarBundles, Fla
 from pulsar_rebalancer.replay.minute import NO_POLICIES, ColumnarBrokers, Minute
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import BrokerSample
-from pulsar_rebalancer.state import PUNCTUALITY, SETTLED, Counting, DecisionState, StrategyState, samples_after, young
-from pulsar_rebalancer.strategies.candidates import PolicyFilter, Selector, choose, overloaded_brokers
+from pulsar_rebalancer.state import PUNCTUALITY, SETTLED, DecisionState, HitRules, StrategyState, samples_after, young
+from pulsar_rebalancer.strategies.candidates import PolicyFilter, Selector, choose_broker, overloaded_brokers
 from pulsar_rebalancer.strategies.learning import LearningResult
-from pulsar_rebalancer.strategies.placement import selector
+from pulsar_rebalancer.strategies.placement import make_selector
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, RecentMove, used_samples
 from pulsar_rebalancer.strategies.shedders.registry import left_out, profile_of
 
@@ -37,8 +37,8 @@ class BundlePlacer:
     used: bool = False
 
     @cached_property
-    def chooser(self) -> Selector:
-        return selector(self.sample, self.state.placement)
+    def selector(self) -> Selector:
+        return make_selector(self.sample, self.state.placement)
 
     @cached_property
     def _policy_filter(self) -> PolicyFilter:
@@ -48,7 +48,7 @@ class BundlePlacer:
     def _overloaded_brokers(self) -> set[str]:
         return overloaded_brokers(self.sample)
 
-    def broker(self, bundle: str, rate: float, topics: int, registered: Collection[str]) -> str | None:
+    def select_broker(self, bundle: str, rate: float, topics: int, registered: Collection[str]) -> str | None:
         """Return the broker for a bundle with this long-term rate (msg/s); None if none may own it."""
         self.used = True
         chosen = self._choose_broker(bundle, self._policy_filter.candidates(bundle), registered)
@@ -56,13 +56,13 @@ class BundlePlacer:
             chosen = self._choose_broker(bundle, self._policy_filter.policy_set(bundle), registered) or chosen
         if chosen is not None:
             placed = BundleSample("", bundle, topics=topics, long_term_msg_rate=rate)
-            self.chooser.add_placed(placed, chosen)
+            self.selector.add_placed(placed, chosen)
             self._policy_filter.add_placed(placed, chosen)
         return chosen
 
     def _choose_broker(self, bundle: str, candidates: Iterable[str], registered: Collection[str]) -> str | None:
         there = [name for name in candidates if name in registered]
-        return choose(self.seed, bundle, self.chooser.eligible(bundle, there))
+        return choose_broker(self.seed, bundle, self.selector.eligible(bundle, there))
 
 
 MINUTE = 60.0
@@ -117,7 +117,7 @@ class Balancer:
 
     def decide(self, minute: Minute) -> list[IndexedMove]:
         self._keep_placement()
-        seen = minute.seen
+        seen = minute.is_reported
         if self._keeps_means:
             self._means.update(seen, minute.bundles)
         grace = self._settings.grace_period_minutes * MINUTE
@@ -127,7 +127,7 @@ class Balancer:
             self._policies, self._kind = minute.policies, cache(minute.policies.kind)
         counting, learning = self._counting(minute), LearningResult()
         if self._learned is not None:
-            learning = self._learned.learning(
+            learning = self._learned.learn(
                 self._state.shedder.learned,
                 np.where(seen, minute.owner, NOBODY),
                 minute.bundles,
@@ -140,7 +140,7 @@ class Balancer:
         columns = self._bundle_columns(minute, seen, learning.learned.persistence)
         sample = ClusterSample(brokers, columns, self._settings, counting=counting, learning=learning)
         decision = self._plan_sample(minute, brokers, sample)
-        moves = [move for move in decision.moves if move.taken]
+        moves = [move for move in decision.moves if move.is_taken]
         takes = {pair.pair: pair.destination for pair in decision.decisions}
         self._placing = BundlePlacer(sample, self._state, self._minute_seed(minute), minute.policies)
         indexed = [
@@ -161,7 +161,7 @@ class Balancer:
         """Return the broker for a bundle without an owner, by position; None if none may own it."""
         name, names = self._roster.bundles[bundle], {self._roster.brokers[number] for number in registered}
         topics = int(self._topics[bundle])
-        chosen = self._placing.broker(name, float(self._means.long_term_msg_rate[bundle]), topics, names)
+        chosen = self._placing.select_broker(name, float(self._means.long_term_msg_rate[bundle]), topics, names)
         return None if chosen is None else self._roster.broker_at[chosen]
 
     def _plan_sample(self, minute: Minute, brokers: ColumnarBrokers, sample: ClusterSample) -> Plan:
@@ -204,8 +204,8 @@ class Balancer:
         return self._reasons
 
     @staticmethod
-    def _seconds_since(minute: Minute, at: int) -> float:
-        return (minute.number - at) * MINUTE - _UNLOADED_AFTER
+    def _seconds_since(minute: Minute, minute_at: int) -> float:
+        return (minute.number - minute_at) * MINUTE - _UNLOADED_AFTER
 
     def _minute_seed(self, minute: Minute) -> str:
         return f"{self._seed}/{minute.number}"
@@ -215,7 +215,7 @@ class Balancer:
         """Return whether brokers measure less often than once a minute, so values can repeat."""
         return self._settings.host_usage_interval_minutes * PUNCTUALITY > 1
 
-    def _counting(self, minute: Minute) -> Counting:
+    def _counting(self, minute: Minute) -> HitRules:
         if not self._may_repeat_values:
             return minute.counting
         return replace(minute.counting, samples=young(self._hits, self._settings, minute.time))
@@ -227,12 +227,12 @@ class Balancer:
 
     def _keep_placement(self) -> None:
         if self._placing.used:
-            self._state = replace(self._state, placement=self._placing.chooser.state())
+            self._state = replace(self._state, placement=self._placing.selector.state())
 
-    def _bundle_columns(self, minute: Minute, seen: Flags, persistence: float) -> ColumnarBundles:
+    def _bundle_columns(self, minute: Minute, reported: Flags, persistence: float) -> ColumnarBundles:
         reasons = dict.fromkeys(self._moved, Reason.RECENTLY_UNLOADED) | self._stays | dict(minute.stays)
         self._topics = minute.bundles[-1]
-        owner = np.where(seen, minute.owner, NOBODY)
+        owner = np.where(reported, minute.owner, NOBODY)
         loads = self._learned.costs.loads(persistence) if self._learned else None
         return ColumnarBundles(self._roster, owner, minute.bundles, self._means, reasons, self._kind, loads)
 

@@ -23,10 +23,10 @@ from pulsar_rebalancer.replay.balancer import MINUTE, Balancer
 from pulsar_rebalancer.replay.columns import NOBODY, Flags, Floats, Ints, MeanColumns, Roster
 from pulsar_rebalancer.replay.minute import BrokerLoads, Minute
 from pulsar_rebalancer.replay.samples import CARRIED, RecordedSample, Recording
-from pulsar_rebalancer.replay.variant_outcome import Failure, RecordedCluster, VariantOutcome
+from pulsar_rebalancer.replay.variant_outcome import RecordedCluster, VariantFailure, VariantOutcome
 from pulsar_rebalancer.replay.variants import Variant
 from pulsar_rebalancer.run.tables import RESOURCES
-from pulsar_rebalancer.state import Counting
+from pulsar_rebalancer.state import HitRules
 from pulsar_rebalancer.strategies.sample import COUNTED
 from pulsar_rebalancer.strategies.scoring import weighted_usages
 from pulsar_rebalancer.strategies.shedders.registry import left_out
@@ -44,7 +44,7 @@ _BLOCK, _MOST_RATES = 5, 5_000_000  # samples of a block; rates to keep: with mo
 _LEAST, _SPREAD, _NOISE = 0.05, 0.5, 1.5  # costs relative to the mean; noise of a change of score, in points
 _MOST_STEPS = 100
 
-AFTER_A_GAP = Counting(counts=True, reason=Reason.GAP, clear=True)
+AFTER_A_GAP = HitRules(counts=True, reason=Reason.GAP, clear=True)
 
 
 def replay(
@@ -72,7 +72,7 @@ def replay(
     minutes = recording.minutes(first_minute, last_minute)
     costs = _message_costs(recording, minutes) if len(minutes) >= LEARNS_FROM else None
     for number, sample in enumerate(recording.samples(minutes)):
-        means.update(sample.present, sample.carried, np.append(sample.left_out, sample.repeated))
+        means.update(sample.is_present, sample.carried, np.append(sample.left_out, sample.repeated))
         compared = _compared_brokers(sample, judging_settings, recording.roster)
         if recorded is not None:
             recorded.step(sample, _scores(sample.brokers, compared, judging_settings))
@@ -102,20 +102,20 @@ class _ReplayedVariant:
         self._longest = settings.state_max_gap * max(MINUTE, settings.interval_seconds)
         self._last: int | None = None
 
-    def step(self, sample: RecordedSample, flows: Floats, compared: Flags) -> None:
+    def step(self, sample: RecordedSample, flows: Floats, is_compared: Flags) -> None:
         """Let the variant decide on one sample, with effect in the next; an error ends the variant."""
         if self.outcome.failed is not None:
             return
         try:
-            self._step(sample, flows, compared)
+            self._step(sample, flows, is_compared)
         except BaseException as error:  # someone else's strategy may raise anything
             traceback.print_exc()
-            self.outcome.failed = Failure(sample.minute, error_line(error))
+            self.outcome.failed = VariantFailure(sample.minute, error_line(error))
 
-    def _step(self, sample: RecordedSample, flows: Floats, compared: Flags) -> None:
+    def _step(self, sample: RecordedSample, flows: Floats, is_compared: Flags) -> None:
         self._assign_owners(sample)
         minute = self._minute_of_sample(sample, flows)
-        scores = _scores(minute.brokers, compared, self._judged_by)
+        scores = _scores(minute.brokers, is_compared, self._judged_by)
         if len(scores):
             self.outcome.add_scores(scores)
         if self._last is not None and (sample.minute - self._last) * MINUTE < self._shortest:
@@ -142,7 +142,7 @@ class _ReplayedVariant:
             self._owner[sample.born] = np.where(inherited == NOBODY, sample.owner[sample.born], inherited)
             # A new bundle on a restarted broker came after the restart, unless it is a part of an earlier bundle there.
             away[sample.born] = restarted[inherited] & (inherited != NOBODY)
-        lost = np.flatnonzero(sample.present & (~registered[self._owner] | away))
+        lost = np.flatnonzero(sample.is_present & (~registered[self._owner] | away))
         if not len(lost):
             return
         # While a broker was away, other brokers took over its bundles.
@@ -153,7 +153,7 @@ class _ReplayedVariant:
         self.outcome.lost += len(lost)
 
     def _minute_of_sample(self, sample: RecordedSample, flows: Floats) -> Minute:
-        owner = np.where(sample.present, self._owner, NOBODY)
+        owner = np.where(sample.is_present, self._owner, NOBODY)
         elsewhere = np.flatnonzero(owner != sample.owner)
         brokers = sample.brokers
         if len(elsewhere):
@@ -164,7 +164,7 @@ class _ReplayedVariant:
             brokers = replace(brokers, usage=usage, traffic=traffic)
         return Minute(
             number=sample.minute,
-            brokers=self._averages.follow(sample, brokers),
+            brokers=self._averages.update(sample, brokers),
             owner=owner,
             bundles=sample.carried,
             resources=RESOURCES,
@@ -174,7 +174,7 @@ class _ReplayedVariant:
             stays=dict.fromkeys(sample.left_out.tolist(), Reason.BUNDLE_QUARANTINED),
         )
 
-    def _counting(self, minute: int) -> Counting:
+    def _counting(self, minute: int) -> HitRules:
         apart = self._last is not None and (minute - self._last) * MINUTE > self._longest
         return AFTER_A_GAP if apart else COUNTED
 
@@ -190,7 +190,7 @@ def _message_costs(recording: Recording, minutes: Sequence[int]) -> Floats:
     used = minutes[:: min(len(minutes) // (2 * _BLOCK), len(minutes) * bundles // _MOST_RATES + 1)]
     scores, found = np.zeros((len(used) // _BLOCK, brokers)), []
     for number, sample in enumerate(recording.samples(used[: len(scores) * _BLOCK])):
-        row, owned = number // _BLOCK, np.flatnonzero(sample.present)
+        row, owned = number // _BLOCK, np.flatnonzero(sample.is_present)
         rates = sample.carried[_MESSAGES].sum(axis=0)[owned] / _BLOCK
         found.append((row * brokers + sample.owner[owned], owned, rates))
         scores[row] += np.where(sample.brokers.registered, sample.brokers.percents[CARRIED[0]], np.nan) / _BLOCK
@@ -200,28 +200,28 @@ def _message_costs(recording: Recording, minutes: Sequence[int]) -> Floats:
     mean = np.nansum(scores * cores) / (rates.sum() or 1.0)
     points, known = rates * np.nan_to_num(mean / cores)[at % brokers], np.isfinite(np.diff(scores * cores, axis=0))
 
-    def changes(costs: Floats) -> Floats:
+    def score_changes(costs: Floats) -> Floats:
         explained = np.bincount(at, points * costs[of], scores.size).reshape(scores.shape)
         return np.asarray(known * np.diff(explained, axis=0))
 
-    def likely(weights: Floats) -> Floats:
+    def transpose_product(weights: Floats) -> Floats:
         of_blocks = -np.diff(np.pad(known * weights, ((1, 1), (0, 0))), axis=0).ravel()
         of_bundles = np.bincount(of, points * of_blocks[at], bundles)
         return np.asarray(_SPREAD**2 * (of_bundles + of_bundles.sum()))
 
-    unexplained = known * np.nan_to_num(np.diff(scores, axis=0)) - changes(np.ones(bundles))
-    weights = _solution(lambda weights: changes(likely(weights)) + _NOISE**2 * weights, unexplained)
-    return np.asarray(mean * np.maximum(1 + likely(weights), _LEAST))
+    unexplained = known * np.nan_to_num(np.diff(scores, axis=0)) - score_changes(np.ones(bundles))
+    weights = _solution(lambda weights: score_changes(transpose_product(weights)) + _NOISE**2 * weights, unexplained)
+    return np.asarray(mean * np.maximum(1 + transpose_product(weights), _LEAST))
 
 
-def _solution(product: Callable[[Floats], Floats], target: Floats) -> Floats:
+def _solution(matrix_product: Callable[[Floats], Floats], target: Floats) -> Floats:
     """Return the solution of a positive definite system, by conjugate gradients."""
     found, left, direction = np.zeros_like(target), target, target
     size = first = (target**2).sum()
     for _ in range(_MOST_STEPS):
         if size <= 1e-8 * first:
             break
-        image = product(direction)
+        image = matrix_product(direction)
         step = size / (direction * image).sum()
         found, left = found + step * direction, left - step * image
         before, size = size, (left**2).sum()
@@ -236,16 +236,16 @@ class _Averages:
         self._settings = settings
         self._offset: Floats | float = 0.0
 
-    def follow(self, sample: RecordedSample, brokers: BrokerLoads) -> BrokerLoads:
+    def update(self, sample: RecordedSample, brokers: BrokerLoads) -> BrokerLoads:
         recorded = sample.brokers
         if recorded.averages is None:
             return brokers
-        history, change = self._settings.history_percentage, self._present(brokers) - self._present(recorded)
+        history, change = self._settings.history_percentage, self._current(brokers) - self._current(recorded)
         # A broker that comes back starts from zero.
         self._offset = (self._offset * history + (1 - history) * change) * (recorded.registered & ~sample.restarted)
         return replace(brokers, averages=np.maximum(recorded.averages + self._offset, 0))
 
-    def _present(self, brokers: BrokerLoads) -> Floats:
+    def _current(self, brokers: BrokerLoads) -> Floats:
         usage = weighted_usages(brokers.percents, RESOURCES, self._settings, RESOURCES)
         return np.stack([usage, brokers.traffic[_THROUGHPUT].sum(axis=0)])
 
@@ -257,9 +257,9 @@ def _compared_brokers(sample: RecordedSample, settings: Settings, roster: Roster
     return np.asarray(compared)
 
 
-def _scores(brokers: BrokerLoads, compared: Flags, settings: Settings) -> Floats:
+def _scores(brokers: BrokerLoads, is_compared: Flags, settings: Settings) -> Floats:
     """Return the scores of the compared brokers, in percent."""
-    return np.asarray(100 * weighted_usages(brokers.percents, RESOURCES, settings)[compared])
+    return np.asarray(100 * weighted_usages(brokers.percents, RESOURCES, settings)[is_compared])
 
 
 def _stay_reasons(roster: Roster, settings: Settings) -> dict[int, Reason]:
@@ -268,12 +268,12 @@ def _stay_reasons(roster: Roster, settings: Settings) -> dict[int, Reason]:
     return {number: Reason(reasons[number].as_py()) for number in at}
 
 
-def _load_change(sample: RecordedSample, flows: Floats, bundles: Ints, targets: Ints) -> Floats:
+def _load_change(sample: RecordedSample, flows: Floats, moved_bundles: Ints, targets: Ints) -> Floats:
     """Return how moved bundles change the load: a row per flow, a column per broker."""
-    count, came_from = len(sample.brokers.registered), sample.owner[bundles]
+    count, came_from = len(sample.brokers.registered), sample.owner[moved_bundles]
     return np.array(
         [
             np.bincount(targets, weights=flow, minlength=count) - np.bincount(came_from, weights=flow, minlength=count)
-            for flow in flows[:, bundles]
+            for flow in flows[:, moved_bundles]
         ]
     )

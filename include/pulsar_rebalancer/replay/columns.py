@@ -14,12 +14,12 @@ import numpy.typing as npt
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import is_heartbeat, namespace_of
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.bundle_columns import LONG_TERM_SAMPLES, MAX_SAMPLES, Bundles, BundleSample, with_sample
+from pulsar_rebalancer.run.bundle_columns import LONG_TERM_SAMPLES, MAX_SAMPLES, Bundles, BundleSample, mean_with_sample
 from pulsar_rebalancer.run.tables import TRAFFIC, BrokerSample
 from pulsar_rebalancer.state import Learned
 from pulsar_rebalancer.strategies.learning import BundleCosts, Correction, LearningResult, Sums, learn
 from pulsar_rebalancer.strategies.sample import RecentMove
-from pulsar_rebalancer.strategies.scoring import UNIT, continued, measure_of
+from pulsar_rebalancer.strategies.scoring import UNIT, learned_before, measure_of
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -73,8 +73,8 @@ class MeanColumns:
         samples = np.minimum(self._samples + 1, LONG_TERM_SAMPLES)
         short = np.minimum(samples, MAX_SAMPLES)
         kept = np.where(present_bundles, self.short, 0.0)
-        self.short = np.where(counted, with_sample(self.short, sample, short), kept)
-        long_term = with_sample(self.long_term_msg_rate, sample[0] + sample[1], samples)
+        self.short = np.where(counted, mean_with_sample(self.short, sample, short), kept)
+        long_term = mean_with_sample(self.long_term_msg_rate, sample[0] + sample[1], samples)
         kept = np.where(present_bundles, self.long_term_msg_rate, UNKNOWN_RATE)
         self.long_term_msg_rate = np.where(counted, long_term, kept)
         self._samples = np.where(counted, samples, np.where(present_bundles, self._samples, 0))
@@ -85,7 +85,7 @@ class ColumnarBundles(Bundles):
 
     Args:
         owner: position of the broker that reports each bundle; `NOBODY` if no broker reports it.
-        present: the bundles' current load, a row for each of `LOADS`.
+        current: the bundles' current load, a row for each of `LOADS`.
         reasons: why a bundle must stay, by position.
         policy_kind: returns the kind of policy for a namespace; None if there is none.
         loads: the bundles' `load`; None if costs are not learned.
@@ -95,7 +95,7 @@ class ColumnarBundles(Bundles):
         self,
         roster: Roster,
         owner: Ints,
-        present: Floats,
+        current: Floats,
         means: MeanColumns,
         reasons: Mapping[int, Reason],
         policy_kind: Callable[[str], str | None],
@@ -104,19 +104,19 @@ class ColumnarBundles(Bundles):
         self._roster = roster
         self._owner = owner
         self._loads = loads
-        self._present = present
+        self._present = current
         self._means = means
         self._reasons = reasons
         self._kind = policy_kind
 
-    def of(self, broker: str, largest: int | None = None) -> list[BundleSample]:
+    def of_broker(self, broker: str, limit: int | None = None) -> list[BundleSample]:
         number = self._roster.broker_at.get(broker)
         if number is None:
             return []
         bundles = np.flatnonzero(self._owner == number)
-        if largest is not None and self._loads is not None:
+        if limit is not None and self._loads is not None:
             bundles = bundles[~np.isin(bundles, list(self._reasons))]
-            bundles = bundles[np.argsort(-self._loads[bundles], kind="stable")[:largest]]
+            bundles = bundles[np.argsort(-self._loads[bundles], kind="stable")[:limit]]
         return self._bundle_samples(bundles)
 
     def brokers_with_bundle_above(self, load: float) -> set[str]:
@@ -185,10 +185,10 @@ class LearnedColumns:
 
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
-        self.costs = BundleCosts.unknown(len(roster.bundles))
+        self.costs = BundleCosts.all_unknown(len(roster.bundles))
         self._counted_at = math.inf
 
-    def learning(
+    def learn(
         self,
         learned: Learned,
         owner: Ints,
@@ -208,13 +208,13 @@ class LearnedColumns:
             load: the bundles' load; the first rows are `run.tables.TRAFFIC`.
             counts: False to return what is learned only if nothing was known.
         """
-        learned = continued(learned, brokers, settings, counts=counts)
-        known = self.costs if learned.samples else BundleCosts.unknown(len(owner))
+        learned = learned_before(learned, brokers, settings, counts=counts)
+        known = self.costs if learned.samples else BundleCosts.all_unknown(len(owner))
         measure = measure_of(learned.bottleneck)
         inward, outward = (load[TRAFFIC.index(f"{measure}_{way}")] for way in ("in", "out"))
         rate = np.where(owner == NOBODY, np.nan, (inward + outward) / UNIT[measure])
         minutes = max(settings.interval_seconds / 60, minute - self._counted_at)
-        self.costs, change = known.averaged(rate, minutes, counts=counts)
+        self.costs, change = known.with_sample(rate, minutes, counts=counts)
         sums = self.sums(owner, self.costs.summands(rate, change))
         if learned.samples and not counts:
             return LearningResult(learned, sums)
@@ -223,7 +223,7 @@ class LearnedColumns:
         of_broker = [learning.corrections.get(name, Correction()) for name in self._roster.brokers]
         # The last row is that of NOBODY.
         gain, shrink = np.array([*of_broker, Correction()])[owner].T
-        self.costs = self.costs.corrected(change, gain, shrink)
+        self.costs = self.costs.with_correction(change, gain, shrink)
         return learning
 
     def sums(self, owner: Ints, summands: Sequence[Floats]) -> dict[str, Sums]:

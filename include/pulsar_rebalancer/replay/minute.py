@@ -15,7 +15,7 @@ from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.columns import NOBODY, Flags, Floats, Ints, Roster
 from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES, TRAFFIC, BrokerSample, Measure, ResourceUsage
-from pulsar_rebalancer.state import Counting
+from pulsar_rebalancer.state import HitRules
 from pulsar_rebalancer.strategies.sample import COUNTED
 from pulsar_rebalancer.strategies.scoring import SCORED, Brokers, percents, weighted_usages
 
@@ -71,7 +71,7 @@ class Minute:
     resources: tuple[str, ...]
     policies: Policies = NO_POLICIES
     reserved: Mapping[int, str] = field(default_factory=dict)
-    counting: Counting = COUNTED
+    counting: HitRules = COUNTED
     stays: Mapping[int, Reason] = field(default_factory=dict)
 
     @property
@@ -79,7 +79,7 @@ class Minute:
         return datetime.fromtimestamp(60 * self.number, UTC)
 
     @property
-    def seen(self) -> Flags:
+    def is_reported(self) -> Flags:
         return np.asarray(self.brokers.reported[self.owner] & (self.owner != NOBODY))
 
 
@@ -137,16 +137,16 @@ class ColumnarBrokers(Brokers):
             return {}
         return {self._roster.brokers[i]: age[i] for i in np.flatnonzero(~np.isnan(averages[0])).tolist()}
 
-    def named(self, name: str) -> BrokerSample:
-        return self._made(np.array([self._roster.broker_at[name]]), [{}])[0]
+    def find_broker(self, name: str) -> BrokerSample:
+        return self._make(np.array([self._roster.broker_at[name]]), [{}])[0]
 
     @cached_property
     def _samples(self) -> list[BrokerSample]:
         indices = np.flatnonzero(self._minute.brokers.registered)
         scored, of_all = (self._weighted_usages(of)[indices].tolist() for of in (SCORED, RESOURCES))
-        return self._made(indices, [{SCORED: one, RESOURCES: other} for one, other in zip(scored, of_all, strict=True)])
+        return self._make(indices, [{SCORED: one, RESOURCES: other} for one, other in zip(scored, of_all, strict=True)])
 
-    def _made(self, indices: Ints, weighted: Iterable[Mapping[Sequence[str], float]]) -> list[BrokerSample]:
+    def _make(self, indices: Ints, weighted: Iterable[Mapping[Sequence[str], float]]) -> list[BrokerSample]:
         minute, brokers, positions = self._minute, self._minute.brokers, indices.tolist()
         *traffic, topics = brokers.traffic[:, indices]
         unknown = [repeat(None)] * len(AVERAGES)

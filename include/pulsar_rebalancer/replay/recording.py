@@ -235,10 +235,10 @@ def coverage_of(
     start: datetime,
     end: datetime,
     settings: Settings,
-    unreadable: list[str],
+    unreadable_runs: list[str],
     *,
-    repeated: int,
-    blocked: int,
+    repeat_count: int,
+    block_count: int,
 ) -> Coverage:
     ordered = np.array(sorted(minutes))
     interval = max(1.0, settings.interval_seconds / 60)
@@ -255,8 +255,8 @@ def coverage_of(
         expected=max(len(ordered), int((end - start).total_seconds() / 60 / interval)),
         gaps=len(gaps),
         longest_gap_minutes=int(gaps.max()) if len(gaps) else 0,
-        unreadable=tuple(unreadable[:_SHOWN]),
-        unreadable_count=len(unreadable),
-        repeated=repeated,
-        blocked=blocked,
+        unreadable=tuple(unreadable_runs[:_SHOWN]),
+        unreadable_count=len(unreadable_runs),
+        repeated=repeat_count,
+        blocked=block_count,
     )

@@ -47,9 +47,9 @@ _HEADS = (
 _MIB = 1 << 20
 
 
-def html(
+def report_html(
     request: ReplayRequest,
-    answer: ReplayResult,
+    result: ReplayResult,
     variants: Sequence[Variant],
     metrics_rows: Sequence[Metrics],
     outcomes: Mapping[str, VariantOutcome],
@@ -57,29 +57,29 @@ def html(
 ) -> str:
     """Return the report as a page; `outcomes` are by variant, including the recording's."""
     ordered = sorted(metrics_rows, key=lambda variant: (variant.unloads_per_day, variant.range_mean))
-    coverage = answer.coverage
+    coverage = result.coverage
     recorded = metrics(outcomes[RECORDING], coverage.minutes)
-    notes = [*coverage.notes, *coverage.unreadable, *(f"left out: {why}" for why in answer.left_out)]
-    more = answer.left_out_count - len(answer.left_out)
+    notes = [*coverage.notes, *coverage.unreadable, *(f"left out: {why}" for why in result.left_out)]
+    more = result.left_out_count - len(result.left_out)
     notes += [f"left out: {more} more"] if more else []
     parts = [
         f"<h1>What-if replay of cluster {escape(request.cluster)}</h1>",
-        f"<p>Replayed: {escape(coverage.sentence)}. {number_of(answer.variants, 'variant')} in {answer.seconds:.0f} s"
+        f"<p>Replayed: {escape(coverage.sentence)}. {number_of(result.variants, 'variant')} in {result.seconds:.0f} s"
         f"{', each day starting from the recorded owners of the bundles' if request.days_apart else ''}.</p>",
         f"<p>The current settings are {escape(request.settings_from)}.</p>",
         f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>" if notes else "",
         f"<p>If one point of range is worth {request.worth:g} unloads a day, the best variant is "
-        f"<b>{escape(answer.picked)}</b>.</p>",
+        f"<b>{escape(result.picked)}</b>.</p>",
         "<h2>Recording and replay</h2>",
-        _agreement_section(answer, recorded, outcomes[CURRENT]),
-        _time_chart([outcomes[name] for name in dict.fromkeys((RECORDING, CURRENT, answer.picked))]),
+        _agreement_section(result, recorded, outcomes[CURRENT]),
+        _time_chart([outcomes[name] for name in dict.fromkeys((RECORDING, CURRENT, result.picked))]),
         "<h2>Unloads against range</h2>",
         "<p class=quiet>Each point is a variant with its number from the table. Further left, "
         "fewer bundles move; further down, scores are closer together. The line joins the "
         "variants that no other variant beats in both ways.</p>",
-        _scatter_chart(ordered, answer, recorded),
+        _scatter_chart(ordered, result, recorded),
         "<h2>Variants</h2>",
-        _variants_table(ordered, answer, {variant.name: variant for variant in variants}),
+        _variants_table(ordered, result, {variant.name: variant for variant in variants}),
         _failed_list(failed_variants),
         "<p class=quiet>Range: largest minus smallest score of the brokers, points. Scores use the resource weights of "
         "the current settings. Disturbed: total throughput of the bundles when they moved. Simplifications: see "
@@ -93,12 +93,12 @@ def html(
     return f"{head}<body><main>{''.join(parts)}</main></body></html>\n"
 
 
-def _variants_table(ordered: Sequence[Metrics], answer: ReplayResult, variants: Mapping[str, Variant]) -> str:
+def _variants_table(ordered: Sequence[Metrics], result: ReplayResult, variants: Mapping[str, Variant]) -> str:
     rows = []
     for number, row in enumerate(ordered, start=1):
-        kind = "current" if row.variant == CURRENT else "picked" if row.variant == answer.picked else ""
-        marks = {"current": row.variant == CURRENT, "picked": row.variant == answer.picked}
-        marks["on the front"] = row.variant in answer.front
+        kind = "current" if row.variant == CURRENT else "picked" if row.variant == result.picked else ""
+        marks = {"current": row.variant == CURRENT, "picked": row.variant == result.picked}
+        marks["on the front"] = row.variant in result.front
         names = (row.variant, variants[row.variant].settings.strategy)
         rows.append(
             f"<tr class={kind or 'other'}><td>{number}</td>"
@@ -109,9 +109,9 @@ def _variants_table(ordered: Sequence[Metrics], answer: ReplayResult, variants: 
     return _scrollable_table("Variants", ("number", "variant", "strategy", *_HEADS, "remark"), "".join(rows))
 
 
-def _scrollable_table(label: str, heads: Sequence[str], rows: str) -> str:
+def _scrollable_table(label: str, headers: Sequence[str], rows: str) -> str:
     """Return a table that can be scrolled within the page, including with the keyboard."""
-    head = "".join(f"<th scope=col>{name}</th>" for name in heads)
+    head = "".join(f"<th scope=col>{name}</th>" for name in headers)
     table = f"<table><tr>{head}</tr>{rows}</table>"
     return f'<div class=wide tabindex=0 role=group aria-label="{label}">{table}</div>'
 
@@ -153,18 +153,18 @@ def _agreement_section(answer: ReplayResult, recorded: Metrics, current: Variant
     )
 
 
-def _scatter_chart(ordered: Sequence[Metrics], answer: ReplayResult, recorded: Metrics) -> str:
+def _scatter_chart(ordered: Sequence[Metrics], result: ReplayResult, recorded: Metrics) -> str:
     figure, field = _figure_and_axes()
     field.set_xscale("symlog", linthresh=1)
     # The formatter of this scale writes mathematical markup, which is not parsed.
     field.xaxis.set_major_formatter("{x:,.10g}")
-    front = [row for row in ordered if row.variant in answer.front]
+    front = [row for row in ordered if row.variant in result.front]
     field.plot([row.unloads_per_day for row in front], [row.range_mean for row in front], color=_FRONT, linewidth=1)
     groups = {
-        ("other variants", _PLAIN, 22): [row for row in ordered if row.variant not in answer.front],
+        ("other variants", _PLAIN, 22): [row for row in ordered if row.variant not in result.front],
         ("Pareto front", _FRONT, 22): front,
         (CURRENT, _CURRENT, 60): [row for row in ordered if row.variant == CURRENT],
-        ("picked", _PICKED, 60): [row for row in ordered if row.variant == answer.picked],
+        ("picked", _PICKED, 60): [row for row in ordered if row.variant == result.picked],
         ("as recorded", _RECORDED, 60): [recorded],
     }
     for (label, colour, size), rows in groups.items():

@@ -18,7 +18,7 @@ from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay import snapshots
 from pulsar_rebalancer.replay.closed_loop import replay
-from pulsar_rebalancer.replay.replay_report import html
+from pulsar_rebalancer.replay.replay_report import report_html
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.variant_outcome import (
     RECORDING,
@@ -41,9 +41,9 @@ from pulsar_rebalancer.replay.variants import (
     ReplayResult,
     Variant,
     Variants,
-    refuse_long,
-    refuse_many,
-    stretches,
+    check_duration,
+    check_sample_count,
+    periods_of,
 )
 from pulsar_rebalancer.run.tables import TIME
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -58,9 +58,9 @@ def print_line(line: str) -> None:
     print(f"{datetime.now(UTC):%H:%M:%S} {line}", flush=True)
 
 
-def progress_writer(work: StoragePath, part_number: int) -> Callable[[float], None]:
+def progress_writer(folder: StoragePath, part_number: int) -> Callable[[float], None]:
     """Return a function that stores the completed fraction of a part, 0 to 1."""
-    return partial(_write, work / _FOLDER / str(part_number))
+    return partial(_write, folder / _FOLDER / str(part_number))
 
 
 def _write(file: StoragePath, share: float) -> None:
@@ -70,8 +70,8 @@ def _write(file: StoragePath, share: float) -> None:
 class Progress:
     """A context manager that prints the progress of the replays at regular intervals."""
 
-    def __init__(self, works: Iterable[StoragePath], parts: int) -> None:
-        self._folders = [work / _FOLDER for work in works]
+    def __init__(self, folders: Iterable[StoragePath], parts: int) -> None:
+        self._folders = [work / _FOLDER for work in folders]
         self._parts = parts
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -115,13 +115,13 @@ def prepare(root: str, folder: StoragePath) -> PreparedReplay:
     for name in (ANSWER, REPORT, TABLE):
         (folder / name).delete()
     variants = request.variants
-    refuse_many(request, len(variants.variants))
+    check_sample_count(request, len(variants.variants))
     storage = ClusterStorage(root, request.cluster)
     work = folder / f".work-{secrets.token_hex(4)}"
     try:
         snapshots.record(storage, request.settings, request.start, request.end, work / SAMPLES)
         recording = Recording.read(work / SAMPLES)
-        refuse_long(recording, len(variants.variants))
+        check_duration(recording, len(variants.variants))
     except BaseException:
         work.delete()
         raise
@@ -145,11 +145,11 @@ class Part(NamedTuple):
     stretch: Period
 
 
-def parts_of(prepared: PreparedReplay, least_count: int) -> list[Part]:
-    """Return the parts of a replay, at least `least_count` of them if there are enough variants and periods."""
+def parts_of(prepared: PreparedReplay, min_count: int) -> list[Part]:
+    """Return the parts of a replay, at least `min_count` of them if there are enough variants and periods."""
     request, variants = prepared.request, prepared.variants.variants
-    apart = stretches(prepared.recording, days_apart=request.days_apart)
-    groups = min(len(variants), max(1, math.ceil(least_count / len(apart))))
+    apart = periods_of(prepared.recording, days_apart=request.days_apart)
+    groups = min(len(variants), max(1, math.ceil(min_count / len(apart))))
     # Neighbours differ in one value, so dealing them out in turn gives each group some of every strategy.
     work = [(stretch, variants[group::groups]) for stretch in apart for group in range(groups)]
     return [Part(prepared.work.uri, number, dealt, request, stretch) for number, (stretch, dealt) in enumerate(work)]
@@ -210,13 +210,13 @@ def conclude(prepared: PreparedReplay, outcomes: Mapping[str, VariantOutcome], s
         variants=len(variants.variants),
         left_out=tuple(variants.left_out[:_SHOWN]),
         left_out_count=len(variants.left_out),
-        agreement=None if current.failed else Agreement.of(recorded, current, coverage.minutes),
+        agreement=None if current.failed else Agreement.compare(recorded, current, coverage.minutes),
         failed=tuple(failed[:_SHOWN]),
         failed_count=len(failed),
         seconds=seconds,
     )
     (folder / TABLE).write_table(_results_table(compared, answer, variants.variants, failed))
-    page = html(request, answer, variants.variants, compared, outcomes, failed)
+    page = report_html(request, answer, variants.variants, compared, outcomes, failed)
     (folder / REPORT).write_bytes(page.encode(errors="replace"))
     answer.write(folder)
     if answer.agreement is not None:
@@ -231,14 +231,14 @@ def conclude(prepared: PreparedReplay, outcomes: Mapping[str, VariantOutcome], s
 
 def _failed_variants(variants: Sequence[Variant], outcomes: Mapping[str, VariantOutcome]) -> list[FailedVariant]:
     failures = ((variant.name, outcomes[variant.name].failed) for variant in variants)
-    return [FailedVariant(variant=name, at=why.at, error=why.error) for name, why in failures if why is not None]
+    return [FailedVariant(variant=name, at=why.time, error=why.error) for name, why in failures if why is not None]
 
 
 def _results_table(
-    compared: Sequence[Metrics], answer: ReplayResult, variants: Sequence[Variant], failed: Sequence[FailedVariant]
+    metrics_rows: Sequence[Metrics], result: ReplayResult, variants: Sequence[Variant], failed: Sequence[FailedVariant]
 ) -> pa.Table:
     """Return a row per variant, in the variants' order; a failed variant has no values."""
-    row_of, failure_of = {row.variant: row for row in compared}, {failure.variant: failure for failure in failed}
+    row_of, failure_of = {row.variant: row for row in metrics_rows}, {failure.variant: failure for failure in failed}
     rows = [row_of.get(variant.name) for variant in variants]
     failures = [failure_of.get(variant.name) for variant in variants]
     columns: dict[str, Any] = {name: [getattr(row, name, None) for row in rows] for name in Metrics._fields}
@@ -249,9 +249,9 @@ def _results_table(
         "strategy": [variant.settings.strategy for variant in variants],
         "changed": [json.dumps(dict(variant.changed), default=str) for variant in variants],
         "current": [variant.current for variant in variants],
-        "on_front": [variant.name in answer.front for variant in variants],
-        "picked": [variant.name == answer.picked for variant in variants],
+        "on_front": [variant.name in result.front for variant in variants],
+        "picked": [variant.name == result.picked for variant in variants],
     }
     # Repeat the coverage in every row, next to the values that depend on it.
-    covered = {name: [getattr(answer.coverage, name)] * len(variants) for name in _COVERED}
+    covered = {name: [getattr(result.coverage, name)] * len(variants) for name in _COVERED}
     return pa.table(columns | covered)

@@ -52,7 +52,7 @@ class RecordedSample:
     reserved: Mapping[int, str]
 
     @cached_property
-    def present(self) -> Flags:
+    def is_present(self) -> Flags:
         return np.asarray(self.owner != NOBODY)
 
     def flows(self, costs: Floats | None = None) -> Floats:
@@ -64,7 +64,7 @@ class RecordedSample:
         Args:
             costs: percent of a core per msg/s, by bundle: bundles use that much CPU, unless their broker used less.
         """
-        owned = np.flatnonzero(self.present)
+        owned = np.flatnonzero(self.is_present)
         brokers = self.owner[owned]
         flows = np.zeros((len(CARRIED) + len(LOADS), len(self.owner)))
         flows[len(CARRIED) :] = self.carried
@@ -101,7 +101,7 @@ class Recording:
     @cached_property
     def reserved(self) -> list[dict[int, str]]:
         return [
-            {i: name for i, broker in enumerate(self.roster.brokers) if (name := policies.reserved_by(broker))}
+            {i: name for i, broker in enumerate(self.roster.brokers) if (name := policies.reserving_policy(broker))}
             for policies in self.index.policies
         ]
 

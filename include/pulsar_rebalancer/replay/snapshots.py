@@ -19,7 +19,7 @@ from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.replay.columns import LOADS, Floats, Ints
 from pulsar_rebalancer.replay.recording import OF_BROKERS, OF_BUNDLES, Index, KeptSample, Writer, coverage_of, minute_of
-from pulsar_rebalancer.run.compacted_tables import RUNS, coded_batches, read_day, read_run, table_file
+from pulsar_rebalancer.run.compacted_tables import RUNS, encoded_batches, read_day, read_run, table_file
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import AVERAGES, LARGEST, RESOURCES, TRAFFIC
@@ -57,7 +57,7 @@ def record(storage: ClusterStorage, settings: Settings, start: datetime, end: da
             f"{storage.base.uri} has no sample from {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC{why}",
         )
     return writer.finish(
-        coverage_of(writer.places, start, end, settings, reader.unreadable, repeated=repeated, blocked=blocked)
+        coverage_of(writer.places, start, end, settings, reader.unreadable, repeat_count=repeated, block_count=blocked)
     )
 
 
@@ -74,7 +74,7 @@ class RunDocuments:
     policies: str | None
 
     @classmethod
-    def of(cls, validation: str | None, state: str | None, policies: str | None) -> RunDocuments:
+    def parse(cls, validation: str | None, state: str | None, policies: str | None) -> RunDocuments:
         """Parse the documents except the policies. Raises the same errors as `read_run`."""
         validated = _parsed_document(validation, Validation.FILE, Validation.parse)
         drained = _parsed_document(state, StateBefore.FILE, StateBefore.parse).drains.brokers
@@ -84,7 +84,7 @@ class RunDocuments:
     @classmethod
     def read(cls, run: StoragePath) -> RunDocuments:
         """Read the documents from a run's folder. Raises the same errors as `of`."""
-        return cls.of(*(_text(run / file) for file in (Validation.FILE, StateBefore.FILE, Policies.FILE)))
+        return cls.parse(*(_text_or_none(run / file) for file in (Validation.FILE, StateBefore.FILE, Policies.FILE)))
 
 
 def parsed_policies(text: str | None) -> Policies:
@@ -98,7 +98,7 @@ def _parsed_document(text: str | None, file: str, parse: Callable[[Any, str], _D
     return parse(json_document(text, file), file)
 
 
-def _text(file: StoragePath) -> str | None:
+def _text_or_none(file: StoragePath) -> str | None:
     return file.read_bytes().decode(errors="replace") if file.exists() else None
 
 
@@ -124,12 +124,12 @@ class BundleBatch:
     carried: Floats
 
     @classmethod
-    def of(cls, writer: Writer, table: pa.Table) -> BundleBatch:
+    def from_table(cls, writer: Writer, table: pa.Table) -> BundleBatch:
         bundles, owner = writer.bundles.numbers(table["bundle"]), writer.brokers.numbers(table["broker"])
-        return cls(bundles, owner, carried(table))
+        return cls(bundles, owner, loads_of(table))
 
     @classmethod
-    def joined(cls, pieces: list[BundleBatch]) -> BundleBatch:
+    def concatenate(cls, pieces: list[BundleBatch]) -> BundleBatch:
         return cls(
             np.concatenate([piece.bundles for piece in pieces]),
             np.concatenate([piece.owner for piece in pieces]),
@@ -139,11 +139,11 @@ class BundleBatch:
 
 def bundle_batches(file: StoragePath, writer: Writer) -> Iterator[tuple[str, BundleBatch]]:
     """Yield the bundles of a day's runs in file order, a run's in one or more pieces. Raises as `read_run`."""
-    for table in coded_batches(file, "bundles", ("run", *_BUNDLE_COLUMNS), coded=["run", "broker", "bundle"]):
+    for table in encoded_batches(file, "bundles", ("run", *_BUNDLE_COLUMNS), encoded=["run", "broker", "bundle"]):
         runs: Any = table["run"].combine_chunks()
         codes = runs.indices.to_numpy()
         bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
-        held = BundleBatch.of(writer, table)
+        held = BundleBatch.from_table(writer, table)
         for start, end in pairwise(bounds):
             part = slice(start, end)
             yield runs[start].as_py(), BundleBatch(held.bundles[part], held.owner[part], held.carried[:, part])
@@ -154,12 +154,12 @@ def float_values(column: pa.ChunkedArray[Any], missing_value: float) -> Floats:
     return np.asarray(filled.to_numpy())
 
 
-def started(brokers: pa.Table) -> Floats:
+def start_times(brokers: pa.Table) -> Floats:
     """Return the start times of the brokers' processes, in seconds since 1970; NaN where unknown."""
     return float_values(brokers["started_at"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), np.nan) / 1e6
 
 
-def carried(table: pa.Table) -> Floats:
+def loads_of(table: pa.Table) -> Floats:
     """Return the load, a row for each of `LOADS`; 0 if missing, negative, NaN or implausibly large."""
     return np.array([_plausible_values(table[name]) for name in LOADS])
 
@@ -186,11 +186,11 @@ class _RunReader:
         listed = table_file(self._storage, RUNS, day)
         with self._noting_unreadable(listed.uri):
             if listed.exists():
-                self._read_list(listed)
+                self._read_runs_table(listed)
         compacted = {name: at for name in self._bundle_rows if (at := time_of(name)) is not None}
         return in_folders | compacted
 
-    def _read_list(self, runs_table: StoragePath) -> None:
+    def _read_runs_table(self, runs_table: StoragePath) -> None:
         texts: dict[str, str] = {}
         for table in runs_table.read_batches(["run", "validation", "state", "documents", "bundles_rows"]):
             for row in table.to_pylist():
@@ -199,7 +199,7 @@ class _RunReader:
                 policies = None if policies is None else texts.setdefault(policies, policies)
                 self._bundle_rows[row["run"]] = row["bundles_rows"] or 0
                 try:
-                    self._documents[row["run"]] = RunDocuments.of(row["validation"], row["state"], policies)
+                    self._documents[row["run"]] = RunDocuments.parse(row["validation"], row["state"], policies)
                 except SnapshotError as error:
                     self._refused[row["run"]] = error
 
@@ -228,7 +228,7 @@ class _RunReader:
                 self._add_sample(
                     minute,
                     read_run(run, "brokers", _BROKER_COLUMNS),
-                    BundleBatch.of(self._writer, read_run(run, "bundles", _BUNDLE_COLUMNS)),
+                    BundleBatch.from_table(self._writer, read_run(run, "bundles", _BUNDLE_COLUMNS)),
                     self._documents[name],
                 )
 
@@ -252,7 +252,7 @@ class _RunReader:
             pieces.setdefault(run, []).append(held)
             if sum(len(piece.bundles) for piece in pieces[run]) >= self._bundle_rows[run]:
                 waiting.discard(run)
-                of_run, whole = brokers.filter(pc.field("run") == run), BundleBatch.joined(pieces.pop(run))
+                of_run, whole = brokers.filter(pc.field("run") == run), BundleBatch.concatenate(pieces.pop(run))
                 with self._noting_unreadable(f"run {run}"):
                     self._add_sample(minutes[run], of_run, whole, self._documents[run])
         for run in sorted(waiting):
@@ -270,11 +270,11 @@ class _RunReader:
             brokers=writer.brokers.numbers(brokers["broker"]),
             usage=np.array([float_values(brokers[f"{name}_usage"], np.nan) for name in RESOURCES]),
             limits=np.array([float_values(brokers[f"{name}_limit"], np.nan) for name in RESOURCES]),
-            traffic=carried(brokers),
+            traffic=loads_of(brokers),
             averages=np.array([float_values(brokers[name], np.nan) for name in AVERAGES]),
             versions=writer.versions.numbers(versions),
             age=float_values(brokers["report_age_seconds"], 0.0),
-            started=started(brokers),
+            started=start_times(brokers),
             reported=~silent,
             bundles=batch.bundles,
             owner=batch.owner,

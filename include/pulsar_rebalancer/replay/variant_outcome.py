@@ -19,14 +19,14 @@ HOT = 80.0
 """Score, in percent, above which a broker counts as hot."""
 
 
-class Failure(NamedTuple):
+class VariantFailure(NamedTuple):
     """The error that ended a variant's replay, on one line, and its sample's time in minutes since 1970."""
 
     minute: int
     error: str
 
     @property
-    def at(self) -> datetime:
+    def time(self) -> datetime:
         return datetime.fromtimestamp(self.minute * 60, UTC)
 
 
@@ -52,7 +52,7 @@ class VariantOutcome:
     moved: int = 0
     disturbed: float = 0.0
     lost: int = 0
-    failed: Failure | None = None
+    failed: VariantFailure | None = None
     minutes: array[int] = field(default_factory=lambda: array("q"))
     bundles: array[int] = field(default_factory=lambda: array("q"))
     moved_at: array[int] = field(default_factory=lambda: array("q"))
@@ -172,7 +172,7 @@ class RecordedCluster:
             self.outcome.minutes.append(sample.minute)
         known, brokers = self._owner != NOBODY, sample.brokers
         away = ~brokers.registered | sample.restarted
-        changed = sample.present & known & (self._owner != sample.owner)
+        changed = sample.is_present & known & (self._owner != sample.owner)
         lost = changed & (away | ~brokers.reported)[self._owner]
         moved = np.flatnonzero(changed & ~lost)
         if len(moved):
@@ -180,7 +180,7 @@ class RecordedCluster:
             self.outcome.add_moved_bundles(sample.minute, moved.tolist())
         self.outcome.lost += int(lost.sum())
         before = np.where(known & ~away[self._owner], self._owner, NOBODY)
-        self._owner = np.where(sample.present, sample.owner, before)
+        self._owner = np.where(sample.is_present, sample.owner, before)
 
 
 class Agreement(BaseModel):
@@ -204,7 +204,7 @@ class Agreement(BaseModel):
     bundles_both: int
 
     @classmethod
-    def of(cls, recorded: VariantOutcome, replayed: VariantOutcome, minutes: float) -> Self:
+    def compare(cls, recorded: VariantOutcome, replayed: VariantOutcome, minutes: float) -> Self:
         """Compare two outcomes over the same samples; `minutes` is the time that these cover."""
         ranges = np.array([recorded.ranges or [0.0], replayed.ranges or [0.0]])
         moved, again = set(recorded.bundles), set(replayed.bundles)

@@ -85,7 +85,7 @@ def expand(grid: Sequence[Mapping[str, object]], current: Settings) -> Variants:
     more than `MOST_VARIANTS` combinations.
     """
     parts = [_values_by_field(part, f"grid, part {number}") for number, part in enumerate(grid, start=1)]
-    _refuse_many(parts)
+    _check_variant_count(parts)
     by_key = {_settings_key(current): Variant(CURRENT, current, current=True)}
     left_out: list[str] = []
     for number, part in enumerate(parts, start=1):
@@ -117,7 +117,7 @@ def _values_by_field(part: Mapping[str, object], label: str) -> dict[str, list[A
     return by_field
 
 
-def _refuse_many(parts: Sequence[Mapping[str, list[Any]]]) -> None:
+def _check_variant_count(parts: Sequence[Mapping[str, list[Any]]]) -> None:
     count = sum(math.prod(len(values) for values in part.values()) for part in parts)
     if count > MOST_VARIANTS:
         given = ", ".join(f"{name} {len(values)}" for part in parts for name, values in part.items())
@@ -142,7 +142,7 @@ def _settings_key(settings: Settings) -> str:
     return str(sorted(decisive.items()))
 
 
-def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settings, str]:
+def current_settings(storage: ClusterStorage, file_settings: Settings) -> tuple[Settings, str]:
     """Return the settings of the latest run without parameters, with text that names their source.
 
     They include what the run read from the brokers. Without such a run, in its folder or the compacted
@@ -154,7 +154,7 @@ def current_settings(storage: ClusterStorage, of_file: Settings) -> tuple[Settin
         for name, request in _requests_of_day(storage, day):
             if request.params == RunParams():
                 return request.resolved.settings, f"taken from run {name}"
-    return of_file, "taken from the clusters file, because no run with the brokers' own settings was found"
+    return file_settings, "taken from the clusters file, because no run with the brokers' own settings was found"
 
 
 def _requests_of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, RunRequest]]:
@@ -240,7 +240,7 @@ class ReplayRequest(VersionedDocument):
         return expand(self.grid, self.settings)
 
     @classmethod
-    def checked(cls, values: Mapping[str, object]) -> Self:
+    def from_form(cls, values: Mapping[str, object]) -> Self:
         """Validate a person's request; raise SettingsError (`wrong_setting`, `contradiction`)."""
         try:
             request = cls.model_validate(dict(values))
@@ -298,7 +298,7 @@ class Period(NamedTuple):
     last: int
 
 
-def stretches(recording: Recording, *, days_apart: bool) -> list[Period]:
+def periods_of(recording: Recording, *, days_apart: bool) -> list[Period]:
     """Return the continuous periods in a recording: its days, or the whole recording."""
     minutes = recording.index.minutes
     if not days_apart:
@@ -321,7 +321,7 @@ _SECONDS, _SECONDS_PER_BROKER, _SECONDS_PER_BUNDLE = 5e-4, 14e-6, 40e-9
 """Computing time in seconds per sample and variant, and the additional time for each broker and each bundle."""
 
 
-def refuse_many(request: ReplayRequest, variants: int) -> None:
+def check_sample_count(request: ReplayRequest, variants: int) -> None:
     """Reject too many samples and variants before data is read; raise SettingsError (`wrong_setting`)."""
     minutes = (request.end - request.start).total_seconds() / 60
     samples = minutes / max(1.0, request.settings.interval_seconds / 60)
@@ -332,7 +332,7 @@ def refuse_many(request: ReplayRequest, variants: int) -> None:
         )
 
 
-def refuse_long(recording: Recording, variants: int) -> None:
+def check_duration(recording: Recording, variants: int) -> None:
     """Reject a replay that would take too long; raise SettingsError (`wrong_setting`)."""
     samples, names = len(recording.index.minutes), recording.roster
     step = _SECONDS + len(names.brokers) * _SECONDS_PER_BROKER + len(names.bundles) * _SECONDS_PER_BUNDLE

@@ -81,7 +81,7 @@ def without_nulls(table: pa.Table) -> pa.Table:
     return bundles
 
 
-def in_order(table: pa.Table) -> pa.Table:
+def sort(table: pa.Table) -> pa.Table:
     brokers = table["broker"].unique()
     # Numbers of brokers, in the order of the names, take a third of the time that names take.
     numbers: Any = pc.index_in(table["broker"], brokers.take(pc.sort_indices(brokers)))
@@ -110,19 +110,19 @@ class Bundles:
     def __init__(self, table: pa.Table) -> None:
         self._given = table
 
-    def announce(self, brokers: Collection[str]) -> None:
+    def request_brokers(self, brokers: Collection[str]) -> None:
         """Announce the brokers whose bundles will be requested; an implementation can skip other bundles."""
 
-    def of(self, broker: str, largest: int | None = None) -> list[BundleSample]:
+    def of_broker(self, broker: str, limit: int | None = None) -> list[BundleSample]:
         """Return the bundles that one broker reports, sorted by name.
 
-        With `largest`, return that number of movable ones with the largest `load`, in descending order.
+        With `limit`, return that number of movable ones with the largest `load`, in descending order.
         """
         start, end = self._row_ranges.get(broker, (0, 0))
         rows = self._table.slice(start, end - start)
-        if largest is not None:
+        if limit is not None:
             rows = rows.filter(pc.is_null(rows["reason"]))
-            rows = rows.sort_by([("load", "descending"), ("bundle", "ascending")]).slice(0, largest)
+            rows = rows.sort_by([("load", "descending"), ("bundle", "ascending")]).slice(0, limit)
         columns = [_column_values(rows[name]) for name in BundleSample._fields[:-1]]
         reasons = [Reason(reason) if reason else None for reason in _column_values(rows["reason"])]
         return list(map(BundleSample._make, zip(*columns, reasons, strict=True)))
@@ -142,7 +142,7 @@ class Bundles:
     def find(self, broker: str, bundle: str) -> BundleSample:
         """Return a bundle; raises KeyError if the broker does not report it."""
         if broker not in self._cached_bundles:
-            self._cached_bundles[broker] = {sample.bundle: sample for sample in self.of(broker)}
+            self._cached_bundles[broker] = {sample.bundle: sample for sample in self.of_broker(broker)}
         return self._cached_bundles[broker][bundle]
 
     def forget(self, broker: str) -> None:
@@ -150,7 +150,7 @@ class Bundles:
 
     @cached_property
     def _table(self) -> pa.Table:
-        return in_order(without_nulls(self._given))
+        return sort(without_nulls(self._given))
 
     @cached_property
     def _cached_bundles(self) -> dict[str, dict[str, BundleSample]]:
@@ -235,7 +235,7 @@ def update(bundles: Iterable[Row], previous_means: Iterable[Row]) -> list[Row]:
     return [_updated_mean(seen[name], known.get(name)) for name in sorted(seen)]
 
 
-def with_parts(means: Iterable[Row], parts: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
+def with_parts(means: Iterable[Row], shares: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
     """Return the means with additional rows for the parts of split bundles.
 
     Each part starts with its share of the means.
@@ -246,12 +246,12 @@ def with_parts(means: Iterable[Row], parts: Mapping[str, Mapping[str, float]]) -
 
     Args:
         means: rows of the means table.
-        parts: for each split bundle, the share of each part (0 to 1), by the part's name.
+        shares: for each split bundle, the share of each part (0 to 1), by the part's name.
     """
     rows = [dict(row) for row in means]
     known = {row["bundle"] for row in rows}
     for row in list(rows):
-        for part, share in parts.get(row["bundle"], {}).items():
+        for part, share in shares.get(row["bundle"], {}).items():
             if part in known:
                 continue
             carried = {name: row[name] * share for name in (*TRAFFIC, *LONG_TERM)}
@@ -259,23 +259,23 @@ def with_parts(means: Iterable[Row], parts: Mapping[str, Mapping[str, float]]) -
     return rows
 
 
-def with_sample(mean: Any, value: Any, samples: Any) -> Any:
+def mean_with_sample(mean: Any, value: Any, samples: Any) -> Any:
     """Return a mean with one more value, after which it is the mean of `samples`: numbers, arrays or Spark columns."""
     return ((samples - 1) * mean + value) / samples
 
 
-def _updated_mean(sample: Row, old: Row | None) -> Row:
+def _updated_mean(sample: Row, old_mean: Row | None) -> Row:
     now = {
         "long_term_msg_rate": sample["msg_rate_in"] + sample["msg_rate_out"],
         "long_term_msg_throughput": sample["msg_throughput_in"] + sample["msg_throughput_out"],
     }
-    if old is None:
+    if old_mean is None:
         return {**sample, "samples": 1, **now}
-    samples = min(old["samples"] + 1, LONG_TERM_SAMPLES)
+    samples = min(old_mean["samples"] + 1, LONG_TERM_SAMPLES)
     short = min(samples, MAX_SAMPLES)
     return {
         **sample,
         "samples": samples,
-        **{name: with_sample(old[name], sample[name], short) for name in TRAFFIC},
-        **{name: with_sample(old[name], value, samples) for name, value in now.items()},
+        **{name: mean_with_sample(old_mean[name], sample[name], short) for name in TRAFFIC},
+        **{name: mean_with_sample(old_mean[name], value, samples) for name, value in now.items()},
     }

@@ -67,8 +67,8 @@ _BYTES = 64 * 1024 * 1024
 """A row group is written once it has `_ROWS` rows, or takes `_BYTES` bytes of memory."""
 
 
-def table_file(storage: ClusterStorage, kind: str, day: date) -> StoragePath:
-    return storage.base / "history" / kind / f"date={day.isoformat()}.parquet"
+def table_file(storage: ClusterStorage, table: str, day: date) -> StoragePath:
+    return storage.base / "history" / table / f"date={day.isoformat()}.parquet"
 
 
 def with_run(schema: pa.Schema) -> pa.Schema:
@@ -84,7 +84,7 @@ class Draft:
     def __init__(self, target: StoragePath, schema: pa.Schema) -> None:
         self._target = target
         self._schema = schema
-        self.file = target.beside(f".{target.name}.{secrets.token_hex(4)}")
+        self.file = target.sibling(f".{target.name}.{secrets.token_hex(4)}")
         with storage_errors(self.file.uri, "written"):
             self._sink = _open_private(self.file)
         self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd")
@@ -140,14 +140,14 @@ class Draft:
             self._sink.close()
 
     def publish(self) -> None:
-        file_system, path = self.file.open()
+        file_system, path = self.file.locate()
         with storage_errors(self._target.uri, "written"):
-            file_system.move(path, self._target.open()[1])
+            file_system.move(path, self._target.locate()[1])
         self._published = True
 
 
 def _open_private(file: StoragePath) -> IO[bytes] | pa.NativeFile:
-    file_system, path = file.open()
+    file_system, path = file.locate()
     if not isinstance(file_system, pafs.LocalFileSystem):
         return file_system.open_output_stream(path)
     make_private(Path(path).parent)
@@ -155,16 +155,16 @@ def _open_private(file: StoragePath) -> IO[bytes] | pa.NativeFile:
 
 
 @contextmanager
-def open_parquet(file: StoragePath, coded: list[str] | None = None) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file, with the columns `coded` as dictionaries.
+def open_parquet(file: StoragePath, dictionaries: list[str] | None = None) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file, with the columns `dictionaries` as dictionaries.
 
     Raises SnapshotError `file_missing`, `file_damaged` or `storage_failed`.
     """
-    file_system, path = file.open()
+    file_system, path = file.locate()
     with (
         storage_errors(file.uri, "read"),
         damage_errors(file.uri),
-        pq.ParquetFile(path, filesystem=file_system, read_dictionary=coded) as source,
+        pq.ParquetFile(path, filesystem=file_system, read_dictionary=dictionaries) as source,
     ):
         yield source
 
@@ -174,7 +174,7 @@ def footer_of(file: StoragePath) -> tuple[pa.Schema, int]:
         return source.schema_arrow, source.metadata.num_rows
 
 
-def nulls_in(file: StoragePath, column: str) -> bool:
+def may_have_nulls(file: StoragePath, column: str) -> bool:
     """Return whether a column might have nulls, by the file's footer. Raises the same errors as `opened`."""
     with open_parquet(file) as source:
         footer, place = source.metadata, source.schema_arrow.get_field_index(column)
@@ -192,7 +192,7 @@ def refuse_other_version(stored_schema: pa.Schema, current_schema: pa.Schema, la
         raise SnapshotError(Reason.FILE_DAMAGED, f"{label} has version {version}; this release reads version {reads}")
 
 
-def rows_by_run(file: StoragePath) -> Counter[str]:
+def row_counts(file: StoragePath) -> Counter[str]:
     counts: Counter[str] = Counter()
     if file.exists():
         for table in file.read_batches(["run"]):
@@ -212,7 +212,7 @@ def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
     refuse_other_version(footer_of(listed)[0], RUNS_SCHEMA, listed.uri)
     columns = ["run", *(f"{kind}_rows" for kind in TABLES)]
     expected = {row["run"]: row for table in listed.read_batches(columns) for row in table.to_pylist()}
-    held = {kind: rows_by_run(table_file(storage, kind, day)) for kind in TABLES}
+    held = {kind: row_counts(table_file(storage, kind, day)) for kind in TABLES}
     return {run for run, row in expected.items() if all(held[k][run] == (row[f"{k}_rows"] or 0) for k in TABLES)}
 
 
@@ -230,30 +230,30 @@ def compacted_documents(runs_table: StoragePath, run: str, columns: Sequence[str
 _NAMES = {"broker", "bundle", "run"}
 
 
-def read_run(run: StoragePath, kind: str, columns: Sequence[str]) -> pa.Table:
+def read_run(run: StoragePath, table: str, columns: Sequence[str]) -> pa.Table:
     """Check a table (`compacted_tables.TABLES`) in a run's folder, and return some of its columns.
 
     Raises SnapshotError `file_missing`, `file_damaged`; it names file, column and row.
     """
-    path, today = TABLES[kind]
+    path, today = TABLES[table]
     _check_columns(run / path, columns, today)
     return (run / path).read_table(list(columns))
 
 
-def read_day(file: StoragePath, kind: str, columns: Sequence[str], runs: Collection[str]) -> pa.Table:
+def read_day(file: StoragePath, table: str, columns: Sequence[str], runs: Collection[str]) -> pa.Table:
     """Check a table of a day, and return `run` and other columns of some runs. Raises as `read_run` does."""
     wanted, names = ["run", *columns], pa.array(sorted(runs), pa.string())
-    _check_columns(file, wanted, TABLES[kind][1])
+    _check_columns(file, wanted, TABLES[table][1])
     return pa.concat_tables(part.filter(pc.is_in(part["run"], names)) for part in file.read_batches(wanted))
 
 
-def coded_batches(file: StoragePath, kind: str, columns: Sequence[str], coded: list[str]) -> Iterator[pa.Table]:
+def encoded_batches(file: StoragePath, table: str, columns: Sequence[str], encoded: list[str]) -> Iterator[pa.Table]:
     """Yield a table's columns in batches of rows. Raises the same errors as `read_run`.
 
-    The columns `coded` are Arrow dictionaries, which need less memory if values repeat.
+    The columns `encoded` are Arrow dictionaries, which need less memory if values repeat.
     """
-    _check_columns(file, columns, TABLES[kind][1])
-    with open_parquet(file, coded) as source:
+    _check_columns(file, columns, TABLES[table][1])
+    with open_parquet(file, encoded) as source:
         for batch in source.iter_batches(columns=list(columns)):
             yield pa.Table.from_batches([batch])
 
@@ -271,18 +271,18 @@ def _check_columns(file: StoragePath, columns: Iterable[str], current: pa.Schema
     _refuse_null_names(file, [name for name in columns if name in _NAMES])
 
 
-def _fits(kind: pa.DataType, current_type: pa.DataType) -> bool:
+def _fits(stored_type: pa.DataType, current_type: pa.DataType) -> bool:
     if pa.types.is_string(current_type):
-        return pa.types.is_string(kind)
+        return pa.types.is_string(stored_type)
     if pa.types.is_timestamp(current_type):
-        return pa.types.is_timestamp(kind)
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        return pa.types.is_timestamp(stored_type)
+    return pa.types.is_integer(stored_type) or pa.types.is_floating(stored_type)
 
 
 def _refuse_null_names(file: StoragePath, columns: Iterable[str]) -> None:
     for name in columns:
         before = 0
-        for table in file.read_batches([name]) if nulls_in(file, name) else ():
+        for table in file.read_batches([name]) if may_have_nulls(file, name) else ():
             missing = np.flatnonzero(table[name].is_null().to_numpy())
             if len(missing):
                 row = before + int(missing[0]) + 1

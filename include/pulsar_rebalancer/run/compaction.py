@@ -26,7 +26,7 @@ from pulsar_rebalancer.run.compacted_tables import (
     Draft,
     footer_of,
     refuse_other_version,
-    rows_by_run,
+    row_counts,
     table_file,
     with_run,
 )
@@ -37,8 +37,8 @@ _TABLE_FILES = frozenset(path for path, _ in TABLES.values())
 
 
 class UnreadableRunError(Exception):
-    def __init__(self, run: str, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, run: str, cause: str) -> None:
+        super().__init__(cause)
         self.run = run
 
 
@@ -135,7 +135,7 @@ def _copy_other_runs(draft: Draft, target: StoragePath, names: set[str]) -> dict
     new = pa.array(sorted(names), pa.string())
     for table in target.read_batches():
         draft.add(table.filter(pc.invert(pc.is_in(table["run"], value_set=new))))
-    return {run: count for run, count in rows_by_run(target).items() if run not in names}
+    return {run: count for run, count in row_counts(target).items() if run not in names}
 
 
 def _add_rows(draft: Draft, kind: str, run: RunFolder) -> int | None:
@@ -177,7 +177,7 @@ def _run_row(run: RunFolder, rows: Mapping[str, int | None]) -> pa.Table:
 
 
 def _check_row_counts(draft: Draft, expected: Mapping[str, int]) -> None:
-    written = rows_by_run(draft.file)
+    written = row_counts(draft.file)
     wrong = sorted(run for run in expected.keys() | written.keys() if expected.get(run, 0) != written[run])
     if wrong:
         run = wrong[0]
@@ -214,7 +214,7 @@ class RunFolder:
         return {entry.path: entry.size for entry in self.ours if entry.kind is Kind.FILE}
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return any(entry.path == "outcome.json" for entry in self.ours)
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, computed_field
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import SYSTEM_NAMESPACE, match_mask, regex_of_glob
-from pulsar_rebalancer.reasons import Effect, Reason, Trait, counted
+from pulsar_rebalancer.reasons import Effect, Reason, Trait, counts_text
 from pulsar_rebalancer.run.bundle_columns import namespaces_of
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.texts import number_of, one_line
@@ -124,7 +124,7 @@ def unexpectedly_left_out(findings: Iterable[Finding], moved_bundles: Collection
 MOST_IN_DOUBT = 0.25
 
 
-def doubtful_traffic(shares: Mapping[str, float]) -> list[Finding]:
+def traffic_findings(shares: Mapping[str, float]) -> list[Finding]:
     """Return a finding for each broker with too much traffic in left-out bundles, the largest share first.
 
     `shares` is the share of a broker's traffic in those bundles, 0 to 1.
@@ -205,9 +205,9 @@ def too_few_brokers(findings: Iterable[Finding], samples: Mapping[str, float], s
     why = _why_too_few(left_out, started, settings)
 
     blocking = []
-    counted = sum(len(brokers) for reason, brokers in left_out.items() if _counts_as_quarantined(reason))
-    if counted > settings.max_quarantined_brokers:
-        detail = f"{counted} left out, {settings.max_quarantined_brokers} allowed{why}"
+    total = sum(len(brokers) for reason, brokers in left_out.items() if _counts_as_quarantined(reason))
+    if total > settings.max_quarantined_brokers:
+        detail = f"{total} left out, {settings.max_quarantined_brokers} allowed{why}"
         blocking.append(Finding(reason=Reason.TOO_MANY_QUARANTINED, detail=detail))
     if judged < 2:
         blocking.append(Finding(reason=Reason.TOO_FEW_BROKERS, detail=f"{judged} of {len(samples)}{why}"))
@@ -222,5 +222,5 @@ def _why_too_few(left_out: Mapping[Reason, list[str]], started: Iterable[float],
     missing = max((ENOUGH_SAMPLES - max(samples, 0) for samples in started), default=0)
     minutes = math.ceil(missing * settings.host_usage_interval_minutes)
     passes = f"; brokers that just started join in about {minutes} min" if left_out.get(Reason.JUST_STARTED) else ""
-    named = counted({reason: len(brokers) for reason, brokers in left_out.items() if brokers})
+    named = counts_text({reason: len(brokers) for reason, brokers in left_out.items() if brokers})
     return f"; left out: {named}{passes}" if named else ""

@@ -12,7 +12,7 @@ from typing import ClassVar, Self, TypeVar
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
-from pulsar_rebalancer.run.plan import Move, Split, SplitOutcome, not_split, read_moves, read_outcomes, read_splits
+from pulsar_rebalancer.run.plan import Move, Split, SplitOutcome, read_moves, read_outcomes, read_splits, unsplit
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.state import BundleSplit, Unload
 from pulsar_rebalancer.storage.documents import BUNDLE_CLIENT_GAPS, VersionedDocument, load
@@ -83,7 +83,7 @@ class ClientGapSummary(BaseModel):
     errors: int
 
     @classmethod
-    def of(cls, gaps: Iterable[ClientGap | None]) -> Self | None:
+    def from_gaps(cls, gaps: Iterable[ClientGap | None]) -> Self | None:
         moves = list(gaps)
         known = [gap for gap in moves if gap is not None and not gap.unknown]
         seconds = sorted(gap.clients_seconds for gap in known if gap.clients_before and gap.clients_seconds is not None)
@@ -116,7 +116,7 @@ class ClientGapSummary(BaseModel):
 
 def last_cost_text(gaps: Collection[ClientGap], moves: int) -> str:
     """Return a sentence, without a full stop, on the known costs of the last moves of a plan's bundles."""
-    summary = ClientGapSummary.of(gaps)
+    summary = ClientGapSummary.from_gaps(gaps)
     if summary is None:
         return "not known: no move of these bundles was measured"
     return f"{summary.sentence}" + (
@@ -147,7 +147,7 @@ class BundleClientGaps(VersionedDocument):
 
     @classmethod
     def last(cls, folder: StoragePath, bundles: Iterable[str]) -> dict[str, ClientGap]:
-        known = cls.known(folder) or cls()
+        known = cls.read_or_none(folder) or cls()
         return {bundle: known.bundles[bundle].client_gap for bundle in bundles if bundle in known.bundles}
 
 
@@ -187,11 +187,11 @@ class MoveOutcome(BaseModel):
         return ended and not self.ok and not self.reason.has(Trait.SETTLED | Trait.NOT_BEGUN)
 
     @property
-    def read_back(self) -> str:
+    def state_text(self) -> str:
         return f"owner {self.owner or '-'}"
 
 
-def not_moved(move: Move, reason: Reason) -> MoveOutcome:
+def unmoved(move: Move, reason: Reason) -> MoveOutcome:
     return MoveOutcome(bundle=move.bundle, source=move.source, destination=move.destination, reason=reason)
 
 
@@ -248,11 +248,11 @@ class Outcome(VersionedDocument):
         return dict(Counter(split.reason for split in self.splits).most_common())
 
     @property
-    def split(self) -> int:
+    def split_count(self) -> int:
         return sum(split.reason is Reason.SPLIT for split in self.splits)
 
     @property
-    def landed(self) -> int:
+    def moved_count(self) -> int:
         return sum(move.reason.has(Trait.NEW_OWNER) for move in self.moves)
 
 
@@ -268,7 +268,7 @@ def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping
     opened = gate is Reason.OPEN or (earlier is not None and earlier.verdict is Reason.OPEN)
     verdict = Reason.OPEN if opened else gate or (Reason.BLOCKED if _is_blocked(run) else Reason.UNFINISHED)
     moved, split = (earlier.moves, earlier.splits) if earlier else ((), ())
-    moves = _latest_outcomes(read_moves(run), not_moved, moved, read_waves(run)) if opened else ()
+    moves = _latest_outcomes(read_moves(run), unmoved, moved, read_waves(run)) if opened else ()
     return Outcome(
         plan_id=run.name,
         cluster=request.cluster,
@@ -277,13 +277,13 @@ def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping
         verdict=verdict,
         moves=moves,
         destinations_kept=dict(kept or {}),
-        splits=_latest_outcomes(read_splits(run), not_split, split, read_outcomes(run)) if opened else (),
+        splits=_latest_outcomes(read_splits(run), unsplit, split, read_outcomes(run)) if opened else (),
         client_gap=client_gap_of(moves),
     )
 
 
 def client_gap_of(moves: Iterable[MoveOutcome]) -> ClientGapSummary | None:
-    return ClientGapSummary.of(move.client_gap for move in moves if move.attempts)
+    return ClientGapSummary.from_gaps(move.client_gap for move in moves if move.attempts)
 
 
 def _is_blocked(run: StoragePath) -> bool:
@@ -293,13 +293,13 @@ def _is_blocked(run: StoragePath) -> bool:
 
 def _latest_outcomes(
     planned: Iterable[_Planned],
-    unattempted: Callable[[_Planned, Reason], _Outcome],
-    earlier: Iterable[_Outcome],
-    recorded: Mapping[str, _Outcome],
+    make_unattempted: Callable[[_Planned, Reason], _Outcome],
+    earlier_outcomes: Iterable[_Outcome],
+    recorded_outcomes: Mapping[str, _Outcome],
 ) -> tuple[_Outcome, ...]:
-    last = {item.bundle: unattempted(item, Reason.NOT_ATTEMPTED) for item in planned}
-    last |= {outcome.bundle: outcome for outcome in earlier if not outcome.reason.has(Trait.NOT_BEGUN)}
-    return tuple((last | dict(recorded)).values())
+    last = {item.bundle: make_unattempted(item, Reason.NOT_ATTEMPTED) for item in planned}
+    last |= {outcome.bundle: outcome for outcome in earlier_outcomes if not outcome.reason.has(Trait.NOT_BEGUN)}
+    return tuple((last | dict(recorded_outcomes)).values())
 
 
 RETRIED = Trait.PASSING | Trait.RETRIED

@@ -57,11 +57,11 @@ class Split(BaseModel):
     bound: float = 0.0
 
     @property
-    def cut(self) -> str:
+    def cut_text(self) -> str:
         return parts_text(self.positions, self.shares) + ("; the parts are unloaded" if self.unload else "")
 
     @property
-    def excess(self) -> str:
+    def excess_text(self) -> str:
         return excess(self.condition, self.value, self.bound) if self.condition else ""
 
     @property
@@ -110,7 +110,7 @@ SPLIT_GRACE = timedelta(hours=1)
 def recently_split(bundle: str, splits: Mapping[str, BundleSplit], now: datetime) -> bool:
     return any(
         namespace_of(name) == namespace_of(bundle)
-        and HashRange.of(name).contains(HashRange.of(bundle))
+        and HashRange.of_bundle(name).contains(HashRange.of_bundle(bundle))
         and -SPLIT_GRACE <= now - split.at <= SPLIT_GRACE
         for name, split in splits.items()
     )
@@ -141,11 +141,11 @@ class SplitOutcome(BaseModel):
         return self.reason.has(Trait.SPLIT_AS_PLANNED)
 
     @property
-    def read_back(self) -> str:
+    def state_text(self) -> str:
         return f"bounds {self.found}"
 
 
-def not_split(split: Split, reason: Reason) -> SplitOutcome:
+def unsplit(split: Split, reason: Reason) -> SplitOutcome:
     return SplitOutcome(bundle=split.bundle, positions=split.positions, reason=reason)
 
 
@@ -153,10 +153,10 @@ def write_splits(run: StoragePath, rows: Sequence[Row]) -> list[Row]:
     """Write `plan/splits.parquet` if there are rows; return those to split as read back, for `plan_hash`."""
     if rows:
         (run / _SPLITS).write_table(table(rows, SPLITS))
-    return taken_rows(run)
+    return split_rows(run)
 
 
-def taken_rows(run: StoragePath) -> list[Row]:
+def split_rows(run: StoragePath) -> list[Row]:
     """Return the rows of the bundles that a plan splits; empty if the plan has no `splits.parquet`.
 
     Raises SnapshotError `file_damaged` or `storage_failed`.
@@ -175,14 +175,14 @@ def splits_of(rows: Iterable[Row]) -> list[Split]:
 
 def read_splits(run: StoragePath) -> list[Split]:
     try:
-        return splits_of(taken_rows(run))
+        return splits_of(split_rows(run))
     except (KeyError, TypeError, ValueError) as error:
         raise SnapshotError(
             Reason.FILE_DAMAGED, f"{run.uri}: no splits in plan/splits.parquet ({error!r:.200})"
         ) from None
 
 
-def outcomes_file(run: StoragePath) -> StoragePath:
+def split_outcomes_file(run: StoragePath) -> StoragePath:
     return run / "unload" / "splits.json"
 
 
@@ -191,7 +191,7 @@ def read_outcomes(run: StoragePath) -> dict[str, SplitOutcome]:
 
     Raises SnapshotError if the file cannot be read.
     """
-    file = outcomes_file(run)
+    file = split_outcomes_file(run)
     rows = file.read_json() if file.exists() else []
     return {outcome.bundle: outcome for outcome in (documents.load(SplitOutcome, row, file.uri) for row in rows)}
 
@@ -292,7 +292,7 @@ class Summary(VersionedDocument):
         return self.marks_drains or bool(self.bundles_taken or self.bundles_split)
 
     @property
-    def in_words(self) -> str:
+    def actions_text(self) -> str:
         """Return what the plan does, such as "move 4 bundles"; empty if nothing."""
         amounts = ((self.bundles_taken, "move", ""), (self.bundles_split, "split", " permanently"))
         return " and ".join(f"{verb} {number_of(count, 'bundle')}{how}" for count, verb, how in amounts if count)
@@ -426,7 +426,7 @@ def verify(run: StoragePath, summary: Summary) -> Actions:
     state = (run / _STATE).read_json()
     try:
         # The files are read only once, so that exactly the hashed content is carried out, even if someone changes them.
-        taken, splits = taken_candidates(run), taken_rows(run)
+        taken, splits = taken_candidates(run), split_rows(run)
         same = plan_hash(decisions, taken, state, splits) == summary.hash
     except (KeyError, TypeError, ValueError):  # other columns, or values of other kinds
         same = False

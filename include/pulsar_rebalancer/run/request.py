@@ -21,7 +21,7 @@ from pydantic import (
 from pulsar_rebalancer.config.clusters_file import PLAN_HASH, RunParams, RunSettings
 from pulsar_rebalancer.config.field_types import Action, Overrule, SplitAlgorithm
 from pulsar_rebalancer.config.settings import parse_typed
-from pulsar_rebalancer.errors import WrongFields
+from pulsar_rebalancer.errors import FieldsError
 from pulsar_rebalancer.names import RANGE, HashRange, is_broker_id, range_of
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.storage.documents import VersionedDocument
@@ -51,7 +51,7 @@ class RunRequest(VersionedDocument):
     in_force: str = ""
 
     @property
-    def forced(self) -> bool:
+    def is_forced(self) -> bool:
         """Return whether the run moves bundles without waiting for hits, and counts none."""
         return bool(self.params.force.strip())
 
@@ -154,7 +154,7 @@ _MISSING = {
 }
 
 
-class HandRequest(BaseModel):
+class PlanRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     action: Action | None = Field(None, description="what to do; empty to carry out a plan")
@@ -181,12 +181,12 @@ class HandRequest(BaseModel):
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
-        wrong = {} if self.plan else self._wrong()  # with a plan, the other fields, if given, have to be the plan's
+        wrong = {} if self.plan else self._errors()  # with a plan, the other fields, if given, have to be the plan's
         if wrong:
-            raise WrongFields(wrong)
+            raise FieldsError(wrong)
         return self
 
-    def _wrong(self) -> dict[str, str]:
+    def _errors(self) -> dict[str, str]:
         if self.action is None:
             return {"action": "Choose an action, or give the hash of a plan that was shown."}
         needed, splits = _NEEDED[self.action], self.action is Action.SPLIT
@@ -201,7 +201,7 @@ class HandRequest(BaseModel):
             wrong["positions"] = verb.format(SplitAlgorithm.POSITIONS)
         for bundle in self.bundles if splits else ():
             if RANGE.fullmatch(range_of(bundle)):  # else a pattern
-                outside = [f"{at:#010x}" for at in self.positions if not HashRange.of(bundle).can_be_cut_at(at)]
+                outside = [f"{at:#010x}" for at in self.positions if not HashRange.of_bundle(bundle).can_be_cut_at(at)]
                 if outside:
                     wrong.setdefault("positions", f"Not inside {range_of(bundle)}: {', '.join(outside)}.")
         held = sorted({*self.overrule} - _OVERRULED[self.action])
@@ -212,7 +212,7 @@ class HandRequest(BaseModel):
         return wrong
 
     @property
-    def shows(self) -> bool:
+    def only_shows(self) -> bool:
         return not self.plan and self.action is not Action.RELEASE
 
     @property
@@ -225,7 +225,7 @@ class HandRequest(BaseModel):
         always = {Action.UNDO: Overrule.GRACE_PERIOD, Action.DRAIN: Overrule.CAPS}
         return frozenset([*self.overrule, *filter(None, [always.get(self.action) if self.action else None])])
 
-    def differs(self, shown: HandRequest) -> list[str]:
+    def changed_fields(self, shown: PlanRequest) -> list[str]:
         given = [name for name in type(self).model_fields if getattr(self, name) and name not in ("plan", "reason")]
         return [name for name in given if getattr(self, name) != getattr(shown, name)]
 
@@ -245,7 +245,7 @@ class ManualPlanRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     by: str
-    request: HandRequest
+    request: PlanRequest
     carries_out: str = ""
     approved_by: str = ""
     approved_because: str = ""
@@ -282,13 +282,13 @@ class DrainProgress(BaseModel):
     named: tuple[str, ...] = ()
 
     @property
-    def left(self) -> int:
+    def bundles_left(self) -> int:
         """Return the number of bundles that this plan does not move but a later plan could move."""
         return sum(
             count for reason, count in self.stay.items() if reason not in (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
         )
 
 
-def parse_form(values: Mapping[str, object]) -> HandRequest:
+def parse_form(values: Mapping[str, object]) -> PlanRequest:
     """Return the form's request. Raises SettingsError `wrong_setting`, with the wrong fields."""
-    return parse_typed(HandRequest, values, "form")
+    return parse_typed(PlanRequest, values, "form")

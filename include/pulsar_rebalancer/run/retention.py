@@ -25,7 +25,7 @@ from pulsar_rebalancer.storage.documents import (
     LOAD_DATA,
     ClusterStorage,
     day_of,
-    last_committed,
+    last_committed_run,
     time_of,
 )
 from pulsar_rebalancer.storage.path import Entry, Kind, StoragePath, entries, entries_below, remove, walk
@@ -55,15 +55,15 @@ class Needs(NamedTuple):
     @classmethod
     def read(cls, storage: ClusterStorage, stored: DecisionState, plans: Collection[str], now: datetime) -> Self:
         """Return what must be kept. Raises SnapshotError if the last committed plan cannot be read."""
-        last = last_committed(storage, now)
+        last = last_committed_run(storage, now)
         # A person may restore this plan's state.
         state = read_state(last) if last else stored
         return cls(frozenset({*plans, stored.plan_id, state.plan_id}), stored.files | state.files)
 
 
-def drop_means(folder: StoragePath, needed: Collection[str]) -> None:
+def drop_means(folder: StoragePath, needed_files: Collection[str]) -> None:
     for name in folder.names():
-        if _REFERRED_TO.fullmatch(name) and name not in needed:
+        if _REFERRED_TO.fullmatch(name) and name not in needed_files:
             (folder / name).delete()
 
 
@@ -192,9 +192,9 @@ def maintain(storage: ClusterStorage, settings: Settings, needed: Needs, now: da
     return upkeep.report
 
 
-def is_expired(day: date, now: datetime, days: int) -> bool:
-    """Return whether a day is more than `days` days before today (UTC). If `days` is 0, nothing expires."""
-    return days > 0 and (now.date() - day).days > days
+def is_expired(day: date, now: datetime, keep_days: int) -> bool:
+    """Return whether a day is more than `keep_days` days before today (UTC). If `keep_days` is 0, nothing expires."""
+    return keep_days > 0 and (now.date() - day).days > keep_days
 
 
 @dataclass
@@ -225,7 +225,7 @@ class _Upkeep:
         if run.name in self.needed.plans:
             self._note_kept(run.folder, "the state still refers to the run's plan")
             return False
-        if not run.ended and run.at > self.now - _DAY:
+        if not run.has_ended and run.at > self.now - _DAY:
             self._note_kept(run.folder, "the run has no outcome yet")
             return False
         return True

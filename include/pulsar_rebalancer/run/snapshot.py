@@ -122,7 +122,7 @@ class Snapshot:
         return Validation.read(self.folder)
 
     @cached_property
-    def before(self) -> StateBefore:
+    def state(self) -> StateBefore:
         return StateBefore.read(self.folder)
 
     @cached_property
@@ -130,27 +130,27 @@ class Snapshot:
         return Policies.read(self.folder)
 
     @property
-    def to_be_split(self) -> Collection[str]:
+    def bundles_to_split(self) -> Collection[str]:
         """Return the bundles that the run splits; only a run that decides (`decide.run_input`) knows any."""
         return ()
 
     def brokers_without(self, left_out: Mapping[str, Reason]) -> list[BrokerSample]:
-        return broker_samples(self._listed, left_out)
+        return broker_samples(self._broker_rows, left_out)
 
     @cached_property
-    def started(self) -> dict[str, datetime | None]:
+    def starts(self) -> dict[str, datetime | None]:
         return {broker.broker: broker.started_at for broker in self.brokers_without({})}
 
     @cached_property
-    def silent(self) -> frozenset[str]:
-        return frozenset(row["broker"] for row in self._listed if row["error"])
+    def silent_brokers(self) -> frozenset[str]:
+        return frozenset(row["broker"] for row in self._broker_rows if row["error"])
 
     @cached_property
-    def unwell(self) -> dict[str, Reason]:
-        return {name: why for name, why in self.validation.quarantined.items() if name in self.started}
+    def problems(self) -> dict[str, Reason]:
+        return {name: why for name, why in self.validation.quarantined.items() if name in self.starts}
 
     @cached_property
-    def _listed(self) -> list[Row]:
+    def _broker_rows(self) -> list[Row]:
         brokers = self.table("brokers")
         brokers = brokers.filter(pc.equal(brokers["cluster"], pa.scalar(self.cluster)))
         # Only one of the times is used, in microseconds, because Arrow imports pandas to convert a time.
@@ -165,7 +165,7 @@ class Snapshot:
         return any(is_extensible(name or "") for name in cluster["load_manager"].to_pylist())
 
     @property
-    def shares_bundles(self) -> bool:
+    def may_share_bundles(self) -> bool:
         """Return whether two brokers might have reported the same bundle, so that it is twice in the table."""
         footer, column = self.bundles_footer, BUNDLES.names.index("owners")
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
@@ -201,18 +201,18 @@ class Snapshot:
                 raise SnapshotError(Reason.FILE_DAMAGED, f"{where} {problem}; this release reads version {VERSION}")
             yield source
 
-    def bundles_named(self, names: Collection[str], columns: list[str]) -> list[Row]:
+    def bundle_rows(self, names: Collection[str], columns: list[str]) -> list[Row]:
         """Return the rows of these bundles, one for each reporting broker; `columns` must include `bundle`."""
         return rows_of(names, self.batches("bundles", columns) if names else ())
 
     def owners(self, bundles: Collection[str]) -> dict[str, set[str]]:
         owners: dict[str, set[str]] = {}
-        for row in self.bundles_named(bundles, ["bundle", "broker"]):
+        for row in self.bundle_rows(bundles, ["bundle", "broker"]):
             owners.setdefault(row["bundle"], set()).add(row["broker"])
         return owners
 
     def clients(self, bundles: Collection[str]) -> dict[str, dict[str, int]]:
-        rows = self.bundles_named(bundles, ["bundle", *CLIENTS])
+        rows = self.bundle_rows(bundles, ["bundle", *CLIENTS])
         return {row["bundle"]: {name: row[name] or 0 for name in CLIENTS} for row in rows}
 
     @property
@@ -225,7 +225,7 @@ class Snapshot:
 
         The means then start with this sample, as in Pulsar after a change of leader.
         """
-        return known_file(self.state_folder, self.before.decision.means, MEANS)
+        return known_file(self.state_folder, self.state.decision.means, MEANS)
 
 
 _LOOKED_AT = 20
@@ -306,7 +306,7 @@ def belongs_to_run(request: object, cluster: str, airflow_run_id: str) -> bool:
 
 def lies_below(root: str, file: StoragePath) -> bool:
     """Return whether a file is below the root with links resolved. Object stores have no links."""
-    file_system, path = file.open()
+    file_system, path = file.locate()
     if not isinstance(file_system, LocalFileSystem):
         return True
-    return Path(path).resolve().is_relative_to(Path(StoragePath(root).open()[1]).resolve())
+    return Path(path).resolve().is_relative_to(Path(StoragePath(root).locate()[1]).resolve())

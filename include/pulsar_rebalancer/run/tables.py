@@ -306,9 +306,9 @@ def table(rows: Sequence[Mapping[str, Cell | Mapping[str, Cell]]], schema: pa.Sc
         raise SnapshotError(Reason.FILE_DAMAGED, f"rows do not fit their columns: {error}") from None
 
 
-def rows_of(bundles: Collection[str], parts: Iterable[pa.Table]) -> list[Row]:
+def rows_of(bundles: Collection[str], tables: Iterable[pa.Table]) -> list[Row]:
     wanted = pa.array(sorted(bundles), pa.string())
-    return [row for part in parts for row in part.filter(pc.is_in(part["bundle"], wanted)).to_pylist()]
+    return [row for part in tables for row in part.filter(pc.is_in(part["bundle"], wanted)).to_pylist()]
 
 
 def write(run: StoragePath, tables: Mapping[str, pa.Table]) -> None:

@@ -140,10 +140,10 @@ class EndedRun:
     def with_documents(self, run: StoragePath) -> Self:
         return replace(
             self,
-            request=RunRequest.known(run),
-            validation=Validation.known(run),
-            summary=Summary.known(run),
-            outcome=Outcome.known(run),
+            request=RunRequest.read_or_none(run),
+            validation=Validation.read_or_none(run),
+            summary=Summary.read_or_none(run),
+            outcome=Outcome.read_or_none(run),
         )
 
     @property
@@ -153,7 +153,7 @@ class EndedRun:
 
     @property
     def acts(self) -> bool:
-        return self.request is not None and self.request.resolved.settings.mode.moves
+        return self.request is not None and self.request.resolved.settings.mode.may_move
 
 
 def judge_run(
@@ -242,6 +242,6 @@ def _progress(run: EndedRun) -> Observation | None:
     if not failed:
         return Observation(False) if run.states.get("gate") == "success" else None
     reasons = Counter(Reason.get(run.failures.get(task, "")) or Reason.TASK_FAILED for task in failed)
-    if run.manual and reasons.keys() <= Reason.having(Trait.TYPED):
+    if run.manual and reasons.keys() <= Reason.with_trait(Trait.TYPED):
         return None  # the person who typed the parameters sees the error; the cluster itself is fine
     return Observation(True, reasons, f"task {', '.join(failed)}")

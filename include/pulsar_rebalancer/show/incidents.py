@@ -105,7 +105,7 @@ def _updated_incident(incident: Incident | None, seen: Observation, now: datetim
     return incident.model_copy(update=update)
 
 
-def pending_messages(state: AlertsState, now: datetime, quiet: timedelta) -> list[PendingMessage]:
+def pending_messages(state: AlertsState, now: datetime, quiet_period: timedelta) -> list[PendingMessage]:
     """Return the messages to send now, in the order of `Condition`.
 
     If a condition ended before the message about its start was delivered, only its end is reported.
@@ -115,13 +115,13 @@ def pending_messages(state: AlertsState, now: datetime, quiet: timedelta) -> lis
         incident = state.incidents.get(condition)
         if incident is None:
             continue
-        over = incident.over_at is not None and now - incident.over_at >= quiet
+        over = incident.over_at is not None and now - incident.over_at >= quiet_period
         if over or (incident.over_at is None and not incident.told):
             pending.append(PendingMessage(condition, over, incident))
     return pending
 
 
-def delivered(state: _Open, message: PendingMessage) -> _Open:
+def with_delivered(state: _Open, message: PendingMessage) -> _Open:
     """Return the state after a message was delivered; a condition reported as over is dropped."""
     incidents = dict(state.incidents)
     if message.over:
@@ -144,7 +144,7 @@ class AlertMessage:
     kind: Literal["failure", "success"]
 
 
-def compose(cluster: str, pending: PendingMessage, value_lines: Sequence[str], link: str) -> AlertMessage:
+def compose(cluster: str, pending: PendingMessage, values: Sequence[str], link: str) -> AlertMessage:
     """Return the message for a condition that has started or ended; `link` leads to the run in Airflow's UI."""
     condition, incident = pending.condition, pending.incident
     detail = f" ({incident.detail})" if incident.detail else ""
@@ -158,7 +158,7 @@ def compose(cluster: str, pending: PendingMessage, value_lines: Sequence[str], l
     else:
         lines.append(f"What: {condition.meaning}{detail}")
     lines += ["Reasons:", *_reason_lines(incident.reasons, actions=not pending.over)]
-    lines += ["Values:", *(f"  {line}" for line in value_lines or ["no values: the run ended too early"])]
+    lines += ["Values:", *(f"  {line}" for line in values or ["no values: the run ended too early"])]
     lines.append(f"What to do: {'nothing, because the condition has ended.' if pending.over else condition.action}")
     lines.append(f"Run: {link}")
     title = f"{'[Resolved] ' if pending.over else ''}Pulsar {cluster}: {condition.label}"

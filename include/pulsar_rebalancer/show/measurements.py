@@ -21,7 +21,7 @@ from pulsar_rebalancer.orders.manual_plans import Drains, Question, deadline_of
 from pulsar_rebalancer.orders.order import OrdersInForce, Situation
 from pulsar_rebalancer.orders.pause import pause_of
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
-from pulsar_rebalancer.reasons import Effect, Reason, Trait, counted
+from pulsar_rebalancer.reasons import Effect, Reason, Trait, counts_text
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import SplitOutcome, Summary
 from pulsar_rebalancer.run.request import Validation
@@ -45,7 +45,7 @@ class Scores(NamedTuple):
         return math.fsum(self.compared) / len(self.compared) if self.compared else None
 
     @property
-    def spread(self) -> float | None:
+    def score_range(self) -> float | None:
         return max(self.compared) - min(self.compared) if self.compared else None
 
     @property
@@ -57,7 +57,7 @@ class Scores(NamedTuple):
 
 def scores_of(run: Snapshot) -> Scores:
     """Return a run's broker scores. Raises SnapshotError if one of the run's files cannot be read."""
-    unknown, left_out = {*run.silent, *run.validation.quarantined}, left_out_of(run)
+    unknown, left_out = {*run.silent_brokers, *run.validation.quarantined}, left_out_of(run)
     samples = run.brokers_without({})
     scores = {sample.broker: score(sample, run.settings) for sample in samples if sample.broker not in unknown}
     return Scores(scores, tuple(value for broker, value in scores.items() if broker not in left_out))
@@ -81,18 +81,18 @@ class Measurement:
     counter: bool = False
 
     @classmethod
-    def of(cls, name: str, value: float, *, counter: bool = False, **labels: str) -> Measurement:
+    def create(cls, name: str, value: float, *, counter: bool = False, **labels: str) -> Measurement:
         """Return a measurement; characters not allowed in labels (a brokerId's colon) become underscores."""
         return cls(name, value, {key: _NOT_IN_LABELS.sub("_", text) for key, text in labels.items()}, counter)
 
 
-def measure(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> list[Measurement]:
+def run_measurements(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> list[Measurement]:
     """Return the measurements for an ended run; `run` and `outcome` are None if nothing was collected.
 
     Raises SnapshotError if one of the run's files is damaged.
     """
     verdict = outcome.verdict if outcome is not None else Reason.UNFINISHED
-    measurements = [Measurement.of("runs", 1, counter=True, cluster=cluster, verdict=verdict)]
+    measurements = [Measurement.create("runs", 1, counter=True, cluster=cluster, verdict=verdict)]
     if run is not None:
         measurements += _sample_measurements(cluster, Snapshot(run))
     if run is not None and (run / Summary.FILE).exists():
@@ -113,63 +113,63 @@ def measure_orders(cluster: str, settings: Settings, orders: OrdersInForce, now:
         "plan_waiting_until": until,
     }
     for name, time in times.items():
-        yield Measurement.of(f"{name}_timestamp_seconds", time.timestamp() if time else 0, cluster=cluster)
-    yield Measurement.of("brokers_drained", len(orders.get(Drains).brokers), cluster=cluster)
+        yield Measurement.create(f"{name}_timestamp_seconds", time.timestamp() if time else 0, cluster=cluster)
+    yield Measurement.create("brokers_drained", len(orders.get(Drains).brokers), cluster=cluster)
     roll = orders.get(Roll)
     phase = [*Phase].index(roll.phase) + 1 if roll.active else 0
-    yield Measurement.of("roll_phase", phase, cluster=cluster)
-    yield Measurement.of("roll_brokers_left", len(roll.order) - len(roll.done) if phase else 0, cluster=cluster)
+    yield Measurement.create("roll_phase", phase, cluster=cluster)
+    yield Measurement.create("roll_brokers_left", len(roll.order) - len(roll.done) if phase else 0, cluster=cluster)
 
 
 def _sample_measurements(cluster: str, run: Snapshot) -> Iterable[Measurement]:
     settings = run.settings
-    yield Measurement.of("collected_timestamp_seconds", run.request.collected_at.timestamp(), cluster=cluster)
-    yield Measurement.of("interval_seconds", settings.interval_seconds, cluster=cluster)
+    yield Measurement.create("collected_timestamp_seconds", run.request.collected_at.timestamp(), cluster=cluster)
+    yield Measurement.create("interval_seconds", settings.interval_seconds, cluster=cluster)
     for kind, threshold in safe_profile_of(settings).thresholds(settings).items():
-        yield Measurement.of("threshold", threshold.gap, cluster=cluster, kind=kind)
+        yield Measurement.create("threshold", threshold.gap, cluster=cluster, kind=kind)
     if not (run.folder / Validation.FILE).exists():
         return
     for reason, count in Counter(finding.reason for finding in run.validation.findings).items():
         labels = {"cluster": cluster, "effect": str(reason.effect), "reason": str(reason)}
-        yield Measurement.of("findings", count, counter=True, **labels)
-    holds = run.validation.reasons(Effect.HOLD) if settings.mode.moves else {}
-    yield Measurement.of("holds", len(holds), cluster=cluster)
+        yield Measurement.create("findings", count, counter=True, **labels)
+    holds = run.validation.reasons(Effect.HOLD) if settings.mode.may_move else {}
+    yield Measurement.create("holds", len(holds), cluster=cluster)
     scores = scores_of(run)
     for broker, value in scores.by_broker.items():
-        yield Measurement.of("score", value, cluster=cluster, broker=broker)
-    values = {"score_mean": scores.mean, "score_stddev": scores.deviation, "score_range": scores.spread}
+        yield Measurement.create("score", value, cluster=cluster, broker=broker)
+    values = {"score_mean": scores.mean, "score_stddev": scores.deviation, "score_range": scores.score_range}
     for name, statistic in values.items():
         if statistic is not None:
-            yield Measurement.of(name, statistic, cluster=cluster)
-    yield Measurement.of("brokers", len(scores.compared), cluster=cluster)
+            yield Measurement.create(name, statistic, cluster=cluster)
+    yield Measurement.create("brokers", len(scores.compared), cluster=cluster)
 
 
 def _plan_measurements(cluster: str, summary: Summary) -> Iterable[Measurement]:
     for kind, hits in zip(("low", "high"), summary.hits, strict=True):
-        yield Measurement.of("hits", hits, cluster=cluster, kind=kind)
-    yield Measurement.of("pairs_over", summary.pairs_over, cluster=cluster)
-    yield Measurement.of("pairs_fired", summary.pairs_fired, cluster=cluster)
-    yield Measurement.of("bundles_planned", summary.bundles_taken, cluster=cluster)
+        yield Measurement.create("hits", hits, cluster=cluster, kind=kind)
+    yield Measurement.create("pairs_over", summary.pairs_over, cluster=cluster)
+    yield Measurement.create("pairs_fired", summary.pairs_fired, cluster=cluster)
+    yield Measurement.create("bundles_planned", summary.bundles_taken, cluster=cluster)
     if summary.counting in COUNTING:  # others look for no splits
         candidates = summary.bundles_split + sum(summary.split_skip_reasons.values())
-        yield Measurement.of("split_candidates", candidates, cluster=cluster)
+        yield Measurement.create("split_candidates", candidates, cluster=cluster)
     if summary.predicted_range is not None:
-        yield Measurement.of("predicted_range", summary.predicted_range, cluster=cluster)
+        yield Measurement.create("predicted_range", summary.predicted_range, cluster=cluster)
 
 
 def _outcome_measurements(cluster: str, outcome: Outcome) -> Iterable[Measurement]:
     for name, outcomes in (("moves", outcome.moves), ("splits", outcome.splits)):
         for (reason, result), count in Counter((ended.reason, _result_label(ended)) for ended in outcomes).items():
             labels = {"cluster": cluster, "reason": str(reason), "result": result}
-            yield Measurement.of(name, count, counter=True, **labels)
+            yield Measurement.create(name, count, counter=True, **labels)
     gaps = outcome.client_gap
     if gaps is None:
         return
     counts = {"moves_unmeasured": gaps.unknown, "moves_clients_not_back": gaps.not_back, "topic_errors": gaps.errors}
     for name, count in counts.items():
-        yield Measurement.of(name, count, counter=True, cluster=cluster)
+        yield Measurement.create(name, count, counter=True, cluster=cluster)
     if gaps.longest_seconds is not None:  # unknown is not 0
-        yield Measurement.of("clients_away_longest_seconds", gaps.longest_seconds, cluster=cluster)
+        yield Measurement.create("clients_away_longest_seconds", gaps.longest_seconds, cluster=cluster)
 
 
 def _result_label(outcome: MoveOutcome | SplitOutcome) -> str:
@@ -181,7 +181,7 @@ def _result_label(outcome: MoveOutcome | SplitOutcome) -> str:
 LISTED = 20
 
 
-def describe(outcome: Outcome, run: StoragePath) -> str:
+def outcome_text(outcome: Outcome, run: StoragePath) -> str:
     """Return a few lines about the run: scores, pairs, hits, verdict, splits and moves."""
     lines = [f"Cluster {outcome.cluster}, run {run.uri}"]
     summary = Summary.find(run)
@@ -192,12 +192,12 @@ def describe(outcome: Outcome, run: StoragePath) -> str:
     lines.append(f"  verdict: {outcome.verdict}. {outcome.verdict.meaning}")
     if outcome.splits:
         done = sum(split.ok for split in outcome.splits)
-        lines.append(f"  splits:  {done} of {len(outcome.splits)} done: {counted(outcome.split_counts)}")
+        lines.append(f"  splits:  {done} of {len(outcome.splits)} done: {counts_text(outcome.split_counts)}")
     lines += [f"    {split.bundle}: {split.reason} {split.error}".rstrip() for split in outcome.splits[:LISTED]]
     if outcome.moves:
         verified = sum(move.ok for move in outcome.moves)
         lines.append(
-            f"  moves:   {verified} of {len(outcome.moves)} on their planned broker: {counted(outcome.counts)}"
+            f"  moves:   {verified} of {len(outcome.moves)} on their planned broker: {counts_text(outcome.counts)}"
         )
     lines += [f"  clients: {outcome.client_gap.sentence}"] if outcome.client_gap else []
     for move in outcome.moves[:LISTED]:
@@ -219,7 +219,7 @@ def _decision_lines(summary: Summary) -> list[str]:
         scores = f"{span} over {number_of(summary.brokers, 'broker')}"
     drains = [
         f"  drain:   {broker}: {drain.moving} of {number_of(drain.bundles, 'bundle')} move now, "
-        f"{drain.left} later; kept in place: {counted(drain.stay) or 'none'}; "
+        f"{drain.bundles_left} later; kept in place: {counts_text(drain.stay) or 'none'}; "
         f"never moved: {', '.join(drain.named) or 'none'}"
         if drain.bundles is not None
         else f"  drain:   {broker}: no load report, so its bundles are unknown"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from pulsar_rebalancer.orders.roll_document import Phase
-from pulsar_rebalancer.reasons import Reason, counted
+from pulsar_rebalancer.reasons import Reason, counts_text
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.texts import number_of
@@ -35,9 +35,9 @@ def no_effect_text(reason: str) -> str:
 
 def changes_text(outcome: Outcome, summary: Summary | None) -> str:
     """Return what a run changed, such as "moved 7, range 87 → 24"; empty if nothing."""
-    counts = ((outcome.landed, "moved"), (outcome.split, "split"))
+    counts = ((outcome.moved_count, "moved"), (outcome.split_count, "split"))
     parts = [f"{verb} {count}" for count, verb in counts if count]
-    if outcome.landed and summary and summary.predicted_range is not None:
+    if outcome.moved_count and summary and summary.predicted_range is not None:
         parts.append(f"range {summary.score_range:.0f} → {summary.predicted_range:.0f}")
     return ", ".join(parts)
 
@@ -57,30 +57,30 @@ def duration_text(seconds: float) -> str:
     return number_of(round(seconds / 86400), "day")
 
 
-def pair_text(brokers: tuple[str, str], gap: float, hits: tuple[int, int], starts: str) -> str:
-    """Return a sentence about a pair with hits; `starts` says when its moves start, and is empty if unknown."""
+def pair_text(brokers: tuple[str, str], gap: float, hits: tuple[int, int], start_text: str) -> str:
+    """Return a sentence about a pair with hits; `start_text` says when its moves start, and is empty if unknown."""
     hit = f"hit {hits[0]} of {hits[1]}"
-    return f"{brokers[0]} and {brokers[1]} differ by {gap:.0f} points ({hit}){f'; {starts}' if starts else ''}."
+    return f"{brokers[0]} and {brokers[1]} differ by {gap:.0f} points ({hit}){f'; {start_text}' if start_text else ''}."
 
 
 def not_moved_text(mode: str) -> str:
     return f"Nothing is moved, because the mode is {mode}."
 
 
-def refusal_text(place: str, reason: Reason, message: str) -> str:
+def refusal_text(stopped_part: str, reason: Reason, message: str) -> str:
     """Return what stopped a task or a run, and what to do. Messages of requests to brokers may say that themselves."""
     detail = f"{message.removesuffix('.')}." if message else ""
     action = reason.action if reason.action not in message else ""
-    return " ".join(filter(None, [f"{place} ({reason}): {reason.meaning}", detail, action]))
+    return " ".join(filter(None, [f"{stopped_part} ({reason}): {reason.meaning}", detail, action]))
 
 
-def order_result(result: Mapping[str, object]) -> str:
+def order_result_text(result: Mapping[str, object]) -> str:
     """Return what an order changed, given the result of the task *control*."""
     in_force, stopped = str(result.get("in_force") or ""), result.get("stopped")
     words = [f"{in_force.removesuffix('.')}."] if in_force else []
     if isinstance(stopped, dict):
         finished = Counter(Reason(reason) for reason in dict(stopped.get("finished") or {}).values())
-        words.append(f"Finished: {counted(finished) or 'none'}.")
+        words.append(f"Finished: {counts_text(finished) or 'none'}.")
         unfinished = [str(bundle) for bundle in stopped.get("unfinished") or ()]
         words += [f"Still in progress: {', '.join(unfinished)}."] if unfinished else []
         words.append(f"Not started: {number_of(int(stopped.get('not_begun') or 0), 'bundle')}.")

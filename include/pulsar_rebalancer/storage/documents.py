@@ -56,7 +56,7 @@ class VersionedDocument(Versioned):
         return cls.parse(file.read_json(), file.uri)
 
     @classmethod
-    def known(cls, folder: StoragePath) -> Self | None:
+    def read_or_none(cls, folder: StoragePath) -> Self | None:
         try:
             return cls.read(folder)
         except SnapshotError:
@@ -221,7 +221,7 @@ class CommitMark(VersionedDocument):
     at: AwareDatetime
 
 
-def last_committed(storage: ClusterStorage, until: datetime) -> StoragePath | None:
+def last_committed_run(storage: ClusterStorage, until: datetime) -> StoragePath | None:
     """Return the folder of the latest committed run up to a given time; None if there is none.
 
     Raises SnapshotError `storage_failed`.

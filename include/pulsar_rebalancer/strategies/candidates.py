@@ -59,11 +59,11 @@ class PerCandidates(Generic[T]):
     bundle. A list that occurs only once does not replace the common list.
     """
 
-    def __init__(self, make: Callable[[Sequence[str]], T]) -> None:
-        self._make = make
+    def __init__(self, compute: Callable[[Sequence[str]], T]) -> None:
+        self._make = compute
         self._state: list[tuple[Sequence[str], T]] = []
 
-    def of(self, candidates: Sequence[str]) -> T:
+    def get(self, candidates: Sequence[str]) -> T:
         cached = next((entry for entry in self._state if entry[0] is candidates), None)
         if cached is None:
             cached = candidates, self._make(candidates)
@@ -76,7 +76,7 @@ class PerCandidates(Generic[T]):
         return (made for _, made in self._state)
 
 
-def choose(seed: str, bundle: str, eligible_brokers: Sequence[str]) -> str | None:
+def choose_broker(seed: str, bundle: str, eligible_brokers: Sequence[str]) -> str | None:
     """Return one of the eligible brokers, which must be sorted by name; None if there are none.
 
     Pulsar draws at random. Here, a hash of the bundle and the seed, one per run, makes a repeated decision
@@ -98,9 +98,9 @@ class AllBut(Sequence[str]):
     broker's index.
     """
 
-    def __init__(self, brokers: Sequence[str], position: Mapping[str, int], without: Collection[str]) -> None:
+    def __init__(self, brokers: Sequence[str], position: Mapping[str, int], omitted: Collection[str]) -> None:
         self.brokers = brokers
-        self.without = frozenset(without)
+        self.without = frozenset(omitted)
         self.positions = sorted(position[broker] for broker in self.without)
         self._position = position
 
@@ -133,7 +133,7 @@ class AllBut(Sequence[str]):
     __hash__ = None  # type: ignore[assignment]
 
 
-def split(candidates: Sequence[str]) -> tuple[Sequence[str], frozenset[str]]:
+def base_and_omitted(candidates: Sequence[str]) -> tuple[Sequence[str], frozenset[str]]:
     """Return the full list that the candidates come from, and the brokers in it that are not candidates."""
     if isinstance(candidates, AllBut):
         return candidates.brokers, candidates.without
@@ -181,7 +181,7 @@ def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> li
     if policy is not None:
         return policy.candidates(brokers)
     closed = set(policies.without_persistent)
-    return [broker for broker in brokers if broker not in closed and policies.reserved_by(broker) is None]
+    return [broker for broker in brokers if broker not in closed and policies.reserving_policy(broker) is None]
 
 
 def below_ceiling(candidates: Sequence[str], topics: Mapping[str, int], ceiling: int) -> list[str]:
@@ -217,7 +217,7 @@ def lowest_counts(candidates: Sequence[str], counts: Mapping[str, int]) -> list[
     return [broker for broker in candidates if counts.get(broker, 0) == least]
 
 
-def group_lets_leave(candidates: Sequence[str], spread: Mapping[str, int]) -> bool:
+def group_allows_leaving(candidates: Sequence[str], spread: Mapping[str, int]) -> bool:
     """Return whether a bundle may leave its broker (LoadManagerShared.shouldAntiAffinityNamespaceUnload).
 
     It may not if all candidates have the same number of the group's namespaces (`spread`), other than 0. As
@@ -230,13 +230,13 @@ def group_lets_leave(candidates: Sequence[str], spread: Mapping[str, int]) -> bo
     return first == 0 or any(spread.get(broker, 0) != first for broker in candidates)
 
 
-def spreads_no_worse(spread: Mapping[str, int], source: str, destination: str, *, leaves: bool) -> bool:
+def spreads_no_worse(spread: Mapping[str, int], source: str, destination: str, *, is_last: bool) -> bool:
     """Return whether a move keeps an anti-affinity group at least as evenly distributed (our own rule).
 
     `spread` counts the namespaces by place: broker or failure domain. Unless the source's last bundle of the
-    namespace `leaves`, the destination must have no other namespace of the group.
+    namespace `is_last`, the destination must have no other namespace of the group.
     """
-    return spread.get(destination, 0) < (spread.get(source, 0) if leaves else 1)
+    return spread.get(destination, 0) < (spread.get(source, 0) if is_last else 1)
 
 
 class PolicyFilter:
@@ -305,25 +305,25 @@ class PolicyFilter:
 
     def _with_fewest(self, candidates: Sequence[str], counts: Mapping[str, int]) -> Sequence[str]:
         """Return the result of `fewest`; usually, only the few brokers with a count are examined, for speed."""
-        brokers, without = split(candidates)
-        position = self._positions.of(brokers)
+        brokers, without = base_and_omitted(candidates)
+        position = self._positions.get(brokers)
         serving = {broker for broker, count in counts.items() if count and broker in position} | without
         if len(serving) == len(brokers) or any(counts.get(broker, 0) < 0 for broker in serving):
             return lowest_counts(candidates, counts)
         return AllBut(brokers, position, serving) if serving else candidates
 
     def _with_latest_version(self, candidates: Sequence[str]) -> Sequence[str]:
-        brokers, without = split(candidates)
-        chosen = self._latest.of(brokers)
+        brokers, without = base_and_omitted(candidates)
+        chosen = self._latest.get(brokers)
         if not without:
             return chosen
-        position = self._positions.of(chosen)
+        position = self._positions.get(chosen)
         missing = without & position.keys()
         if len(missing) == len(chosen):
             return latest_version_brokers(candidates, self._versions)
         return AllBut(chosen, position, missing) if missing else chosen
 
-    def holds(self, bundle: str, source: str) -> Reason | None:
+    def stay_reason(self, bundle: str, source: str) -> Reason | None:
         """Return why a bundle must stay (`policy_unknown`, `policy_forbids`, `anti_affinity`), or None.
 
         As in ModularLoadManagerImpl.shouldNamespacePoliciesUnload and shouldAntiAffinityNamespaceUnload.
@@ -333,17 +333,17 @@ class PolicyFilter:
             return Reason.POLICY_UNKNOWN
         if not any(broker != source for broker in allowed):
             return Reason.POLICY_FORBIDS
-        if namespace in self._policies.groups and not group_lets_leave(allowed, self._spread_of(namespace)):
+        if namespace in self._policies.groups and not group_allows_leaving(allowed, self._spread_of(namespace)):
             return Reason.ANTI_AFFINITY
         return None
 
-    def forbids(self, bundle: str, source: str, destination: str) -> Reason | None:
-        """Return why a bundle must not move to a planned destination: as `holds`, `no_destination`, `too_many_topics`.
+    def refusal_reason(self, bundle: str, source: str, destination: str) -> Reason | None:
+        """Return why a bundle must not move to its destination: as `stay_reason`, `no_destination`, `too_many_topics`.
 
         Pulsar does not check destinations that are chosen manually. Here, isolation policies, the topic
         ceiling and even anti-affinity groups are required.
         """
-        held = self.holds(bundle, source)
+        held = self.stay_reason(bundle, source)
         if held is not None:
             return held
         if destination not in self._taking_part:
@@ -364,9 +364,9 @@ class PolicyFilter:
             return True
         leaves = serving[source] == 1
         ends = domains.get(source, ""), domains.get(destination, "")
-        if ends[0] != ends[1] and not spreads_no_worse(counts_by_domain(spread, domains), *ends, leaves=leaves):
+        if ends[0] != ends[1] and not spreads_no_worse(counts_by_domain(spread, domains), *ends, is_last=leaves):
             return False
-        return spreads_no_worse(spread, source, destination, leaves=leaves)
+        return spreads_no_worse(spread, source, destination, is_last=leaves)
 
     def add_placed(self, bundle: BundleSample, destination: str) -> None:
         namespace = namespace_of(bundle.bundle)

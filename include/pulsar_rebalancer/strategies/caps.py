@@ -26,7 +26,7 @@ and 4.2.1, 27 April 2026)."""
 
 
 class CapacityCheck(Protocol):
-    """An additional check that can reject a unit (see `units`), given the units accepted so far."""
+    """An additional check that can reject a unit (see `move_units`), given the units accepted so far."""
 
     def fitted_moves(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         """Return the unit with its old or new destinations, or with the reason why it must not be moved."""
@@ -37,7 +37,7 @@ class CapacityCheck(Protocol):
         ...
 
 
-def apply(
+def apply_caps(
     moves: Iterable[CandidateMove],
     settings: Settings,
     groups: Mapping[str, str],
@@ -52,18 +52,18 @@ def apply(
     before each wave. Under `needs_waves`, the n-th move of a hash range is in wave n instead. Caps do not affect hit
     counters. If both a cap and `capacity` (an additional check) reject a unit, the cap is the reason.
     """
-    taken, result = units(moves)
+    taken, result = move_units(moves)
     caps = _Caps(settings, groups, by_range=bool(taken) and needs_waves(brokers))
     for unit in taken:
         fitted = capacity.fitted_moves(unit) if capacity else unit
-        capped = caps.capped(fitted if fitted[0].taken else unit, is_counted=fitted[0].taken)
-        if capacity and capped[0].taken and fitted[0].taken:
+        capped = caps.capped(fitted if fitted[0].is_taken else unit, is_counted=fitted[0].is_taken)
+        if capacity and capped[0].is_taken and fitted[0].is_taken:
             capacity.take(capped)
-        result += capped if fitted[0].taken or not capped[0].taken else fitted
+        result += capped if fitted[0].is_taken or not capped[0].is_taken else fitted
     return by_pair_and_rank(result)
 
 
-def units(moves: Iterable[CandidateMove]) -> tuple[list[list[CandidateMove]], list[CandidateMove]]:
+def move_units(moves: Iterable[CandidateMove]) -> tuple[list[list[CandidateMove]], list[CandidateMove]]:
     """Return the units of accepted moves, sorted by pair and rank, and all other moves.
 
     A unit is an accepted bundle with the bundles that move back in exchange for it; without the exchange, it
@@ -169,10 +169,10 @@ def needs_waves(brokers: Iterable[BrokerSample]) -> bool:
     without the namespace (ModularLoadManagerImpl.setNamespaceBundleAffinity). One old broker is enough, because any
     can become the leader. The extensible load manager, whose brokers report averages, stores none.
     """
-    return any(broker.load_average is None and _is_old(broker.version) for broker in brokers)
+    return any(broker.load_average is None and _is_old_version(broker.version) for broker in brokers)
 
 
-def _is_old(version: str | None) -> bool:
+def _is_old_version(version: str | None) -> bool:
     match = _RELEASE.fullmatch(version or "")
     if match is None:
         return True

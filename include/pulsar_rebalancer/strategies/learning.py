@@ -81,7 +81,7 @@ class LearningResult(NamedTuple):
     corrections: Mapping[str, Correction] = MappingProxyType({})
 
 
-def step(per_minute: float, minutes: float, samples: float) -> float:
+def step_size(per_minute: float, minutes: float, samples: float) -> float:
     """Return a new sample's weight in a moving average, which starts as the plain mean of its samples."""
     return max(1 - float((1 - per_minute) ** minutes), 1 / samples)
 
@@ -92,7 +92,7 @@ def sample_weights(samples: npt.NDArray[np.float64], minutes: float) -> tuple[np
     Args:
         samples: number of counted samples of each bundle, including this one.
     """
-    return tuple((1 / samples).clip(step(usual, minutes, math.inf)) for usual in _AVERAGES)
+    return tuple((1 / samples).clip(step_size(usual, minutes, math.inf)) for usual in _AVERAGES)
 
 
 def learn(
@@ -106,7 +106,7 @@ def learn(
     """Learn from a sample, and return the resulting values; those of unlisted brokers are forgotten.
 
     Args:
-        learned: values known after the last counted sample (`continued`).
+        learned: values known after the last counted sample (`learned_before`).
         recent_moves: moves that were carried out in the last `SETTLED` minutes.
         minutes: time since the last counted sample, at least the interval.
     """
@@ -116,13 +116,13 @@ def learn(
     scores = {broker.broker: score(broker, settings) for broker in present}
     # Only brokers that report averages say when they measured; others say when they last wrote a report.
     old = {b.broker for b in present if b.load_average is not None and (b.report_age_seconds or 0) > oldest}
-    risen = learned.idle + step(_IDLE, minutes, math.inf) * (NOTHING.idle - learned.idle)
+    risen = learned.idle + step_size(_IDLE, minutes, math.inf) * (NOTHING.idle - learned.idle)
     idle = min([risen, *scores.values()])
     usable = [name for name, now in scores.items() if name not in old and now < _FULL]
     rate, points = java_sum(sums.get(name, Sums()).rate for name in usable), learned.points
     if rate > 0:
         of_one = java_sum(max((scores[name] - idle) * limits[name], 0.1) for name in usable) / rate
-        points += step(_POINTS, minutes, samples) * (of_one - points)
+        points += step_size(_POINTS, minutes, samples) * (of_one - points)
     known = {of.broker: learned.brokers.get(of.broker, LearnedBroker()).of_process(of.started_at) for of in brokers}
     # A broker that restarted came and went, even if it was never missing. In a gap, anything may have.
     ages, before_ages = ({name: broker.samples for name, broker in of.items()} for of in (known, learned.brokers))
@@ -134,13 +134,13 @@ def learn(
     quiet = {end: move.minutes for move in sorted(recent_moves, key=lambda move: -move.minutes) for end in move[:2]}
     corrections = {}
     for name, now in scores.items():
-        seen = _Seen(now, points / limits[name], sums.get(name, Sums()), quiet.get(name, SETTLED), name not in old)
+        seen = _Observed(now, points / limits[name], sums.get(name, Sums()), quiet.get(name, SETTLED), name not in old)
         known[name], corrections[name] = _learn(known[name], seen, after, minutes)
     return LearningResult(replace(after, brokers=known), sums, corrections)
 
 
 def _with_persistence(learned: Learned, sums: Mapping[str, Sums], minutes: float) -> Learned:
-    weight = step(_PERSISTENCE, minutes, learned.samples)
+    weight = step_size(_PERSISTENCE, minutes, learned.samples)
     lasted, deviation = (
         before + weight * (java_sum(getattr(of, name) for of in sums.values()) - before)
         for name, before in (("lasted", learned.lasted), ("deviation", learned.deviation))
@@ -150,7 +150,7 @@ def _with_persistence(learned: Learned, sums: Mapping[str, Sums], minutes: float
     return replace(learned, lasted=lasted, deviation=deviation, persistence=persistence)
 
 
-class _Seen(NamedTuple):
+class _Observed(NamedTuple):
     """A broker in a sample: points per msg/s, minutes since its last move, whether its score is up to date."""
 
     score: float
@@ -160,19 +160,19 @@ class _Seen(NamedTuple):
     fresh: bool
 
 
-def _learn(known: LearnedBroker, seen: _Seen, after: Learned, minutes: float) -> tuple[LearnedBroker, Correction]:
-    samples, residual, variance, correction = known.samples + 1, known.residual, known.variance, Correction()
-    if seen.quiet >= MOVED or not known.samples:
+def _learn(broker: LearnedBroker, seen: _Observed, after: Learned, minutes: float) -> tuple[LearnedBroker, Correction]:
+    samples, residual, variance, correction = broker.samples + 1, broker.residual, broker.variance, Correction()
+    if seen.quiet >= MOVED or not broker.samples:
         unexplained = seen.score - after.idle - seen.points * seen.sums.rate
-        residual += step(_RESIDUAL, minutes, samples) * (unexplained - residual)
+        residual += step_size(_RESIDUAL, minutes, samples) * (unexplained - residual)
     # Without moves, only changes of the bundles' rates change the score.
-    if min(after.quiet, seen.quiet) >= SETTLED and seen.fresh and known.samples:
-        error = seen.score - known.score - seen.points * seen.sums.change
-        variance += step(_VARIANCE, minutes, samples) * (error**2 - variance)
+    if min(after.quiet, seen.quiet) >= SETTLED and seen.fresh and broker.samples:
+        error = seen.score - broker.score - seen.points * seen.sums.change
+        variance += step_size(_VARIANCE, minutes, samples) * (error**2 - variance)
         expected = seen.points**2 * seen.sums.doubt + 3 * variance + 0.5
         correction = Correction(seen.points * error / expected, seen.points**2 / expected)
-    usual = known.score + step(_SCORE, minutes, samples) * (seen.score - known.score)
-    return LearnedBroker(samples, residual, usual, variance, known.started), correction
+    usual = broker.score + step_size(_SCORE, minutes, samples) * (seen.score - broker.score)
+    return LearnedBroker(samples, residual, usual, variance, broker.started), correction
 
 
 START_COST, START_VARIANCE = 1.0, 0.25  # relative cost of a new bundle's messages, and its variance
@@ -198,10 +198,10 @@ class BundleCosts(NamedTuple):
     samples: Floats
 
     @classmethod
-    def unknown(cls, count: int) -> Self:
+    def all_unknown(cls, count: int) -> Self:
         return cls(*np.full((len(cls._fields), count), np.nan))
 
-    def averaged(self, rate: Floats, minutes: float, *, counts: bool) -> tuple[Self, Floats]:
+    def with_sample(self, rate: Floats, minutes: float, *, counts: bool) -> tuple[Self, Floats]:
         """Return the columns after a sample, and the differences of the rates from their quarter-hour averages.
 
         Args:
@@ -228,7 +228,7 @@ class BundleCosts(NamedTuple):
     def loads(self, persistence: float) -> Floats:
         return self.cost * (self.hour + persistence * (self.quick - self.hour))
 
-    def corrected(self, change: Floats, gain: Floats, shrink: Floats) -> Self:
+    def with_correction(self, change: Floats, gain: Floats, shrink: Floats) -> Self:
         known = self.variance * change
         cost = np.clip(self.cost + known * gain, _LEAST_COST, _LARGEST_COST)
         variance = np.clip(self.variance - known * known * shrink + _DRIFT, 0.0, START_VARIANCE)

@@ -23,11 +23,11 @@ from pulsar_rebalancer.strategies.candidates import (
     PolicyFilter,
     Selector,
     StatelessPlacement,
-    choose,
+    base_and_omitted,
+    choose_broker,
     overloaded_brokers,
-    split,
 )
-from pulsar_rebalancer.strategies.caps import by_pair_and_rank, units
+from pulsar_rebalancer.strategies.caps import by_pair_and_rank, move_units
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.shedders.registry import placement_of
 
@@ -57,7 +57,7 @@ class RoundRobin:
             return []
         index = self._count % len(candidates)
         self._count = 0 if self._count == MAX_COUNT else self._count + 1
-        members = candidates if isinstance(candidates, AllBut) else self._members.of(candidates)
+        members = candidates if isinstance(candidates, AllBut) else self._members.get(candidates)
         if len(self._brokers) != len(candidates) or self._brokers[index] not in members:
             self._brokers = candidates
         return [self._brokers[index]]
@@ -81,25 +81,25 @@ class LeastLongTermMessageRate:
         self._queues = PerCandidates(lambda candidates: _RateQueue(candidates, self._rates, overloaded_brokers(sample)))
 
     @cached_property
-    def _reported(self) -> Mapping[str, float]:
+    def _reported_rates(self) -> Mapping[str, float]:
         return self._sample.bundles.long_term_msg_rates()
 
     @cached_property
     def _rates(self) -> dict[str, float]:
-        return dict(self._reported)
+        return dict(self._reported_rates)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        brokers, without = split(candidates)
-        return self._queues.of(brokers).least(without) or candidates
+        brokers, without = base_and_omitted(candidates)
+        return self._queues.get(brokers).least_loaded(without) or candidates
 
     def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Add the bundle's rate to its broker's rate (BrokerData.preallocatedBundleData)."""
         given = self._preallocated[broker]
         rate = bundle.long_term_msg_rate
         given[bundle.bundle] = bundle.msg_rate if rate is None else rate
-        self._rates[broker] = self._reported.get(broker, 0.0) + java_sum(given.values())
+        self._rates[broker] = self._reported_rates.get(broker, 0.0) + java_sum(given.values())
         for queue in self._queues:
-            queue.rate_changed(broker)
+            queue.update_rate(broker)
 
     def state(self) -> PlacementState:
         """Return an empty state: brokers will report the placed bundles before the next run."""
@@ -107,7 +107,7 @@ class LeastLongTermMessageRate:
 
 
 class _RateQueue:
-    """Candidates ordered by rate, to find the lowest quickly; the caller reports each change to `rate_changed`."""
+    """Candidates ordered by rate, to find the lowest quickly; the caller reports each change to `update_rate`."""
 
     def __init__(self, candidates: Sequence[str], rates: Mapping[str, float], overloaded: Collection[str]) -> None:
         self._rates = rates
@@ -116,7 +116,7 @@ class _RateQueue:
         heapify(self._heap)
         self._least: list[tuple[float, str]] = []
 
-    def least(self, excluded: Collection[str]) -> list[str]:
+    def least_loaded(self, excluded: Collection[str]) -> list[str]:
         """Return the brokers with the lowest rate, sorted by name; empty if all are overloaded or left out."""
         # Placing a bundle only raises rates: brokers that had the smallest rate come first while any still has it.
         self._least = self._next_of_equal_rate([entry for entry in self._least if self._is_present(entry)])
@@ -141,7 +141,7 @@ class _RateQueue:
         """Return whether an entry is current; outdated ones stay in the heap when a rate changes."""
         return entry[0] == self._rates.get(entry[1], 0.0)
 
-    def rate_changed(self, broker: str) -> None:
+    def update_rate(self, broker: str) -> None:
         entry = (self._rates.get(broker, 0.0), broker)
         if broker in self._waiting and entry not in self._least:
             heappush(self._heap, entry)
@@ -168,11 +168,11 @@ class LeastResourceUsageWithWeight:
     @cached_property
     def _is_counted_in_full(self) -> npt.NDArray[np.bool_]:
         # An idle broker's past is meaningless: each of its samples counts in full.
-        return np.array([_is_idle(broker) for broker in self._sample.taking_part], bool)
+        return np.array([_is_idle(broker) for broker in self._sample.compared_brokers], bool)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         """Update the candidates' averages, and return those that are eligible (see `below_average`)."""
-        return self._step(candidates)[0] if isinstance(candidates, AllBut) else next(self._eligible.of(candidates))
+        return self._step(candidates)[0] if isinstance(candidates, AllBut) else next(self._eligible.get(candidates))
 
     def _eligible_brokers(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:
         while True:
@@ -208,14 +208,14 @@ class ExtensibleLeastResourceUsageWithWeight(StatelessPlacement):
     """
 
     def __init__(self, sample: ClusterSample) -> None:
-        averages = {broker.broker: broker.load_average for broker in sample.taking_part}
+        averages = {broker.broker: broker.load_average for broker in sample.compared_brokers}
         self._averages = {broker: np.nan if average is None else average for broker, average in averages.items()}
         self._difference = sample.settings.usage_difference / 100
         self._of_each = PerCandidates(self._reported_averages)
         self._eligible = PerCandidates(self._eligible_brokers)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        return self._eligible_brokers(candidates) if isinstance(candidates, AllBut) else self._eligible.of(candidates)
+        return self._eligible_brokers(candidates) if isinstance(candidates, AllBut) else self._eligible.get(candidates)
 
     def _reported_averages(self, brokers: Sequence[str]) -> Floats:
         return np.array([self._averages.get(broker, np.nan) for broker in brokers], float)
@@ -226,8 +226,8 @@ class ExtensibleLeastResourceUsageWithWeight(StatelessPlacement):
 
 def values_of_each(candidates: Sequence[str], cache: PerCandidates[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     if isinstance(candidates, AllBut):
-        return np.delete(cache.of(candidates.brokers), candidates.positions)
-    return cache.of(candidates)
+        return np.delete(cache.get(candidates.brokers), candidates.positions)
+    return cache.get(candidates)
 
 
 def below_average(candidates: Sequence[str], usage: Floats, difference: float) -> Sequence[str]:
@@ -255,7 +255,7 @@ class AvgPlacement(StatelessPlacement):
         return candidates
 
 
-def selector(sample: ClusterSample, state: PlacementState) -> Selector:
+def make_selector(sample: ClusterSample, state: PlacementState) -> Selector:
     name = placement_of(sample.settings)
     if name is Placement.ROUND_ROBIN:
         return RoundRobin(state)
@@ -281,11 +281,11 @@ def place(
     refused one has a `reason` with `Trait.KEPT_IN_PLACE`. Bundles of a swap are placed together or not at all.
 
     A placed bundle counts as owned by its destination for later ones, although its move could still fail; so
-    `caps.apply` allows only one bundle per anti-affinity group. This follows ModularLoadManagerImpl.doLoadShedding and
+    `caps.apply_caps` allows one bundle per anti-affinity group. This follows ModularLoadManagerImpl.doLoadShedding and
     selectBroker, but Pulsar does not check planned destinations. The same `seed` gives the same plan.
     """
-    chooser = selector(sample, state)
-    taken, placed = units(moves)
+    chooser = make_selector(sample, state)
+    taken, placed = move_units(moves)
     if not taken:  # as in most samples: neither the policies nor the loads matter
         return by_pair_and_rank(placed), chooser.state()
     policies, hot = policy_filter(), overloaded_brokers(sample)
@@ -304,23 +304,23 @@ def place(
 
 
 def _destination(
-    move: CandidateMove, policies: PolicyFilter, selector: Selector, overloaded: Collection[str], seed: str
+    move: CandidateMove, policies: PolicyFilter, chooser: Selector, overloaded: Collection[str], seed: str
 ) -> str | Reason:
     if move.destination == move.source:
         return Reason.SAME_BROKER
     if move.destination is not None:
-        return policies.forbids(move.bundle, move.source, move.destination) or move.destination
-    held = policies.holds(move.bundle, move.source)
+        return policies.refusal_reason(move.bundle, move.source, move.destination) or move.destination
+    held = policies.stay_reason(move.bundle, move.source)
     if held is not None:
         return held
-    chosen = _choose(move.bundle, policies, selector, overloaded, seed)
+    chosen = _choose_one(move.bundle, policies, chooser, overloaded, seed)
     if chosen is None:
         return Reason.NO_DESTINATION
     return Reason.SAME_BROKER if chosen == move.source else chosen
 
 
-def _choose(bundle: str, policies: PolicyFilter, chooser: Selector, hot: Collection[str], seed: str) -> str | None:
-    first = choose(seed, bundle, chooser.eligible(bundle, policies.candidates(bundle)))
+def _choose_one(bundle: str, policies: PolicyFilter, chooser: Selector, hot: Collection[str], seed: str) -> str | None:
+    first = choose_broker(seed, bundle, chooser.eligible(bundle, policies.candidates(bundle)))
     if first not in hot:
         return first
-    return choose(seed, bundle, chooser.eligible(bundle, policies.policy_set(bundle))) or first
+    return choose_broker(seed, bundle, chooser.eligible(bundle, policies.policy_set(bundle))) or first

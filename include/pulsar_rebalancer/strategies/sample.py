@@ -18,7 +18,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import Bundles, BundleSample
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.tables import BrokerSample, Measure, Row
-from pulsar_rebalancer.state import Counting, HitCount, ShedderState
+from pulsar_rebalancer.state import HitCount, HitRules, ShedderState
 from pulsar_rebalancer.strategies.learning import LearningResult
 from pulsar_rebalancer.strategies.scoring import SCORED, Brokers, measure_of, score
 from pulsar_rebalancer.texts import number_of
@@ -32,7 +32,7 @@ class RecentMove(NamedTuple):
     minutes: float
 
 
-COUNTED = Counting(counts=True, reason=Reason.COUNTED)
+COUNTED = HitRules(counts=True, reason=Reason.COUNTED)
 
 
 class JudgedPair(NamedTuple):
@@ -102,7 +102,7 @@ class ClusterSample:
     brokers: Sequence[BrokerSample]
     bundles: Bundles
     settings: Settings
-    counting: Counting = COUNTED
+    counting: HitRules = COUNTED
     forced: bool = False
     force_threshold: float | None = None
     unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
@@ -114,12 +114,12 @@ class ClusterSample:
 
     @cached_property
     def columns(self) -> Brokers:
-        return Brokers.of(self.brokers)
+        return Brokers.wrap(self.brokers)
 
     @property
-    def taking_part(self) -> list[BrokerSample]:
+    def compared_brokers(self) -> list[BrokerSample]:
         """Return the brokers that are not left out, sorted by name."""
-        return self.columns.compared
+        return self.columns.compared_brokers
 
     def usages(self) -> Mapping[str, float]:
         """Return the weighted usage of the brokers that are not left out, sorted by name; 1 is 100 percent."""
@@ -132,7 +132,7 @@ class ClusterSample:
 
     def broker(self, name: str) -> BrokerSample:
         """Return a broker; raises KeyError if the cluster does not list it."""
-        return self.columns.named(name)
+        return self.columns.find_broker(name)
 
     def traffic(self, broker: str, measure: Measure) -> float:
         """Return a broker's traffic in msg/s or bytes/s, with what this run's drains add."""
@@ -144,7 +144,7 @@ class ClusterSample:
 
     def shed_candidates(self, broker: str) -> list[BundleSample]:
         """Return the bundles that a broker reports, sorted by name, without those in heartbeat namespaces."""
-        return [bundle for bundle in self.bundles.of(broker) if not is_heartbeat(bundle.bundle)]
+        return [bundle for bundle in self.bundles.of_broker(broker) if not is_heartbeat(bundle.bundle)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,15 +212,15 @@ class CandidateMove(NamedTuple):
     wave: int | None = None
 
     @property
-    def taken(self) -> bool:
+    def is_taken(self) -> bool:
         return self.reason is Reason.TAKEN
 
     def put_off(self, reason: Reason) -> Self:
         """Return the candidate; if it was accepted before, it is now passed over for this reason."""
-        return self._replace(reason=reason, wave=None) if self.taken else self
+        return self._replace(reason=reason, wave=None) if self.is_taken else self
 
     @classmethod
-    def of(
+    def new(
         cls,
         bundle: BundleSample,
         *,
@@ -237,7 +237,7 @@ class CandidateMove(NamedTuple):
         return cls(pair, bundle.broker, destination, bundle.bundle, rank, measure, compared, *of_bundle, reason)
 
     @classmethod
-    def of_row(cls, row: Row) -> Self:
+    def from_row(cls, row: Row) -> Self:
         columns = {name: row[name] for name in cls._fields}
         return cls(**columns | {"reason": Reason(row["reason"]), "measure": Measure(row["measure"])})
 
@@ -264,14 +264,14 @@ def left_out_decisions(sample: ClusterSample) -> list[Decision]:
 
 
 def used_samples(
-    decisions: Iterable[Decision], counting: Counting, moves: Iterable[CandidateMove] = ()
+    decisions: Iterable[Decision], counting: HitRules, moves: Iterable[CandidateMove] = ()
 ) -> dict[str, float]:
     """Return the scores that caused hits, by broker; if the run counts none, of brokers in pairs' moves.
 
     A move's brokers need not be those of its pair.
     """
     judged = {decision.pair: decision for decision in decisions if decision.low_hits is not None}
-    moves_text = [move for move in moves if move.taken and move.pair in judged]
+    moves_text = [move for move in moves if move.is_taken and move.pair in judged]
     moved = {end for move in moves_text for end in (move.source, move.destination)}
     used: dict[str, float] = {}
     for pair in judged.values():
@@ -338,7 +338,7 @@ class Line(BaseModel):
     upper: float
 
 
-def bands_around(mean: float | None, thresholds: Mapping[str, Threshold]) -> tuple[Line, ...]:
+def bands_around_mean(mean: float | None, thresholds: Mapping[str, Threshold]) -> tuple[Line, ...]:
     """Return a range around the mean for each threshold; scores inside it differ by less."""
     if mean is None:
         return ()

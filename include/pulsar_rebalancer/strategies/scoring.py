@@ -101,7 +101,7 @@ class Brokers(Sequence[BrokerSample]):
         self._given = list(brokers)
 
     @classmethod
-    def of(cls, brokers: Sequence[BrokerSample]) -> Brokers:
+    def wrap(cls, brokers: Sequence[BrokerSample]) -> Brokers:
         return brokers if isinstance(brokers, Brokers) else cls(brokers)
 
     @cached_property
@@ -117,7 +117,7 @@ class Brokers(Sequence[BrokerSample]):
     def __iter__(self) -> Iterator[BrokerSample]:
         return iter(self._samples)
 
-    def named(self, name: str) -> BrokerSample:
+    def find_broker(self, name: str) -> BrokerSample:
         """Return a broker; raises KeyError if the cluster does not list it."""
         return self._by_name[name]
 
@@ -134,13 +134,13 @@ class Brokers(Sequence[BrokerSample]):
         return {each.broker: each.reserved_by for each in self._samples if each.reserved_by}
 
     @cached_property
-    def compared(self) -> list[BrokerSample]:
+    def compared_brokers(self) -> list[BrokerSample]:
         """Return those that are not left out, sorted by name, so that ties are broken by name."""
         return sorted((broker for broker in self._samples if broker.left_out is None), key=lambda broker: broker.broker)
 
     def usages(self, settings: Settings) -> Mapping[str, float]:
         """Return the result of `weighted_usage` by name, identical to the last digit, in the order of `compared`."""
-        brokers = self.compared
+        brokers = self.compared_brokers
         if all(SCORED in broker.weighted for broker in brokers):
             return {broker.broker: broker.weighted[SCORED] for broker in brokers}
         values = [[broker.resources.get(name, ResourceUsage()) for name in SCORED] for broker in brokers]
@@ -150,7 +150,7 @@ class Brokers(Sequence[BrokerSample]):
 
     def traffic(self, measure: Measure) -> Mapping[str, float]:
         """Return the traffic by name, in msg/s or bytes/s, in the order of `compared`."""
-        return {broker.broker: broker.traffic(measure) for broker in self.compared}
+        return {broker.broker: broker.traffic(measure) for broker in self.compared_brokers}
 
     @cached_property
     def report_ages(self) -> Mapping[str, float]:
@@ -225,7 +225,7 @@ def bottleneck_of(brokers: Iterable[BrokerSample], settings: Settings) -> str:
     return max(sums, key=sums.__getitem__)
 
 
-def continued(learned: Learned, brokers: Iterable[BrokerSample], settings: Settings, *, counts: bool) -> Learned:
+def learned_before(learned: Learned, brokers: Iterable[BrokerSample], settings: Settings, *, counts: bool) -> Learned:
     """Return the values learned before a sample; empty if the sample changes the bottleneck.
 
     A sample that does not count changes it only if nothing has been learned yet.

@@ -38,7 +38,7 @@ class CpuSpike(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ClusterRules:
     """The rules that govern the cluster's behaviour; docs/simulation.md gives the source of each value.
 
     Attributes:
@@ -73,14 +73,14 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class RunSpec:
     """The specification of a run; `owner` is each bundle's initial owner, or `NOBODY`."""
 
     brokers: BrokerColumns
     workload: Workload
     owner: Ints
     started: Flags
-    rules: Rules = field(default_factory=Rules)
+    rules: ClusterRules = field(default_factory=ClusterRules)
     events: tuple[Event, ...] = ()
     cpu_spikes: tuple[CpuSpike, ...] = ()
     seed: int = 1
@@ -161,8 +161,8 @@ def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor
     )
 
 
-def _share(capacity: Floats, demand: Floats) -> Floats:
-    return np.minimum(1.0, capacity / np.maximum(demand, _NOTHING))
+def _share(capacity: Floats, wanted: Floats) -> Floats:
+    return np.minimum(1.0, capacity / np.maximum(wanted, _NOTHING))
 
 
 MINUTE = 60.0
@@ -195,7 +195,7 @@ class Report:
 class Reports:
     """Simulates the brokers' reports, minute by minute; the same seed gives the same reports."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
         self._drawn: tuple[int, Floats, Floats] | None = None
         self._before: deque[tuple[Demand, Rates]] = deque(maxlen=spec.rules.late_minutes)
@@ -235,7 +235,7 @@ class Reports:
     def _random_factors(self, minute: int) -> tuple[Floats, Floats]:
         """Return, for each broker, a noise factor for its CPU sample and a random number from 0 to 1 for its report.
 
-        If this number is low, the report is missing or late (`Rules.missing`, `Rules.late`).
+        If this number is low, the report is missing or late (`ClusterRules.missing`, `ClusterRules.late`).
         """
         number, row = divmod(minute, BLOCK)
         if self._drawn is None or self._drawn[0] != number:
@@ -248,21 +248,21 @@ class Reports:
 
 
 def _with_late_reports(
-    before: tuple[Demand, Rates], now: tuple[Demand, Rates], late: Flags, owner: Ints
+    before: tuple[Demand, Rates], now: tuple[Demand, Rates], is_late: Flags, owner: Ints
 ) -> tuple[Demand, Rates]:
     """Return current values, but earlier values for brokers whose report is late and for their bundles."""
     old_brokers, old_rates = before
     brokers, rates = now
-    of_late = (owner != NOBODY) & late[owner]
+    of_late = (owner != NOBODY) & is_late[owner]
     mixed = replace(
         brokers,
-        traffic=_mixed_rates(old_brokers.traffic, brokers.traffic, late),
-        cpu=np.where(late, old_brokers.cpu, brokers.cpu),
-        bandwidth_in=np.where(late, old_brokers.bandwidth_in, brokers.bandwidth_in),
-        bandwidth_out=np.where(late, old_brokers.bandwidth_out, brokers.bandwidth_out),
+        traffic=_mixed_rates(old_brokers.traffic, brokers.traffic, is_late),
+        cpu=np.where(is_late, old_brokers.cpu, brokers.cpu),
+        bandwidth_in=np.where(is_late, old_brokers.bandwidth_in, brokers.bandwidth_in),
+        bandwidth_out=np.where(is_late, old_brokers.bandwidth_out, brokers.bandwidth_out),
     )
     return mixed, _mixed_rates(old_rates, rates, of_late)
 
 
-def _mixed_rates(old: Rates, new: Rates, late: Flags) -> Rates:
-    return Rates(*(np.where(late, *columns) for columns in zip(old.columns, new.columns, strict=True)))
+def _mixed_rates(stale: Rates, new: Rates, is_late: Flags) -> Rates:
+    return Rates(*(np.where(is_late, *columns) for columns in zip(stale.columns, new.columns, strict=True)))

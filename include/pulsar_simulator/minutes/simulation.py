@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_simulator.load import NOBODY, Floats, Rates
-from pulsar_simulator.minutes.machines import MINUTE, Demand, Event, EventKind, Report, Reports, Spec, demand
+from pulsar_simulator.minutes.machines import MINUTE, Demand, Event, EventKind, Report, Reports, RunSpec, demand
 
 _RECONNECTS = 22  # a random stream of its own
 
@@ -31,7 +31,7 @@ class Simulation:
         place: chooses a broker for a bundle without a destination; by default, the broker with the fewest messages.
     """
 
-    def __init__(self, spec: Spec, place: Place | None = None) -> None:
+    def __init__(self, spec: RunSpec, place: Place | None = None) -> None:
         self.spec = spec
         self.minute = 0
         self.owner = spec.owner.copy()
@@ -111,14 +111,14 @@ class Simulation:
             for bundle in np.flatnonzero(self.owner == broker):
                 self._remove_owner(int(bundle), ends + wait * float(self._wait_of_minute()[bundle]))
 
-    def _remove_owner(self, bundle: int, looked_up: float) -> None:
+    def _remove_owner(self, bundle: int, lookup_at: float) -> None:
         """Remove a bundle's owner, and schedule the lookup that places the bundle again.
 
         There is no lookup if the bundle has no clients, unless `direct` is set.
         """
         self.owner[bundle] = NOBODY
         anybody = self.spec.rules.direct or self.spec.workload.bundles.clients[bundle] > 0
-        self._due[bundle] = looked_up if anybody else float("inf")
+        self._due[bundle] = lookup_at if anybody else float("inf")
 
     def _wait_of_minute(self) -> Floats:
         """Return how long each bundle's clients wait if they lose their broker now, as a multiple of the mean.
@@ -139,16 +139,16 @@ class Simulation:
                 del self._due[bundle]
                 self._set_owner(bundle, chosen, due)
 
-    def _set_owner(self, bundle: int, broker: int, at: float) -> None:
+    def _set_owner(self, bundle: int, broker: int, time: float) -> None:
         self.owner[bundle] = broker
-        self._down[bundle] = min(max(at - self.minute * MINUTE, 0.0), MINUTE)
+        self._down[bundle] = min(max(time - self.minute * MINUTE, 0.0), MINUTE)
         self._landed.append(bundle)
 
     def _registered_brokers(self) -> list[int]:
         return [int(broker) for broker in np.flatnonzero(self.registered)]
 
     def _fewest_messages(self, bundle: int, candidates: list[int]) -> int | None:
-        rates = self.spec.workload.at(self.minute).per_broker(self.owner, len(self.alive))
+        rates = self.spec.workload.rates_at(self.minute).per_broker(self.owner, len(self.alive))
         carried = rates.msg_rate_in + rates.msg_rate_out
         return min(candidates, key=lambda broker: (carried[broker], broker), default=None)
 
@@ -157,7 +157,7 @@ class Simulation:
     def _carried_traffic(self) -> tuple[Demand, Rates]:
         """Return the traffic of brokers and bundles in the current minute."""
         spec, rules = self.spec, self.spec.rules
-        offered = spec.workload.at(self.minute)
+        offered = spec.workload.rates_at(self.minute)
         self.down = self._down.copy()
         if self._landed or self._due or not self.alive.all():
             self.down[(self.owner == NOBODY) | ~self.alive[self.owner]] = MINUTE

@@ -109,7 +109,7 @@ class Workload:
     series: Floats | None = field(default=None, repr=False)
     _block: tuple[int, Floats, Floats] | None = field(default=None, repr=False)
 
-    def at(self, minute: int) -> Rates:
+    def rates_at(self, minute: int) -> Rates:
         """Return the traffic offered in a minute (counted from 0), in msg/s and bytes/s per bundle."""
         number, row = divmod(minute, BLOCK)
         if self._block is None or self._block[0] != number:
@@ -147,15 +147,15 @@ class Workload:
         return published, delivered
 
 
-def random_shape(seed: int, use: int, number: int = 0) -> np.random.Generator:
+def random_stream(seed: int, purpose: int, number: int = 0) -> np.random.Generator:
     """Return the random stream for one set of values that is drawn at startup, such as the bundle sizes of one group.
 
     Args:
         seed: seed of the run.
-        use: integer that identifies the kind of values.
+        purpose: integer that identifies the kind of values.
         number: number of the group, counted from 0.
     """
-    return np.random.default_rng((seed, _SHAPE, use, number))
+    return np.random.default_rng((seed, _SHAPE, purpose, number))
 
 
 def indices(mask: npt.NDArray[np.bool_]) -> Ints:
@@ -167,7 +167,7 @@ Range = tuple[float, float]
 """The minimum and maximum of a uniform distribution."""
 
 
-def daily(random: np.random.Generator, minutes: int, bundles: int, amplitude: Range) -> Floats:
+def daily_cycle(random: np.random.Generator, minutes: int, bundles: int, amplitude: Range) -> Floats:
     """Return daily cycles; each bundle has its own relative amplitude and its own peak hour."""
     amplitudes, peaks = random.uniform(*amplitude, bundles), random.uniform(0, 1, bundles)
     days = np.arange(minutes)[:, None] / MINUTES_PER_DAY
@@ -237,16 +237,16 @@ def pauses(random: np.random.Generator, minutes: int, bundles: int, on: float, o
     return factors * (on + off) / on
 
 
-def jobs(random: np.random.Generator, minutes: int, bundles: int, every: int, length: int, factor: Range) -> Floats:
+def jobs(random: np.random.Generator, minutes: int, bundles: int, interval: int, length: int, factor: Range) -> Floats:
     """Return load factors of periodic jobs, such as one that runs for a few minutes every hour.
 
     Args:
-        every: minutes from one start to the next; each bundle has its own first start.
+        interval: minutes from one start to the next; each bundle has its own first start.
         length: duration of a job in minutes.
         factor: smallest and largest factor during a job.
     """
-    first, high = random.integers(0, every, bundles), random.uniform(*factor, bundles)
-    running = (np.arange(minutes)[:, None] - first) % every < length
+    first, high = random.integers(0, interval, bundles), random.uniform(*factor, bundles)
+    running = (np.arange(minutes)[:, None] - first) % interval < length
     return np.asarray(np.where(running, high, 1.0))
 
 
@@ -266,13 +266,13 @@ def weeks(random: np.random.Generator, minutes: int, bundles: int, night: Range,
     return np.asarray(factors / factors.mean(axis=0))
 
 
-def arrivals(random: np.random.Generator, minutes: int, bundles: int, late: float, ramp: int) -> Floats:
+def arrivals(random: np.random.Generator, minutes: int, bundles: int, late_share: float, ramp: int) -> Floats:
     """Return the traffic of bundles of which some appear only later, and then grow to their full size.
 
     Args:
-        late: share of the bundles that have no traffic at the start.
+        late_share: share of the bundles that have no traffic at the start.
         ramp: minutes until the full size is reached.
     """
-    is_late, starts = random.random(bundles) < late, random.uniform(0, minutes, bundles)
+    is_late, starts = random.random(bundles) < late_share, random.uniform(0, minutes, bundles)
     grown = (np.arange(minutes)[:, None] - np.where(is_late, starts, -ramp)) / ramp
     return np.asarray(grown.clip(0, 1))

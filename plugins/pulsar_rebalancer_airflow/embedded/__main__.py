@@ -20,7 +20,7 @@ from pulsar_rebalancer.config.field_types import DEFAULT_STRATEGY, Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import RebalancerError, SettingsError, SnapshotError
 from pulsar_rebalancer.pulsar import AdminConnection
-from pulsar_rebalancer.reasons import Effect, Reason, Trait, counted
+from pulsar_rebalancer.reasons import Effect, Reason, Trait, counts_text
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Validation
@@ -29,7 +29,7 @@ from pulsar_rebalancer.strategies.sample import Threshold
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer.texts import number_of
 from pulsar_rebalancer_airflow.embedded import EmbeddedError, local_airflow
-from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome, locked
+from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome, lock_folder
 from pulsar_rebalancer_airflow.embedded.local_airflow import ENDING, DagRun, LocalAirflow, Processes
 from pulsar_rebalancer_airflow.options import PAGE_ROUTE, PREFIX
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
@@ -60,20 +60,20 @@ def describe(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> Ru
     seconds = f"{(ended - begun).total_seconds():.1f} s"
     uri = airflow.xcom(dag_id, run["dag_run_id"], "collect")
     if run["state"] == "failed":
-        reason = _failure(airflow, dag_id, run["dag_run_id"], uri)
+        reason = _failure_text(airflow, dag_id, run["dag_run_id"], uri)
         return RunLine(f"{head} FAILED  {reason}  {seconds}", failed=reason)
     try:
         summary, outcome = Summary.read(StoragePath(uri)), Outcome.read(StoragePath(uri))
     except (SnapshotError, AttributeError):
         return RunLine(f"{head} the run ended without a plan  {seconds}")
-    text = f"{head} {_scores(summary)}  {_progress(summary)}  {_verdict(summary, outcome)}  {seconds}"
+    text = f"{head} {_scores_text(summary)}  {_progress_text(summary)}  {_verdict_text(summary, outcome)}  {seconds}"
     moved = any(move.ok for move in outcome.moves)
     return RunLine(text, is_balanced(summary), moved=moved, in_force=outcome.in_force)
 
 
 def is_balanced(summary: Summary) -> bool:
     later = Reason.RECENTLY_UNLOADED in summary.bundle_skip_reasons
-    if summary.bundles_taken or later or Reason.having(Trait.WAITING) & summary.reasons.keys():
+    if summary.bundles_taken or later or Reason.with_trait(Trait.WAITING) & summary.reasons.keys():
         return False
     thresholds = _thresholds(summary)
     return not thresholds or summary.score_range < thresholds["low"].gap
@@ -84,13 +84,13 @@ def _thresholds(summary: Summary) -> Mapping[str, Threshold]:
     return profile_of(settings).thresholds(settings)
 
 
-def _scores(summary: Summary) -> str:
+def _scores_text(summary: Summary) -> str:
     if summary.score_min is None or summary.score_max is None:
         return "no broker has a score"
     return f"range {summary.score_range:4.1f} ({summary.score_min:.1f} to {summary.score_max:.1f} %)"
 
 
-def _progress(summary: Summary) -> str:
+def _progress_text(summary: Summary) -> str:
     thresholds = _thresholds(summary)
     if not thresholds:
         return f"{summary.resolved.settings.strategy}: {summary.sentence}"
@@ -100,7 +100,7 @@ def _progress(summary: Summary) -> str:
     return f"{over}, hits {' '.join(hits)}" if summary.pairs_over else over
 
 
-def _verdict(summary: Summary, outcome: Outcome) -> str:
+def _verdict_text(summary: Summary, outcome: Outcome) -> str:
     if outcome.moves:
         verified = sum(move.ok for move in outcome.moves)
         others: dict[Reason, int] = {
@@ -108,18 +108,18 @@ def _verdict(summary: Summary, outcome: Outcome) -> str:
             for reason, count in outcome.counts.items()
             if reason not in (Reason.MOVED, Reason.ALREADY_THERE)
         }
-        named = f", {counted(others)}" if others else ""
+        named = f", {counts_text(others)}" if others else ""
         return f"fired: {verified} of {number_of(len(outcome.moves), 'bundle')} moved and verified{named}"
     if summary.bundles_taken:
         return f"would move {number_of(summary.bundles_taken, 'bundle')}. {outcome.verdict.meaning}"
-    if Reason.having(Trait.STUCK) & summary.reasons.keys():
+    if Reason.with_trait(Trait.STUCK) & summary.reasons.keys():
         return "unbalanced, but no move helps"
     if summary.pairs_fired:
         return "fired, nothing to move"
-    return "waiting" if Reason.having(Trait.WAITING) & summary.reasons.keys() else "balanced: nothing to do"
+    return "waiting" if Reason.with_trait(Trait.WAITING) & summary.reasons.keys() else "balanced: nothing to do"
 
 
-def _failure(airflow: LocalAirflow, dag_id: str, run_id: str, uri: str | None) -> str:
+def _failure_text(airflow: LocalAirflow, dag_id: str, run_id: str, uri: str | None) -> str:
     tasks = [task["task_id"] for task in airflow.tasks(dag_id, run_id) if task["state"] == "failed"]
     where = ", ".join(tasks) or "the run"
     if uri and (StoragePath(uri) / "validation.json").exists():
@@ -146,7 +146,7 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(number, _interrupt)
     processes = Processes()
     try:
-        with locked(args.folder) as args.folder, processes:
+        with lock_folder(args.folder) as args.folder, processes:
             try:
                 return _run(args, processes)
             except KeyboardInterrupt:
@@ -181,7 +181,7 @@ def _run(args: argparse.Namespace, processes: Processes) -> int:
         connections={_CONNECTION: connection, "spark_default": _SPARK},
         spark_archive=archive,
     )
-    home.prepare(keep=bool(args.pulsar))
+    home.prepare(keep_data=bool(args.pulsar))
     _say("starting Airflow (half a minute)")
     airflow = LocalAirflow(home, processes)
     airflow.start()
@@ -192,7 +192,7 @@ def _run(args: argparse.Namespace, processes: Processes) -> int:
     _say(f"{entry['strategy']} every {entry['interval_seconds']:g} s in mode {entry['mode']}; Ctrl-C stops everything")
     _say("one line per run: range of scores, pairs over the low threshold, most hits of a pair, verdict, seconds")
     _say(f"decisions, moves and validation page of each run: {home.folder / 'storage' / name / 'runs'}")
-    return _watch(airflow, dag_id, once=args.once, acts=not args.pulsar)
+    return _watch(airflow, dag_id, one_run=args.once, acts=not args.pulsar)
 
 
 def _simulated_cluster(
@@ -251,7 +251,7 @@ def _own_cluster(args: argparse.Namespace) -> tuple[str, dict[str, JsonValue], d
     return name, entry, connection
 
 
-def _watch(airflow: LocalAirflow, dag_id: str, *, once: bool, acts: bool) -> int:
+def _watch(airflow: LocalAirflow, dag_id: str, *, one_run: bool, acts: bool) -> int:
     failures, moved, in_force = 0, not acts, ""
     for number, run in enumerate(airflow.ended_runs(dag_id), start=1):
         line = describe(airflow, dag_id, run, number)
@@ -262,12 +262,12 @@ def _watch(airflow: LocalAirflow, dag_id: str, *, once: bool, acts: bool) -> int
         in_force = line.in_force or in_force
         failures = failures + 1 if line.failed else 0
         moved = moved or line.moved
-        if once and line.balanced and moved:
+        if one_run and line.balanced and moved:
             _say(f"balanced after {number_of(number, 'run')}: nothing more to move")
             return 0
-        if once and failures == _ONCE_FAILURES:
+        if one_run and failures == _ONCE_FAILURES:
             raise EmbeddedError(f"not balanced: {failures} runs in a row failed, the last run with: {line.failed}")
-        if once and number == _ONCE_RUNS:
+        if one_run and number == _ONCE_RUNS:
             missed = "not balanced" if moved else "nothing was moved"
             raise EmbeddedError(f"{missed} after {number_of(number, 'run')}; the last run: {line.text}")
     return 0

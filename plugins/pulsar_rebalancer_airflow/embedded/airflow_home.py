@@ -60,12 +60,12 @@ class AirflowHome:
         """Return the path of the file with the password of `admin`."""
         return self.folder / "simple_auth_manager_passwords.json.generated"
 
-    def prepare(self, *, keep: bool) -> None:
-        """Create the folder; `keep` keeps the database, runs and state from an earlier start.
+    def prepare(self, *, keep_data: bool) -> None:
+        """Create the folder; `keep_data` keeps the database, runs and state from an earlier start.
 
         Raises EmbeddedError if the folder was not created by an earlier start, so it must not be deleted.
         """
-        if not keep and self.folder.exists():
+        if not keep_data and self.folder.exists():
             if any(self.folder.iterdir()) and not self._marker.exists():
                 raise EmbeddedError(
                     f"no earlier run created {self.folder}, so this run does not delete it: delete the folder yourself "
@@ -128,17 +128,17 @@ class AirflowHome:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[Path]:
+def lock_folder(folder: Path) -> Iterator[Path]:
     """Lock a folder for exclusive use, and yield its path with all links resolved; create a missing folder.
 
     Raises EmbeddedError if another run uses the folder, if another user can write to it or replace it, or if
     the lock file is a link.
     """
     try:
-        _check_own(folder)
+        _require_own(folder)
         folder = folder.resolve()
         make_private(folder)
-        _check_own(folder)  # another user may have created it meanwhile
+        _require_own(folder)  # another user may have created it meanwhile
         descriptor = os.open(folder / "lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         why = f"{error.filename} cannot be written ({error.strerror})"
@@ -151,7 +151,7 @@ def locked(folder: Path) -> Iterator[Path]:
         yield folder
 
 
-def _check_own(folder: Path) -> None:
+def _require_own(folder: Path) -> None:
     """Check that only the user and root can replace the contents of a folder."""
     # Anyone who can replace the source tree can run any code anyway.
     trusted = {SOURCE, *SOURCE.parents}

@@ -89,7 +89,7 @@ class Processes:
         with _delay_signals():
             leaders = self._leaders()
             for send in (psutil.Process.terminate, psutil.Process.kill):
-                _send(send, _process_tree(leaders))
+                _signal_all(send, _process_tree(leaders))
             for leader, _ in self._started.values():
                 leader.wait()
             self._started.clear()
@@ -112,18 +112,18 @@ def _delay_signals() -> Iterator[None]:
         signal.raise_signal(held[0])
 
 
-def _send(send: Callable[[psutil.Process], None], family: Sequence[psutil.Process]) -> None:
-    for process in family:
+def _signal_all(send_signal: Callable[[psutil.Process], None], processes: Sequence[psutil.Process]) -> None:
+    for process in processes:
         with suppress(psutil.NoSuchProcess):
-            send(process)
-    psutil.wait_procs(family, timeout=_GRACE_SECONDS)
+            send_signal(process)
+    psutil.wait_procs(processes, timeout=_GRACE_SECONDS)
 
 
-def _process_tree(leaders: set[int]) -> list[psutil.Process]:
+def _process_tree(roots: set[int]) -> list[psutil.Process]:
     family: dict[int, psutil.Process] = {}
     for process in psutil.process_iter():
         try:
-            if process.pid in leaders or os.getsid(process.pid) in leaders:
+            if process.pid in roots or os.getsid(process.pid) in roots:
                 family[process.pid] = process
                 family.update((child.pid, child) for child in process.children(recursive=True))
         except (psutil.NoSuchProcess, ProcessLookupError, PermissionError):
@@ -202,14 +202,14 @@ class LocalAirflow:
         self._start(["db", "migrate"], self._processes.run)
         for arguments in _COMPONENTS:
             self._start(arguments, self._processes.start)
-        for _ in self._polled(_START_SECONDS):
-            if self._healthy():
+        for _ in self._poll(_START_SECONDS):
+            if self._is_healthy():
                 self._log_in()
                 self._start(["triggerer", "--skip-serve-logs"], self._processes.start)
                 return
         raise EmbeddedError(f"Airflow was not healthy within {_START_SECONDS} s; see {self.home.folder / 'logs'}")
 
-    def _polled(self, seconds: float) -> Iterator[None]:
+    def _poll(self, seconds: float) -> Iterator[None]:
         """Yield every half second for `seconds`; raise an error if a process has ended."""
         limit = time.monotonic() + seconds
         while time.monotonic() < limit:
@@ -222,7 +222,7 @@ class LocalAirflow:
         command = [str(Path(sys.executable).parent / "airflow"), *arguments]
         start(f"airflow {arguments[0]}", command, self.home.environment(), log)
 
-    def _healthy(self) -> bool:
+    def _is_healthy(self) -> bool:
         if not self._processes.listens(self.home.port):
             return False
         try:
@@ -282,7 +282,7 @@ class LocalAirflow:
 
         Raises EmbeddedError if a DAG file cannot be imported, or the DAG does not appear within five minutes.
         """
-        for _ in self._polled(_START_SECONDS):
+        for _ in self._poll(_START_SECONDS):
             if self.get(f"/dags/{dag_id}") is not None:
                 return
             errors = self.get("/importErrors")
@@ -319,7 +319,7 @@ class LocalAirflow:
 
     def wait(self, dag_id: str, run_id: str) -> DagRun:
         """Wait until a run has ended. Raises EmbeddedError after ten minutes."""
-        for _ in self._polled(_RUN_SECONDS):
+        for _ in self._poll(_RUN_SECONDS):
             run = self.run(dag_id, run_id)
             if run["state"] in ("success", "failed"):
                 return run
@@ -332,7 +332,7 @@ class LocalAirflow:
     def ended_runs(self, dag_id: str) -> Iterator[DagRun]:
         """Yield each run of a DAG once, when the run and all its tasks have ended. This iterator never ends."""
         seen: set[str] = set()
-        for _ in self._polled(math.inf):
+        for _ in self._poll(math.inf):
             for run in self.runs(dag_id):
                 run_id = run["dag_run_id"]
                 if run["state"] in ("success", "failed") and run_id not in seen and self._has_ended(dag_id, run_id):

@@ -20,7 +20,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import one_line
 from pulsar_rebalancer_airflow.notifications import send_order_metrics
 from pulsar_rebalancer_airflow.operators.bases import HandOverOperator, is_retry, new_run_id, refusal_now, roll_refusal
-from pulsar_rebalancer_airflow.options import APPLY_DAG, final_unless_passing
+from pulsar_rebalancer_airflow.options import APPLY_DAG, fail_unless_temporary
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
@@ -65,12 +65,12 @@ class ApproveOperator(ApprovalOperator):
             AirflowFailException: `plan_changed`, `state_lost`, or one of the plan's files cannot be read.
         """
         asked = context["task_state_store"]
-        with final_unless_passing(context):
-            store = StateStore.of(context, self.entry.name)
+        with fail_unless_temporary(context):
+            store = StateStore.from_context(context, self.entry.name)
             question = store.get(Question)
             if question.run_id != context["dag_run"].run_id:
                 raise AirflowSkipException(Reason.PLAN_EXPIRED.meaning)
-            until = self._wait_for(question)
+            until = self._set_deadline(question)
             if is_retry(context, self) and asked.get(_ASKED):
                 raise TaskAwaitingInput(method_name="execute_complete", timeout=self.response_timeout)
             if question.plan_id in store.get(Answers).plans:
@@ -92,7 +92,7 @@ class ApproveOperator(ApprovalOperator):
         if "error" not in event:
             event = event | {"params_input": {"reason": _answer_reason(event)}}
             if _answering_user(event):
-                with final_unless_passing(context):
+                with fail_unless_temporary(context):
                     refusal = self._record_answer(context, event)
                 if refusal is not None:
                     self.log.warning(
@@ -102,18 +102,18 @@ class ApproveOperator(ApprovalOperator):
                 send_order_metrics(context, self.entry.name, self.entry.settings)
         return super().execute_complete(context, event)
 
-    def _wait_for(self, question: Question) -> datetime:
+    def _set_deadline(self, question: Question) -> datetime:
         now = datetime.now(UTC)
-        until = question.until(self.entry.settings.max_awaiting_minutes) or now
+        until = question.deadline(self.entry.settings.max_awaiting_minutes) or now
         self.response_timeout = max(until - now, timedelta(seconds=1))
         return until
 
     def _request_texts(self, question: Question, deadline: datetime) -> ApprovalRequest:
-        run, summary = self._plan(question)
+        run, summary = self._plan_asked_about(question)
         requesters = summary.requested_by if self.entry.settings.two_people else ()
         return approval_request(summary, verify(run, summary), run, deadline, requesters)
 
-    def _plan(self, question: Question) -> tuple[StoragePath, Summary]:
+    def _plan_asked_about(self, question: Question) -> tuple[StoragePath, Summary]:
         run = self.storage.run(question.plan_id)
         if run is None or (summary := Summary.read(run)).hash != question.hash:
             raise PlanError(Reason.PLAN_CHANGED, f"the plan of run {question.plan_id} has changed")
@@ -121,7 +121,7 @@ class ApproveOperator(ApprovalOperator):
 
     def _record_answer(self, context: Context, event: dict[str, Any]) -> PlanError | None:
         """Record the approval or rejection, or return why the person may not approve the plan."""
-        store = StateStore.of(context, self.entry.name)
+        store = StateStore.from_context(context, self.entry.name)
         question, answers = store.get(Question), store.get(Answers)
         if question.run_id != context["dag_run"].run_id:
             raise PlanError(Reason.PLAN_EXPIRED, f"approval is now requested by {question.run_id or 'no run'}")
@@ -131,7 +131,7 @@ class ApproveOperator(ApprovalOperator):
             carried_out_by = before.carried_out_by if before else ""
             refusal = None if carried_out_by else self._answer_refusal(context, store, event)
             if refusal is not None:
-                self._wait_for(question)
+                self._set_deadline(question)
                 return refusal
             carried_out_by = carried_out_by or new_run_id("approved", question.plan_id)
         answer = Answer(
@@ -142,14 +142,14 @@ class ApproveOperator(ApprovalOperator):
             carried_out_by=carried_out_by,
         )
         store.put(answers.record(answer, timedelta(minutes=self.entry.settings.max_awaiting_minutes) + LONGEST_RUN))
-        self.log.warning("%s %s", "Approved" if carried_out_by else "Rejected", answer.because)
+        self.log.warning("%s %s", "Approved" if carried_out_by else "Rejected", answer.by_text)
         return None
 
     def _answer_refusal(self, context: Context, store: StateStore, event: dict[str, Any]) -> PlanError | None:
         question = store.get(Question)
         refusal = refusal_now(context, self.entry, store, datetime.now(UTC)) or roll_refusal(store, question.plan_id)
         if refusal is None and self.entry.settings.two_people:
-            refusal = second_person_refusal(self._plan(question)[1].requested_by, _user_names(event))
+            refusal = second_person_refusal(self._plan_asked_about(question)[1].requested_by, _user_names(event))
         return refusal
 
 
@@ -161,8 +161,8 @@ class CarryOutApprovedOperator(HandOverOperator):
 
         Raises AirflowFailException: `no_user`, `dag_paused`, `state_lost`, or why nothing may be moved now.
         """
-        with final_unless_passing(context):
-            store, asked_by = StateStore.of(context, self.entry.name), context["dag_run"].run_id
+        with fail_unless_temporary(context):
+            store, asked_by = StateStore.from_context(context, self.entry.name), context["dag_run"].run_id
             # Do not use the asking task's XCom, which others may write, or its state, which operators may set.
             answers = store.get(Answers).plans.values()
             noted = (known for known in answers if known.question.run_id == asked_by and known.carried_out_by)
@@ -173,7 +173,7 @@ class CarryOutApprovedOperator(HandOverOperator):
             if refusal := refusal or roll_refusal(store, answer.question.plan_id):
                 raise refusal
             self.trigger_run_id, self.conf = answer.carried_out_by, {"plan": answer.question.hash}
-            self.note = f"Approved {answer.because}"
+            self.note = f"Approved {answer.by_text}"
         super().execute(context)
 
 
@@ -203,12 +203,12 @@ class QuestionsOperator(BaseOperator):
         self.cluster = cluster
 
     def execute(self, context: Context) -> list[str]:
-        question = StateStore.of(context, self.cluster).readable(Question)
-        begins = [question.before] if is_open(context, self.cluster, question.before) else []
+        question = StateStore.from_context(context, self.cluster).peek(Question)
+        begins = [question.before] if has_open_run(context, self.cluster, question.before) else []
         asked = question.run_id and context["ti"].get_dr_count(f"{APPLY_DAG}{self.cluster}", run_ids=[question.run_id])
         return begins if asked or not question.run_id else [*begins, question.run_id]
 
 
-def is_open(context: Context, cluster: str, run_id: str) -> bool:
+def has_open_run(context: Context, cluster: str, run_id: str) -> bool:
     states = ["queued", "running"]
     return bool(run_id and context["ti"].get_dr_count(f"{APPLY_DAG}{cluster}", run_ids=[run_id], states=states))

@@ -12,7 +12,7 @@ from airflow.sdk import BaseOperator
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.orders.in_force import LASTING, closings
+from pulsar_rebalancer.orders.in_force import LASTING, holds_now
 from pulsar_rebalancer.orders.manual_plans import Answers, HandedOverPlans
 from pulsar_rebalancer.orders.order import JudgedRun
 from pulsar_rebalancer.orders.roll_document import Roll
@@ -43,7 +43,7 @@ def requester(context: Context) -> str:
     return one_line(run.triggering_user_name or "") if known else ""
 
 
-def refuse_repeated(context: Context) -> None:
+def refuse_cleared(context: Context) -> None:
     """Raise `no_user` if the run was cleared: the order may be old, and it is unknown who repeats it."""
     run = context["dag_run"]
     if run.clear_number:
@@ -59,7 +59,7 @@ class ClusterOperator(BaseOperator):
         self.storage = ClusterStorage(root, entry.name)
 
     def _store(self, context: Context) -> StateStore:
-        return StateStore.of(context, self.entry.name)
+        return StateStore.from_context(context, self.entry.name)
 
 
 class RunOperator(BaseOperator):
@@ -74,7 +74,7 @@ class RunOperator(BaseOperator):
         self.run = run
 
     def _store(self, context: Context) -> StateStore:
-        return StateStore.of(context, self.cluster)
+        return StateStore.from_context(context, self.cluster)
 
 
 class HandOverOperator(TriggerDagRunOperator):
@@ -108,7 +108,7 @@ def refusal_now(
     dag_id = f"{REBALANCE_DAG}{entry.name}"
     if context["ti"].get_dag(dag_id).is_paused:
         return PlanError(Reason.DAG_PAUSED, f"DAG {dag_id} is paused, so a new run would not start yet")
-    closed = closings(entry.settings, store.orders(), now, JudgedRun(now, store.last_plan()))
+    closed = holds_now(entry.settings, store.orders(), now, JudgedRun(now, store.last_plan()))
     closed = [each for each in closed if not may_wait or each.reason in LASTING]
     return PlanError(closed[0].reason, f"the plan is not carried out: {closed[0].detail}") if closed else None
 
@@ -128,12 +128,12 @@ def refuse_while_plan_waits(context: Context, dag_id: str, store: StateStore) ->
     """
     runs = {answer.carried_out_by for answer in store.get(Answers).plans.values()} - {""}
     runs.update(other.run_id for other in store.get(HandedOverPlans).plans.values())
-    runs -= cancelled(context, dag_id, runs)
+    runs -= cancelled_runs(context, dag_id, runs)
     if runs and context["ti"].get_dr_count(dag_id, run_ids=sorted(runs), states=["queued", "running"]):
         raise PlanError(Reason.PLAN_UNDER_WAY, f"run {' or '.join(sorted(runs))} of {dag_id} is under way"[:500])
 
 
-def cancelled(context: Context, dag_id: str, runs: Collection[str]) -> set[str]:
+def cancelled_runs(context: Context, dag_id: str, runs: Collection[str]) -> set[str]:
     states = context["ti"].get_task_states(dag_id=dag_id, task_ids=["collect"], run_ids=sorted(runs)) if runs else {}
     return {run_id for run_id in runs if states.get(run_id, {}).get("collect") == "skipped"}
 

@@ -19,7 +19,7 @@ from pulsar_rebalancer.decide.plan_files import plan_document, plan_text
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.run_plan import plan_request
 from pulsar_rebalancer.decide.sources.requested import bundle_to_split
-from pulsar_rebalancer.errors import PlanError, wrong_field
+from pulsar_rebalancer.errors import PlanError, field_error
 from pulsar_rebalancer.orders.manual_plans import (
     Answers,
     Drain,
@@ -34,7 +34,7 @@ from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import BundleClientGaps, Outcome, read_waves
 from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary, read_moves, read_outcomes
-from pulsar_rebalancer.run.request import HandRequest, RunRequest, parse_form
+from pulsar_rebalancer.run.request import PlanRequest, RunRequest, parse_form
 from pulsar_rebalancer.run.snapshot import Candidates, Snapshot, StateBefore
 from pulsar_rebalancer.storage.documents import ClusterStorage, time_of
 from pulsar_rebalancer.storage.path import StoragePath
@@ -43,15 +43,15 @@ from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 from pulsar_rebalancer_airflow.notifications import send_order_metrics
 from pulsar_rebalancer_airflow.operators.bases import (
     HandOverOperator,
-    cancelled,
+    cancelled_runs,
     new_run_id,
     refusal_now,
-    refuse_repeated,
+    refuse_cleared,
     refuse_while_plan_waits,
     requester,
 )
 from pulsar_rebalancer_airflow.operators.collect import CollectOperator
-from pulsar_rebalancer_airflow.options import final_unless_passing, run_folder
+from pulsar_rebalancer_airflow.options import fail_unless_temporary, run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore, StoredState, state_asset
 
 if TYPE_CHECKING:
@@ -61,21 +61,21 @@ if TYPE_CHECKING:
 class FormOperator(BaseBranchOperator):
     """Reject an invalid form; otherwise choose the next task. A retry returns the same result.
 
-    `shows` is the id of the first task for making a plan, `acts` of the task for acting immediately.
+    `show_task` is the id of the first task for making a plan, `act_task` of the task for acting immediately.
     """
 
-    def __init__(self, *, cluster: str, shows: str, acts: str, **kwargs: Any) -> None:
+    def __init__(self, *, cluster: str, show_task: str, act_task: str, **kwargs: Any) -> None:
         super().__init__(**kwargs, inlets=[state_asset(cluster)])
         self.cluster = cluster
-        self.shows = shows
-        self.acts = acts
+        self.shows = show_task
+        self.acts = act_task
 
     def choose_branch(self, context: Context) -> str:
         """Return the id of the next task. Raises `wrong_setting` with the wrong fields, or `rolling`."""
-        with final_unless_passing(context):
-            shows = parse_form(context["params"]).shows
+        with fail_unless_temporary(context):
+            shows = parse_form(context["params"]).only_shows
             if shows:
-                refuse_while_rolling(StateStore.of(context, self.cluster))
+                refuse_while_rolling(StateStore.from_context(context, self.cluster))
             return self.shows if shows else self.acts
 
 
@@ -84,7 +84,7 @@ def refuse_not_drained(store: StoredState, brokers: Iterable[str]) -> None:
     drained = {*store.get(Drains).brokers, store.get(Roll).stranded} - {""}
     if others := ", ".join(name for name in brokers if name not in drained):
         text = f"Not drained: {others}. Drained brokers: {', '.join(sorted(drained)) or 'none'}."
-        raise wrong_field(Reason.NOT_DRAINED, "broker", text)
+        raise field_error(Reason.NOT_DRAINED, "broker", text)
 
 
 def refuse_while_rolling(store: StateStore) -> None:
@@ -128,7 +128,7 @@ class PlanByHandOperator(BaseOperator):
         Raises:
             AirflowFailException: `foreign_run`, or a reason of `decide.run_plan.plan_request`.
         """
-        with final_unless_passing(context):
+        with fail_unless_temporary(context):
             run = run_folder(context, self.cluster, self.run)
             request, by = parse_form(context["params"]), requester(context)
             if request.action is Action.SPLIT:
@@ -137,14 +137,14 @@ class PlanByHandOperator(BaseOperator):
             summary = plan_request(storage, run, request, by)
             kept = timedelta(minutes=summary.resolved.settings.max_awaiting_minutes)
             if summary.has_effect:
-                store, now = StateStore.of(context, self.cluster), datetime.now(UTC)
+                store, now = StateStore.from_context(context, self.cluster), datetime.now(UTC)
                 entry = ShownPlan(plan_id=run.name, action=request.action, at=summary.collected_at, by=by)
                 store.put(store.get(ShownPlans).with_plan(summary.hash, entry, now, kept))
             last = BundleClientGaps.last(storage.state, (move.bundle for move in read_moves(run)))
             self.log.info("%s", plan_text(summary, run, context["dag_run"].dag_id, last))
         return plan_document(summary, run, last)
 
-    async def _read_topics(self, run: StoragePath, request: HandRequest) -> Candidates:
+    async def _read_topics(self, run: StoragePath, request: PlanRequest) -> Candidates:
         sample = PlanningSample.read(Snapshot(run), request.overruled)
         bundle, settings = bundle_to_split(sample, request.bundles[0]), sample.snapshot.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings()
@@ -169,12 +169,12 @@ class CarryOutOperator(HandOverOperator):
                 `dag_paused`, or the reason why nothing may be moved now (`observe`, `paused`, …; for a drain only those
                 that do not end by themselves); for a release, `not_drained`, or `no_user` if the run was cleared.
         """
-        with final_unless_passing(context):
-            form, store = parse_form(context["params"]), StateStore.of(context, self.entry.name)
+        with fail_unless_temporary(context):
+            form, store = parse_form(context["params"]), StateStore.from_context(context, self.entry.name)
             by, now = requester(context), datetime.now(UTC)
             refuse_while_rolling(store)
             if not form.plan:
-                refuse_repeated(context)
+                refuse_cleared(context)
                 self._release(store, form, by)
                 send_order_metrics(context, self.entry.name, self.entry.settings)
                 return
@@ -211,22 +211,22 @@ class CarryOutOperator(HandOverOperator):
             self.log.info("Plan %s is carried out by run %s of %s", entry.plan_id, handed.run_id, self.trigger_dag_id)
         super().execute(context)
 
-    def _release(self, store: StateStore, form: HandRequest, user: str) -> None:
+    def _release(self, store: StateStore, form: PlanRequest, user: str) -> None:
         refuse_not_drained(store, form.broker)
         drains = store.get(Drains)
         for broker in form.broker:
-            drains = drains.without(broker, datetime.now(UTC))
+            drains = drains.without_broker(broker, datetime.now(UTC))
         store.put(drains)
         self.log.warning("%s released %s: %s", user or "unknown", ", ".join(form.broker), form.reason)
 
-    def _shown_plan(self, store: StateStore, form: HandRequest, now: datetime) -> tuple[ShownPlan, HandRequest]:
+    def _shown_plan(self, store: StateStore, form: PlanRequest, now: datetime) -> tuple[ShownPlan, PlanRequest]:
         """Return the plan with the form's hash, and its request; raise an error if the plan may not be carried out."""
         entry = store.get(ShownPlans).plans.get(form.plan)
         run = self.storage.run(entry.plan_id) if entry else None
         planned = Summary.read(run).by_hand if run else None
         if entry is None or planned is None:
             raise PlanError(Reason.OTHER_PLAN, f"no plan {form.plan[:16]} was shown recently")
-        different = form.differs(planned.request)
+        different = form.changed_fields(planned.request)
         if different:
             raise PlanError(Reason.OTHER_PLAN, f"the form differs from plan {form.plan[:16]} in {', '.join(different)}")
         age = (now - entry.at).total_seconds()
@@ -289,7 +289,7 @@ class CarryOutOperator(HandOverOperator):
         latest = self.storage.latest_runs(datetime.now(UTC))
         young = takewhile(lambda run: (time_of(run.name) or handed_over.at) >= handed_over.plan.at, latest)
         for run in reversed([*young]):
-            request = RunRequest.known(run)
+            request = RunRequest.read_or_none(run)
             if request is None or request.airflow_run_id not in run_ids:
                 continue
             answer = answers.plans.get(run.name)
@@ -302,7 +302,7 @@ class CarryOutOperator(HandOverOperator):
         return False
 
     def _is_cancelled_or_gone(self, context: Context, run_id: str) -> bool:
-        return not self._run_count(context, {run_id}) or bool(cancelled(context, self.trigger_dag_id, {run_id}))
+        return not self._run_count(context, {run_id}) or bool(cancelled_runs(context, self.trigger_dag_id, {run_id}))
 
     def _run_count(self, context: Context, run_ids: set[str]) -> int:
         return int(context["ti"].get_dr_count(self.trigger_dag_id, run_ids=sorted(run_ids)))

@@ -17,7 +17,7 @@ from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, Sample,
 from pulsar_rebalancer.config.clusters_file import RunParams, parse_params
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.orders.in_force import closings, orders_sentence
+from pulsar_rebalancer.orders.in_force import holds_now, orders_sentence
 from pulsar_rebalancer.orders.manual_plans import Drains, HandedOverPlan, Question
 from pulsar_rebalancer.orders.order import Control, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
@@ -31,7 +31,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import resolve
 from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, requester
-from pulsar_rebalancer_airflow.options import final_unless_passing, run_folder
+from pulsar_rebalancer_airflow.options import fail_unless_temporary, run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore
 from pulsar_rebalancer_airflow.suites import ValidationLink, page_address, page_file
 
@@ -62,7 +62,7 @@ class CollectOperator(ClusterOperator):
                 brokers refuse the credentials.
             AdminError: no broker answered. This is retried.
         """
-        with final_unless_passing(context):
+        with fail_unless_temporary(context):
             params = self._run_params(context)
             # `collect` resolves again with the live brokers' settings; refuse here any mistake that shows without them.
             asked = resolve(self.entry.given, _ANY_THRESHOLDS, params)
@@ -75,10 +75,10 @@ class CollectOperator(ClusterOperator):
             before = StateBefore(
                 decision=store.get(DecisionState),
                 moves=store.get(MovesState),
-                control=orders.get(Control).present(datetime.now(UTC)),
+                control=orders.get(Control).without_ended(datetime.now(UTC)),
                 drains=Drains(brokers=orders.get(Drains).brokers),
                 roll=roll if roll.active else None,
-                handed_over=self._handed_over(store, params.plan, context["dag_run"].run_id) if params.plan else None,
+                handed_over=self._handover(store, params.plan, context["dag_run"].run_id) if params.plan else None,
             )
             now = datetime.now(UTC)
             gc.freeze()  # keeps the garbage collector from scanning Airflow's objects every few hundred answers
@@ -97,7 +97,7 @@ class CollectOperator(ClusterOperator):
     def _run_params(self, context: Context) -> RunParams:
         return parse_params(context["params"])
 
-    def _handed_over(self, store: StateStore, identity: str, airflow_run_id: str) -> HandedOverPlan:
+    def _handover(self, store: StateStore, identity: str, airflow_run_id: str) -> HandedOverPlan:
         """Return the plan that this run was started to carry out.
 
         Raises:
@@ -107,7 +107,7 @@ class CollectOperator(ClusterOperator):
                 handed over a plan that needs two.
             StateError: `state_lost`.
         """
-        handed = store.handed_over(identity, airflow_run_id)
+        handed = store.handed_over_plan(identity, airflow_run_id)
         if handed is None:
             raise PlanError(Reason.OTHER_PLAN, f"plan {identity[:16]} was not submitted to this run")
         if not handed.approved:
@@ -125,7 +125,7 @@ class CollectOperator(ClusterOperator):
 
 def _with_orders(request: RunRequest, orders: OrdersInForce, previous_plan_id: str) -> RunRequest:
     settings, now = request.resolved.settings, request.collected_at
-    closed = closings(settings, orders, now, JudgedRun(now, previous_plan_id))
+    closed = holds_now(settings, orders, now, JudgedRun(now, previous_plan_id))
     in_force = orders_sentence(settings, closed, replace(orders, origins=request.resolved.origins), now)
     return request.model_copy(update={"closed": closed[0].reason if closed else None, "in_force": in_force})
 
@@ -164,7 +164,7 @@ class ValidateOperator(BaseOperator):
         # Great Expectations takes seconds to load, so it is imported only here.
         from pulsar_rebalancer_airflow.suites import validate
 
-        with final_unless_passing(context):
+        with fail_unless_temporary(context):
             run = run_folder(context, self.cluster, self.run)
             validation = validate(run)
         counts = {str(effect): _as_json(reasons) for effect in Effect if (reasons := validation.reasons(effect))}

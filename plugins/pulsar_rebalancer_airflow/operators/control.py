@@ -26,11 +26,11 @@ from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import MEANS, known_file
 from pulsar_rebalancer.state import DecisionState, MovesState
-from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, CommitMark, last_committed, time_of
+from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, CommitMark, last_committed_run, time_of
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.notifications import send_order_metrics
-from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, refuse_repeated, requester
-from pulsar_rebalancer_airflow.options import REBALANCE_DAG, final_unless_passing
+from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, refuse_cleared, requester
+from pulsar_rebalancer_airflow.options import REBALANCE_DAG, fail_unless_temporary
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def state_summary(store: StateStore) -> dict[str, JsonValue]:
 
     It has at most twenty brokers, most hits first, and twenty stored destinations.
     """
-    decision, moves = store.readable(DecisionState), store.readable(MovesState)
+    decision, moves = store.peek(DecisionState), store.peek(MovesState)
     most = sorted(decision.hits.items(), key=lambda item: (-item[1].high, -item[1].low, item[0]))
     return {
         "seq": decision.seq,
@@ -90,7 +90,7 @@ def change_state(store: StateStore, action: str, order: Order, name: str) -> dic
     Raises:
         SnapshotError: there is nothing to restore, or it cannot be read.
     """
-    lost, before = store.lost(), max(_sequence_numbers(store))
+    lost, before = store.lost_documents(), max(_sequence_numbers(store))
     source, decision, moves = "", DecisionState(), MovesState()
     if action == "restore":
         source, decision, moves = _documents_to_restore(store.storage, name)
@@ -101,10 +101,10 @@ def change_state(store: StateStore, action: str, order: Order, name: str) -> dic
     # Noted first as begun, in case the task is killed before it notes the end.
     write_change(store.storage, action, order, details | {"done": False})
     store.put(state)
-    store.put(_merged_history(store.readable(MovesState), moves, reset=action == "reset"))
+    store.put(_merged_history(store.peek(MovesState), moves, reset=action == "reset"))
     if HandedOverPlans.KEY in lost:  # a plan that was shown may have been carried out
         store.put(ShownPlans())
-    store.renew()
+    store.replace_lost()
     write_change(store.storage, action, order, details | {"done": True})
     return lost
 
@@ -115,7 +115,7 @@ def _sequence_numbers(store: StateStore) -> Iterator[int]:
     stored = document.get("seq") if isinstance(document, Mapping) else None
     yield stored if isinstance(stored, int) else 0
     for run in store.storage.latest_runs(datetime.now(UTC) + SKEW):
-        if committed := CommitMark.known(run):
+        if committed := CommitMark.read_or_none(run):
             yield committed.seq
             break
         with suppress(SnapshotError):  # it read the state, perhaps of a task that was killed before it left the mark
@@ -137,11 +137,11 @@ def _documents_to_restore(storage: ClusterStorage, name: str) -> tuple[str, Deci
             )
         decision = DecisionState.parse(document[DecisionState.KEY], name)
         return name, decision, MovesState.parse(document[MovesState.KEY], name)
-    run = last_committed(storage, datetime.now(UTC) + SKEW)
+    run = last_committed_run(storage, datetime.now(UTC) + SKEW)
     if run is None:
         raise SnapshotError(Reason.FILE_MISSING, f"{storage.runs.uri} has no committed run to restore the state from")
     # Hits that may have led to moves must be earned again.
-    return run.name, read_state(run).carried_out(), MovesState()
+    return run.name, read_state(run).without_restarts(), MovesState()
 
 
 def _merged_history(stored: MovesState, restored: MovesState, *, reset: bool) -> MovesState:
@@ -199,7 +199,7 @@ class RunInProgress(TypedDict):
     without_outcome: int
 
 
-def under_way(store: StateStore) -> RunInProgress:
+def last_run(store: StateStore) -> RunInProgress:
     """Return the last recorded plan, and its bundles that are in progress.
 
     Raises:
@@ -207,12 +207,12 @@ def under_way(store: StateStore) -> RunInProgress:
         SnapshotError: one of the run's files cannot be read.
     """
     plan = store.get(DecisionState).plan_id
-    run, begun = store.storage.run(plan), _without_outcome(store, plan)
+    run, begun = store.storage.run(plan), _unfinished_bundles(store, plan)
     to_do = _pending_bundles(run) | begun if run else begun
     return RunInProgress(plan=plan, bundles=sorted(begun), without_outcome=len(to_do))
 
 
-def wait(store: StateStore, in_progress: RunInProgress, longest_seconds: float) -> StopOutcome:
+def wait_for_end(store: StateStore, in_progress: RunInProgress, timeout_s: float) -> StopOutcome:
     """Wait until no bundle is in progress, and return the outcome of the stop.
 
     The task that carries out the plan checks for a stop before each bundle. Until this task ends, it is unknown which
@@ -221,20 +221,20 @@ def wait(store: StateStore, in_progress: RunInProgress, longest_seconds: float) 
     Args:
         store: the cluster's store, in which the stop is already stored.
         in_progress: the plan in progress when the stop was stored.
-        longest_seconds: maximum time to wait. Bundles that have no outcome by then are `unfinished`.
+        timeout_s: maximum time to wait. Bundles that have no outcome by then are `unfinished`.
     """
-    until, begun = time.monotonic() + longest_seconds, set(in_progress["bundles"])
-    left = begun & _without_outcome(store, in_progress["plan"])
+    until, begun = time.monotonic() + timeout_s, set(in_progress["bundles"])
+    left = begun & _unfinished_bundles(store, in_progress["plan"])
     while left and time.monotonic() < until:
         time.sleep(_SECONDS_BETWEEN_LOOKS)
-        left &= _without_outcome(store, in_progress["plan"])
+        left &= _unfinished_bundles(store, in_progress["plan"])
     run = store.storage.run(in_progress["plan"])
     ended = {bundle: reason for bundle, reason in _reasons(run).items() if bundle in begun - left} if run else {}
     finished = {bundle: reason for bundle, reason in ended.items() if not reason.has(Trait.NOT_BEGUN)}
     return StopOutcome(finished, tuple(sorted(left)), in_progress["without_outcome"] - len(finished) - len(left))
 
 
-def in_progress(storage: ClusterStorage, plan: str, now: datetime) -> bool:
+def is_in_progress(storage: ClusterStorage, plan: str, now: datetime) -> bool:
     at, run = time_of(plan), storage.run(plan)
     return at is not None and run is not None and now - at <= LONGEST_RUN and not (run / "outcome.json").exists()
 
@@ -253,7 +253,7 @@ def _reasons(run: StoragePath) -> dict[str, Reason]:
     return dict(sorted((moves | splits).items()))
 
 
-def _without_outcome(store: StateStore, plan: str) -> set[str]:
+def _unfinished_bundles(store: StateStore, plan: str) -> set[str]:
     moves = store.get(MovesState)
     known = {bundle: (unload.plan_id, unload.outcome) for bundle, unload in moves.unloads.items()}
     known |= {bundle: (split.plan_id, split.outcome) for bundle, split in moves.splits.items()}
@@ -289,7 +289,7 @@ class OrderOperator(ClusterOperator):
                 pause does (`wrong_setting`, `contradiction`); the stored orders are lost, and the action is not a pause
                 (`state_lost`); the run was cleared (`no_user`).
         """
-        with final_unless_passing(context):
+        with fail_unless_temporary(context):
             store, ordered = self._store(context), ControlInput()
             if parse_control_form(context["params"]).form_action.stops:
                 # Only runs that began before the order are sure to obey it.
@@ -299,10 +299,10 @@ class OrderOperator(ClusterOperator):
             if request.action in (RESET, RESTORE):
                 _forget_used_skip(store)
             elif request.form_action.gives:
-                ordered["lost"] = _store(store, request, order)
+                ordered["lost"] = _store_order(store, request, order)
             if request.form_action.stops:
                 with suppress(StateError, SnapshotError):  # the order is in force; the *control* task reports the error
-                    ordered["found"] = under_way(store)
+                    ordered["found"] = last_run(store)
         send_order_metrics(context, self.entry.name, self.entry.settings)
         return ordered
 
@@ -321,17 +321,17 @@ def form_and_order(context: Context) -> tuple[ControlRequest, GivenOrder]:
     """Return the form and the order. Raises `wrong_setting`, `contradiction` or PlanError `no_user`."""
     request = parse_control_form(context["params"])
     if request.form_action.needs_reason:
-        refuse_repeated(context)
+        refuse_cleared(context)
     return request, GivenOrder(at=datetime.now(UTC), by=requester(context), **dict(request))
 
 
-def _store(store: StateStore, request: ControlRequest, order: GivenOrder) -> dict[str, str]:
+def _store_order(store: StateStore, request: ControlRequest, order: GivenOrder) -> dict[str, str]:
     """Store an order in the `control` document; return why the document was lost, by key.
 
     Only a pause replaces a lost document, so that nothing is moved until operators have given all orders
     again; any other action raises `state_lost`.
     """
-    lost, chosen = store.lost((Control,)), request.form_action
+    lost, chosen = store.lost_documents((Control,)), request.form_action
     if not chosen.after_loss:
         store.get(Control)
     was = lost_documents(store, lost)
@@ -344,7 +344,7 @@ def _store(store: StateStore, request: ControlRequest, order: GivenOrder) -> dic
 
 def _forget_used_skip(store: StateStore) -> None:
     """Remove a used order to skip a run; after a reset or restore, it would apply to another run."""
-    control, last = store.readable(Control), last_committed(store.storage, datetime.now(UTC))
+    control, last = store.peek(Control), last_committed_run(store.storage, datetime.now(UTC))
     at = time_of(last.name) if last else None
     changed = without_used_skip(control, at) if at else control
     if changed != control:
@@ -381,15 +381,15 @@ class ControlOperator(ClusterOperator):
         Raises:
             AirflowFailException: a field is invalid or missing, or the state cannot be restored (`change_state`).
         """
-        with final_unless_passing(context):
+        with fail_unless_temporary(context):
             (request, order), store = form_and_order(context), self._store(context)
             answer = self._carry_out(store, request, order)
             if self.ordered.get("undecided"):
                 answer |= {"undecided": "the run in progress may still make a plan, but will not carry it out"}
-            answer = {"in_force": self._in_force(store)} | answer
+            answer = {"in_force": self._orders_text(store)} | answer
         self.log.info("Result of %s for cluster %s:\n%s", request.action, self.entry.name, json.dumps(answer, indent=1))
         if request.form_action.needs_reason:
-            self.log.warning("Cluster %s: %s was ordered %s", self.entry.name, request.action, order.because)
+            self.log.warning("Cluster %s: %s was ordered %s", self.entry.name, request.action, order.by_text)
         return answer
 
     def _carry_out(self, store: StateStore, request: ControlRequest, order: GivenOrder) -> dict[str, object]:
@@ -403,13 +403,13 @@ class ControlOperator(ClusterOperator):
             lost = change_state(store, action, order, request.subject)
             told["state"] = state_summary(store)
         elif action == SHOW:
-            told["state"], lost = state_summary(store), store.lost()
+            told["state"], lost = state_summary(store), store.lost_documents()
         return told | ({"lost": lost} if lost else {})
 
     def _stop_outcome(self, store: StateStore) -> dict[str, object] | str:
         """Return the outcome of the stopped run, or the error message if one of the run's files cannot be read."""
         try:
-            stopped = wait(store, self.ordered.get("found") or under_way(store), self.timeout_seconds)
+            stopped = wait_for_end(store, self.ordered.get("found") or last_run(store), self.timeout_seconds)
         except (StateError, SnapshotError) as error:
             return error.message
         return {
@@ -418,8 +418,8 @@ class ControlOperator(ClusterOperator):
             "not_begun": stopped.not_begun,
         }
 
-    def _in_force(self, store: StateStore) -> str:
+    def _orders_text(self, store: StateStore) -> str:
         last = store.last_plan()
         # A stop is shown while a run that it may affect is in progress.
-        running = in_progress(self.storage, last, datetime.now(UTC))
-        return store.in_force(self.entry.settings, time_of(last) if running else None)
+        running = is_in_progress(self.storage, last, datetime.now(UTC))
+        return store.orders_text(self.entry.settings, time_of(last) if running else None)

@@ -13,10 +13,10 @@ from pulsar_rebalancer.carry_out.gate import Approval, Verdict, judge_plan
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError, SettingsError
-from pulsar_rebalancer.orders.breaker import closed_at
-from pulsar_rebalancer.orders.in_force import closings, newly_excluded
+from pulsar_rebalancer.orders.breaker import last_closing
+from pulsar_rebalancer.orders.in_force import holds_now, new_exclusion
 from pulsar_rebalancer.orders.manual_plans import Answers, Drains, GateOpening, Question
-from pulsar_rebalancer.orders.order import Closing, Control, JudgedRun, OrdersInForce
+from pulsar_rebalancer.orders.order import Control, Hold, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Move, Split, Summary, read_state, verify
@@ -28,9 +28,9 @@ from pulsar_rebalancer.storage.documents import CommitMark
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
 from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
-from pulsar_rebalancer_airflow.operators.approve import is_open
+from pulsar_rebalancer_airflow.operators.approve import has_open_run
 from pulsar_rebalancer_airflow.operators.bases import RunOperator, new_run_id
-from pulsar_rebalancer_airflow.options import clusters_file, final_unless_passing, run_folder, storage_of
+from pulsar_rebalancer_airflow.options import clusters_file, fail_unless_temporary, run_folder, storage_of
 from pulsar_rebalancer_airflow.state_store import ORDERS, StateStore
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class RecordOperator(RunOperator):
             AirflowFailException: `stale_plan`, `plan_changed`, `foreign_run`, `blocked` (a person marked a failed
                 validation as successful), `state_lost`, or the plan cannot be read.
         """
-        with final_unless_passing(context):
+        with fail_unless_temporary(context):
             run = run_folder(context, self.cluster, self.run)
             summary = Summary.read(run)
             actions = verify(run, summary)
@@ -98,10 +98,10 @@ class GateOperator(RunOperator):
 
         Raises AirflowFailException: `foreign_run`, or one of the run's files cannot be read.
         """
-        with final_unless_passing(context):
+        with fail_unless_temporary(context):
             run = run_folder(context, self.cluster, self.run)
             summary = Summary.read(run)
-            verdict = present_verdict(context, self.cluster, run, self.settings, summary.gate_deadline)
+            verdict = current_verdict(context, self.cluster, run, self.settings, summary.gate_deadline)
             connection, moving = self.settings.connection, (Reason.OPEN, Reason.AWAITING_APPROVAL)
             if verdict.reason in moving and PulsarAdminHook(connection).get_connection_settings().read_only:
                 verdict = Verdict(Reason.READ_ONLY, connection)
@@ -122,8 +122,8 @@ class GateOperator(RunOperator):
         present, now = store.get(Question), datetime.now(UTC)
         if present.plan_id == summary.plan_id:
             return  # a retry
-        identity, stands = verify(run, summary).identity, is_open(context, self.cluster, present.run_id)
-        until = present.until(self.settings.max_awaiting_minutes)
+        identity, stands = verify(run, summary).identity, has_open_run(context, self.cluster, present.run_id)
+        until = present.deadline(self.settings.max_awaiting_minutes)
         young = until is not None and now < until
         # A person who requested moves expects a question about this plan.
         if stands and young and present.identity == identity and summary.by_hand is None:
@@ -133,7 +133,7 @@ class GateOperator(RunOperator):
             plan_id=summary.plan_id,
             hash=summary.hash,
             identity=identity,
-            what=summary.in_words,
+            what=summary.actions_text,
             at=summary.collected_at,
             run_id=new_run_id("ask", summary.plan_id),
             before=present.run_id if stands else present.before,
@@ -146,7 +146,7 @@ class GateOperator(RunOperator):
         store = self._store(context)
         recorded = store.get(DecisionState)
         if recorded.restarts:
-            store.put(recorded.carried_out())
+            store.put(recorded.without_restarts())
 
     def _withdraw_question(self, context: Context) -> None:
         """Withdraw the open question, and note the opening: a plan made earlier may no longer be valid."""
@@ -156,18 +156,18 @@ class GateOperator(RunOperator):
             store.put(Question(before=present.run_id or present.before, opening=opening))
 
 
-def present_verdict(context: Context, cluster: str, run: StoragePath, settings: Settings, until: datetime) -> Verdict:
-    """Return the gate's current verdict on a run's plan, which is too old after `until`.
+def current_verdict(context: Context, cluster: str, run: StoragePath, settings: Settings, limit: datetime) -> Verdict:
+    """Return the gate's current verdict on a run's plan, which is too old after `limit`.
 
     Raises SnapshotError if one of the run's files cannot be read.
     """
-    store = StateStore.of(context, cluster)
+    store = StateStore.from_context(context, cluster)
     orders = store.orders()
     if orders.lost:
         return Verdict(Reason.STATE_LOST, orders.lost)
     approved = store.is_approved(Summary.read(run), context["dag_run"].run_id)
     answered = Approval(approved=approved, answers=orders.get(Answers))
-    return judge_plan(run, store.get(DecisionState), settings, orders, datetime.now(UTC), until, answered)
+    return judge_plan(run, store.get(DecisionState), settings, orders, datetime.now(UTC), limit, answered)
 
 
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -248,34 +248,34 @@ class Holds:
         return self._exclusion_reason(action.bundle, {action.source, action.destination})
 
     def _exclusion_reason(self, bundle: str, brokers: Collection[str]) -> Reason | None:
-        return newly_excluded((self._planned, self._before.control), (self._present, self._control), bundle, brokers)
+        return new_exclusion((self._planned, self._before.control), (self._present, self._control), bundle, brokers)
 
     def _refresh(self) -> None:
         if self._reason is not None or time.monotonic() - self._looked_at < self._between_looks:
             return
         orders = self._store.orders(models=ORDERS)
-        self._control = control = orders.get(Control).present(datetime.now(UTC))
+        self._control = control = orders.get(Control).without_ended(datetime.now(UTC))
         roll, self._drained = orders.get(Roll), frozenset(orders.get(Drains).brokers)
         if self._before.roll is not None:
             ended = roll.stop_order(control) or roll.skip_order(control) or not roll.active
             self._rolls = roll.same_phase(self._before.roll) and not ended
-        hold = self._closing_now(orders)
+        hold = self._hold_now(orders)
         if hold is not None:
             self._reason = hold[0]
             _log.warning("No more moves or splits are started, because of %s: %s", *hold)
         self._looked_at = time.monotonic()
 
-    def _closing_now(self, orders: OrdersInForce) -> Closing | None:
-        self._closed_at = closed_at(self._control)
+    def _hold_now(self, orders: OrdersInForce) -> Hold | None:
+        self._closed_at = last_closing(self._control)
         settings = self._file.settings()
         self._present = settings or self._present
-        closed = closings(self._present, orders, datetime.now(UTC), self._run)
+        closed = holds_now(self._present, orders, datetime.now(UTC), self._run)
         if closed:
             return closed[0]
         if settings is None:
-            return Closing(Reason.WRONG_SETTING, self._file.error)
+            return Hold(Reason.WRONG_SETTING, self._file.error)
         if settings.mode is Mode.APPROVE and self._mode is not Mode.APPROVE:
-            return Closing(Reason.AWAITING_APPROVAL, f"the cluster's mode is now {settings.mode}")
+            return Hold(Reason.AWAITING_APPROVAL, f"the cluster's mode is now {settings.mode}")
         return None
 
 

@@ -15,7 +15,7 @@ from pulsar_rebalancer.config.clusters_file import RunSettings
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.orders.breaker import Breaker, Round, advance, closed_at
+from pulsar_rebalancer.orders.breaker import Breaker, Tally, advance, last_closing
 from pulsar_rebalancer.orders.in_force import OF_FILE
 from pulsar_rebalancer.orders.manual_plans import Answers, Question
 from pulsar_rebalancer.orders.order import Control
@@ -28,12 +28,12 @@ from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.show import words
 from pulsar_rebalancer.show.alert_conditions import Condition, Observation
 from pulsar_rebalancer.show.incidents import AlertsState, WatchState
-from pulsar_rebalancer.show.measurements import describe
+from pulsar_rebalancer.show.measurements import outcome_text
 from pulsar_rebalancer.state import SETTLED, DecisionState, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.notifications import send_metrics, send_order_metrics, send_run_alerts, update_alerts
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, RunOperator, is_retry
-from pulsar_rebalancer_airflow.options import NOTE, current_xcom, final_unless_passing, run_folder, storage_of
+from pulsar_rebalancer_airflow.options import NOTE, current_xcom, fail_unless_temporary, run_folder, storage_of
 from pulsar_rebalancer_airflow.state_store import StateStore, moves_alias, moves_asset, state_asset
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class ReportOperator(RunOperator):
         history = moves_to_keep(history.model_copy(update={"splits": splits}), outcome, now, grace)
         if history != stored:
             store.put(history)
-        self.log.info("%s", describe(outcome, run))
+        self.log.info("%s", outcome_text(outcome, run))
         self._keep_client_gaps(outcome, earlier)
         # One event per plan. Airflow drops the events of an attempt that fails, so a retry adds it again.
         if _has_changes(outcome) and (is_retry(context, self) or not (earlier and _has_changes(earlier))):
@@ -100,22 +100,22 @@ class ReportOperator(RunOperator):
                 "cluster": self.cluster,
                 "plan_id": run.name,
                 "run": run.uri,
-                "moved": outcome.landed,
-                "split": outcome.split,
+                "moved": outcome.moved_count,
+                "split": outcome.split_count,
             }
             context["outlet_events"][moves_alias(self.cluster)].add(moves_asset(self.cluster), extra=extra)
         if self.settings is not None and self.settings.breaker is not None:
-            closed = closed_at(store.readable(Control))
+            closed = last_closing(store.peek(Control))
             failed = failed_moves(outcome.moves, stored.unloads, closed)
-            seen = _round(run, request, outcome, earlier, failed)
+            seen = _tally(run, request, outcome, earlier, failed)
             if earlier is None or seen.failed or seen.moved:
                 # A retry has the same name, so what an earlier attempt has counted is not counted again.
-                counted = f"{run.name} {outcome.landed} {len(failed)}"
+                counted = f"{run.name} {outcome.moved_count} {len(failed)}"
                 present = store.get(Breaker)
                 changed = advance(present, self.settings.breaker, seen, now, counted, closed)
                 if changed != present:
                     store.put(changed)
-        if told := words.changes_text(outcome, Summary.known(run)):
+        if told := words.changes_text(outcome, Summary.read_or_none(run)):
             context["ti"].xcom_push(key=NOTE, value=told)  # the plugin's listener adds it to the run's note
         # Written last, because it shows which moves have been counted.
         outcome.write(run)
@@ -145,18 +145,18 @@ class ReportOperator(RunOperator):
         settings = resolved.settings
         if self.settings is not None:
             settings = settings.model_copy(update={name: getattr(self.settings, name) for name in OF_FILE})
-        return store.in_force(settings, context["dag_run"].start_date, resolved.origins)
+        return store.orders_text(settings, context["dag_run"].start_date, resolved.origins)
 
 
-def _round(run: StoragePath, request: RunRequest, outcome: Outcome, earlier: Outcome | None, failed: set[str]) -> Round:
+def _tally(run: StoragePath, request: RunRequest, outcome: Outcome, earlier: Outcome | None, failed: set[str]) -> Tally:
     """Return what the circuit breaker counts: the moves that an earlier report has not reported yet."""
     reported = {move.bundle for move in earlier.moves if move.failed} if earlier else set()
     validation = Validation.read(run) if (run / "validation.json").exists() else None
     summary = Summary.read(run) if (run / "plan" / "summary.json").exists() else None
-    return Round(
+    return Tally(
         bad_brokers=_bad_brokers(validation) if validation else None,
         failed=len(failed - reported),
-        moved=outcome.landed > (earlier.landed if earlier else 0),
+        moved=outcome.moved_count > (earlier.moved_count if earlier else 0),
         score_range=summary.score_range if summary else None,
         younger_than=request.collected_at - timedelta(minutes=request.resolved.settings.host_usage_interval_minutes),
         brokers=summary.brokers if summary else 0,
@@ -169,7 +169,7 @@ def _bad_brokers(validation: Validation) -> int:
 
 
 def _has_changes(outcome: Outcome) -> bool:
-    return bool(outcome.landed or outcome.split)
+    return bool(outcome.moved_count or outcome.split_count)
 
 
 class MaintainOperator(ClusterOperator):
@@ -187,7 +187,7 @@ class MaintainOperator(ClusterOperator):
                 because any file could be in use), or a day's history is damaged (all other days are processed).
         """
         dry_run = context["dag_run"].run_type != "scheduled" and bool(context["params"]["dry_run"])
-        with final_unless_passing():
+        with fail_unless_temporary():
             store, storage = self._store(context), self.storage
             plans, now = {store.get(Question).plan_id, *store.get(Answers).plans}, datetime.now(UTC)
             needed = Needs.read(storage, store.get(DecisionState), plans, now)
@@ -214,11 +214,11 @@ class WatchOperator(BaseOperator):
     def execute(self, context: Context) -> float:
         """Check the cluster, send alerts, and return the seconds since the last run ended."""
         now = datetime.now(UTC)
-        store = StateStore.of(context, self.cluster)
-        last = store.readable(AlertsState).run_at
+        store = StateStore.from_context(context, self.cluster)
+        last = store.peek(AlertsState).run_at
         if last is not None and last > now:
             last = None  # the clock has since been set back; waiting for that time would suppress alerts
-        since = last or min(store.readable(WatchState).began_at or now, now)
+        since = last or min(store.peek(WatchState).began_at or now, now)
         seconds = (now - since).total_seconds()
         limit = self.settings.alert_after_intervals * self.settings.interval_seconds
         said = f"last run ended {since:%Y-%m-%d %H:%M:%S %Z}" if last else "no run has ended yet"

@@ -16,9 +16,9 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.decide import roll_plan
 from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, why_unsafe
 from pulsar_rebalancer.errors import AdminError, PlanError, SettingsError, SnapshotError, StateError
-from pulsar_rebalancer.orders.in_force import LASTING, closings
+from pulsar_rebalancer.orders.in_force import LASTING, holds_now
 from pulsar_rebalancer.orders.manual_plans import Drains, Question, deadline_of
-from pulsar_rebalancer.orders.order import Closing, Control, Situation
+from pulsar_rebalancer.orders.order import Control, Hold, Situation
 from pulsar_rebalancer.orders.roll_document import Phase, Roll, RollRequest, ShownRestarts, parse_roll_form
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Reason
@@ -28,7 +28,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 from pulsar_rebalancer_airflow.notifications import send_order_metrics, send_roll_alerts
 from pulsar_rebalancer_airflow.operators.bases import refuse_while_plan_waits, requester
-from pulsar_rebalancer_airflow.options import APPLY_DAG, REBALANCE_DAG, final_unless_passing
+from pulsar_rebalancer_airflow.options import APPLY_DAG, REBALANCE_DAG, fail_unless_temporary
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class RollOperator(BaseSensorOperator):
                 `rolling`, `plan_under_way`, `other_plan`, …) or has stopped (`roll_stopped`, `roll_stuck`,
                 `restart_failed`, `broker_not_back`).
         """
-        with final_unless_passing(context):
-            store = StateStore.of(context, self.entry.name)
+        with fail_unless_temporary(context):
+            store = StateStore.from_context(context, self.entry.name)
             roll = store.get(Roll)
             if not self._is_continued(context, roll):
                 form = parse_roll_form(context["params"])
@@ -94,14 +94,14 @@ class RollOperator(BaseSensorOperator):
     def _show_plan(self, context: Context, store: StateStore, roll: Roll, form: RollRequest) -> dict[str, Any]:
         sample, now = self._latest_sample(), datetime.now(UTC)
         by = requester(context)
-        shown = roll_plan.shown_roll(sample, form.brokers, by, form.reason)
+        shown = roll_plan.roll_preview(sample, form.brokers, by, form.reason)
         try:
             planned = roll_plan.restarts(sample, shown.order)
         except AirflowTaskTimeout as error:
             # A retry would take as long, and an active roll could take no step meanwhile.
             raise AirflowFailException("the dry run timed out: name fewer brokers") from error
         refused = "; ".join(f"{why.reason}: {why.message}" for why in self._refusals(context, store, roll, now))
-        closed = (f"{why.reason} {why.detail}" for why in self._closings(store, now) if why.reason not in LASTING)
+        closed = (f"{why.reason} {why.detail}" for why in self._holds(store, now) if why.reason not in LASTING)
         waits = "; ".join(filter(None, [*closed, roll_plan.why_no_turn(sample)]))
         store.put(roll.model_copy(update={"shown": shown}))
         answer = ShownRestarts(plan=shown.id, refused=refused, waits=waits, restarts=tuple(planned))
@@ -125,7 +125,7 @@ class RollOperator(BaseSensorOperator):
         for why in self._refusals(context, store, roll, now):
             raise why
         sample = self._latest_sample()
-        if roll_plan.shown_roll(sample, shown.order, shown.by, shown.reason).id != plan_id:
+        if roll_plan.roll_preview(sample, shown.order, shown.by, shown.reason).id != plan_id:
             raise PlanError(Reason.OTHER_PLAN, f"brokers joined, left or restarted since {plan_id[:16]} was shown")
         listed = tuple(broker.broker for broker in sample.brokers_without({}))
         self.log.warning("%s begins a rolling restart of %s: %s", by or "unknown", ", ".join(shown.order), shown.reason)
@@ -137,7 +137,7 @@ class RollOperator(BaseSensorOperator):
             return
         if drained := store.orders().get(Drains).brokers:
             yield PlanError(Reason.DRAINING, f"release these brokers first: {', '.join(drained)[:500]}")
-        for closed in self._closings(store, now):
+        for closed in self._holds(store, now):
             if closed.reason in LASTING:
                 yield PlanError(closed.reason, f"the rolling restart does not begin: {closed.detail}")
         try:
@@ -159,7 +159,7 @@ class RollOperator(BaseSensorOperator):
         ended = context["ti"].get_dr_count(
             f"{APPLY_DAG}{self.entry.name}", run_ids=[question.run_id], states=["success", "failed"]
         )
-        summary = Summary.known(run)
+        summary = Summary.read_or_none(run)
         return question.hash[:16] if summary is not None and summary.by_hand is not None and not ended else ""
 
     def _take_over(self, context: Context, roll: Roll, plan_id: str, by: str) -> Roll:
@@ -177,7 +177,7 @@ class RollOperator(BaseSensorOperator):
 
     def _roll_facts(self, context: Context, store: StateStore, roll: Roll) -> RollFacts:
         now, settings = datetime.now(UTC), self.entry.settings
-        control, held = store.readable(Control), self._why_held(store, now)
+        control, held = store.peek(Control), self._why_held(store, now)
         # A roll that is held before a turn looks at no sample.
         seen, unknown = (None, held) if held and roll.phase is Phase.WAITING else self._roll_sample(store, roll)
         stop, skip = roll.stop_order(control), roll.skip_order(control)
@@ -195,16 +195,16 @@ class RollOperator(BaseSensorOperator):
             return facts
         hindrance, run_id = self._why_no_restart(context), _restart_run_id(roll)
         safe = seen is not None and not why_unsafe(roll, seen)
-        restart = self._restart_state(context, roll, run_id, starts=safe and not (held or stop or skip or hindrance))
+        restart = self._restart_state(context, roll, run_id, may_start=safe and not (held or stop or skip or hindrance))
         dag = f"{settings.roll_restart_dag}, run {run_id}"
         return facts._replace(restart=restart, dag=dag, no_restart=hindrance)
 
     def _why_held(self, store: StateStore, now: datetime) -> str:
-        closed = self._closings(store, now)
+        closed = self._holds(store, now)
         return f"permission: {closed[0].reason} {closed[0].detail}" if closed else ""
 
-    def _closings(self, store: StateStore, now: datetime) -> list[Closing]:
-        return closings(self.entry.settings, store.orders(), now)
+    def _holds(self, store: StateStore, now: datetime) -> list[Hold]:
+        return holds_now(self.entry.settings, store.orders(), now)
 
     def _roll_sample(self, store: StateStore, roll: Roll) -> tuple[RollSample | None, str]:
         try:
@@ -227,7 +227,7 @@ class RollOperator(BaseSensorOperator):
         connection = PulsarAdminHook(settings.connection).get_connection_settings()
         async with PulsarAdmin(connection) as admin:
             admin.set_brokers(roll.listed)
-            return await admin.bundles_on(roll.broker)
+            return await admin.reported_bundles(roll.broker)
 
     def _why_no_restart(self, context: Context) -> str:
         dag_id = self.entry.settings.roll_restart_dag
@@ -241,13 +241,13 @@ class RollOperator(BaseSensorOperator):
             return f"DAG {dag_id}, which Airflow does not know"
         return f"DAG {dag_id}, which is paused in Airflow" if paused else ""
 
-    def _restart_state(self, context: Context, roll: Roll, run_id: str, *, starts: bool) -> str:
-        """Return the state of the broker's restart run, which `starts` starts if missing; empty if none."""
+    def _restart_state(self, context: Context, roll: Roll, run_id: str, *, may_start: bool) -> str:
+        """Return the state of the broker's restart run, which `may_start` starts if missing; empty if none."""
         if roll.phase is not Phase.RESTARTING:
             return ""
         ti, dag_id = context["ti"], self.entry.settings.roll_restart_dag
         found = ti.get_dr_count(dag_id, run_ids=[run_id])
-        if not found and starts:
+        if not found and may_start:
             try:
                 _trigger(dag_id, run_id, {"broker": roll.broker, "roll": roll.id})
                 self.log.info("Triggered %s, run %s, to restart %s", dag_id, run_id, roll.broker)

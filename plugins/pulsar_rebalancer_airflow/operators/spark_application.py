@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from pydantic import JsonValue
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
-from pulsar_rebalancer.decide.run_plan import plan_again
+from pulsar_rebalancer.decide.run_plan import replan
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.variants import ANSWER, ReplayRequest, current_settings
@@ -26,7 +26,7 @@ from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 from pulsar_rebalancer_airflow.operators.bases import requester
-from pulsar_rebalancer_airflow.options import FAILURE, VARIABLES, final_unless_passing, option, option_path, run_folder
+from pulsar_rebalancer_airflow.options import FAILURE, VARIABLES, fail_unless_temporary, option, option_path, run_folder
 from pulsar_rebalancer_airflow.spark_connect import CONNECTION_TYPE, ConnectedApplication, server_environment
 from pulsar_rebalancer_airflow.suites import ReplayLink
 
@@ -63,7 +63,7 @@ LOCAL_CONF = {
 """Settings for a driver and executor in one process. No other process has to connect to this process."""
 
 
-def path_of(application: str) -> str:
+def app_path(application: str) -> str:
     spec = find_spec(_APPLICATION_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(f"{_APPLICATION_PACKAGE} is not installed next to {__name__}")
@@ -158,7 +158,7 @@ class SparkApplicationOperator(BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.application = path_of(application)
+        self.application = app_path(application)
         self.application_args = list(application_args)
         self.name = name
         self.conn_id = conn_id
@@ -180,7 +180,7 @@ class SparkApplicationOperator(BaseOperator):
         SettingsError `spark_unreachable`.
         """
         connected = connection.conn_type == CONNECTION_TYPE
-        with final_unless_passing(context):
+        with fail_unless_temporary(context):
             server = server_environment(connection, f"spark_connection {self.conn_id}") if connected else {}
         try:
             with driver_environment():
@@ -243,15 +243,15 @@ class DecideOperator(SparkApplicationOperator):
 
         Raises:
             AirflowFailException: `foreign_run`; `wrong_setting` (see `checked_connection`); an earlier plan
-                was not handed over to this run, or is no longer valid (`decide.run_plan.plan_again`).
+                was not handed over to this run, or is no longer valid (`decide.run_plan.replan`).
             AirflowException: the application failed; the message has the last lines of its output, and the
                 XCom `failure` its reason code. This is retried.
         """
-        with final_unless_passing(context):
+        with fail_unless_temporary(context):
             _, root, _, address = self.application_args
             run = run_folder(context, self.cluster, address)
             if RunRequest.read(run).params.plan:
-                summary = plan_again(ClusterStorage(root, self.cluster), run)
+                summary = replan(ClusterStorage(root, self.cluster), run)
                 self.log.info("%s; stay: %s", summary.sentence, dict(summary.bundle_skip_reasons))
                 return
             connection = checked_connection(self.conn_id)
@@ -288,7 +288,7 @@ class ReplayOperator(SparkApplicationOperator):
         """
         storage = ClusterStorage(self.root, self.entry.name)
         folder = storage.new_replay(datetime.now(UTC))
-        with final_unless_passing(context):
+        with fail_unless_temporary(context):
             request = self._replay_request(context, storage)
             connection = checked_connection(self.conn_id)
             if connection.conn_type == CONNECTION_TYPE:
@@ -314,7 +314,7 @@ class ReplayOperator(SparkApplicationOperator):
             raise SettingsError(Reason.WRONG_SETTING, f"end: {str(end)[:80]!r} is not a time") from None
         run = context["dag_run"]
         settings, source = current_settings(storage, self.entry.settings)
-        return ReplayRequest.checked(
+        return ReplayRequest.from_form(
             params
             | {
                 "start": start,

@@ -24,8 +24,8 @@ from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import is_extensible, range_of
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.pulsar.client import shedding_is_on, splitting_brokers
-from pulsar_rebalancer.reasons import Reason, Trait, counted
-from pulsar_rebalancer.run.outcome import RETRIED, MoveOutcome, not_moved
+from pulsar_rebalancer.reasons import Reason, Trait, counts_text
+from pulsar_rebalancer.run.outcome import RETRIED, MoveOutcome, unmoved
 from pulsar_rebalancer.run.plan import Move, Split, SplitOutcome, Summary, read_moves
 from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
 from pulsar_rebalancer.state import MovesState
@@ -33,8 +33,8 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.caps import needs_waves
 from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 from pulsar_rebalancer_airflow.operators.bases import RunOperator
-from pulsar_rebalancer_airflow.operators.gate import Holds, present_verdict
-from pulsar_rebalancer_airflow.options import current_xcom, final_unless_passing, run_folder
+from pulsar_rebalancer_airflow.operators.gate import Holds, current_verdict
+from pulsar_rebalancer_airflow.options import current_xcom, fail_unless_temporary, run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore
 
 if TYPE_CHECKING:
@@ -61,11 +61,11 @@ class PlanPartOperator(RunOperator):
     def present(self) -> Settings:
         return Settings.model_validate(self.settings)
 
-    def _present_verdict(self, context: Context, run: StoragePath, *, has_begun: bool) -> Verdict:
+    def _current_verdict(self, context: Context, run: StoragePath, *, has_begun: bool) -> Verdict:
         """Return the current verdict. A part that has begun has a later deadline, because it must be completed."""
         summary = Summary.read(run)
         until = summary.wave_resume_deadline if has_begun else summary.wave_start_deadline
-        return present_verdict(context, self.cluster, run, self.present, until)
+        return current_verdict(context, self.cluster, run, self.present, until)
 
     def _connection(self) -> AdminConnection:
         """Return the cluster's connection. Raises AdminError `read_only`."""
@@ -95,15 +95,15 @@ class PlanPartOperator(RunOperator):
         counts: Counter[Reason] = Counter()
         for outcome in outcomes:
             counts[outcome.reason] += 1
-            self.log.info("%s: %s %s", outcome.bundle, outcome.reason, outcome.error or f"({outcome.read_back})")
+            self.log.info("%s: %s %s", outcome.bundle, outcome.reason, outcome.error or f"({outcome.state_text})")
         ordered = {reason for reason in counts if reason.has(Trait.ORDERED)}
         refused = sorted(reason for reason in counts.keys() - ordered if reason.has(Trait.NEEDS_PERSON))
         if refused:
-            raise AirflowFailException(f"{label}: {counted(counts)}. {refused[0].meaning}")
+            raise AirflowFailException(f"{label}: {counts_text(counts)}. {refused[0].meaning}")
         if any(reason.has(RETRIED) for reason in counts.keys() - ordered):
-            raise UnfinishedError(f"{label}: {counted(counts)}; a retry continues with the remaining bundles")
+            raise UnfinishedError(f"{label}: {counts_text(counts)}; a retry continues with the remaining bundles")
         if ordered and ordered == counts.keys():
-            raise AirflowSkipException(f"{label}: {counted(counts)}. {min(ordered).meaning}")
+            raise AirflowSkipException(f"{label}: {counts_text(counts)}. {min(ordered).meaning}")
         return {str(reason): count for reason, count in counts.items()}
 
 
@@ -120,7 +120,7 @@ class _Progress:
         self._total = total
         self._told_at = -math.inf
 
-    def ended(self, history: WaveHistory) -> None:
+    def publish_if_due(self, history: WaveHistory) -> None:
         if time.monotonic() - self._told_at >= _SECONDS_BETWEEN_WORDS:
             self.publish(history)
 
@@ -170,7 +170,7 @@ class UnloadWaveOperator(PlanPartOperator):
             UnfinishedError: brokers did not answer for some bundles. This is retried.
             AirflowSkipException: orders or settings prevented the whole wave.
         """
-        with final_unless_passing():
+        with fail_unless_temporary():
             run = run_folder(context, self.cluster, self.run)
             store = self._store(context)
             planned = [move for move in read_moves(run) if move.wave == int(self.wave)]
@@ -189,13 +189,13 @@ class UnloadWaveOperator(PlanPartOperator):
     def _remaining_part(
         self, context: Context, run: StoragePath, holds: Holds, history: WaveHistory, planned: list[Move]
     ) -> list[Move]:
-        verdict, now = self._present_verdict(context, run, has_begun=history.has_planned(planned)), datetime.now(UTC)
+        verdict, now = self._current_verdict(context, run, has_begun=history.has_planned(planned)), datetime.now(UTC)
         # Bundles that an earlier attempt unloaded must still be placed, so they are not fresh.
         unloaded = history.maybe_unloaded
         fresh = [move for move in history.remaining(planned) if move.bundle not in unloaded]
         if verdict.reason is not Reason.OPEN:
             if verdict.reason is Reason.PLAN_TOO_OLD or verdict.reason.has(Trait.NOT_BEGUN):
-                history.add_skipped([not_moved(move, verdict.reason) for move in fresh], now)
+                history.add_skipped([unmoved(move, verdict.reason) for move in fresh], now)
             if verdict.reason.has(Trait.ORDERED) and all(move.bundle in history.outcomes for move in planned):
                 return []
             raise PlanError(verdict.reason, f"wave {self.wave} did not begin: {verdict.detail}")
@@ -204,7 +204,7 @@ class UnloadWaveOperator(PlanPartOperator):
         def skip_reason(move: Move) -> Reason | None:
             return holds.skip_reason(move) or (Reason.NOT_ATTEMPTED if range_of(move.bundle) in waiting else None)
 
-        left = {move.bundle: not_moved(move, reason) for move in fresh if (reason := stop_reason or skip_reason(move))}
+        left = {move.bundle: unmoved(move, reason) for move in fresh if (reason := stop_reason or skip_reason(move))}
         history.add_skipped(list(left.values()), now)
         if stop_reason is not None:
             return []
@@ -221,14 +221,14 @@ class UnloadWaveOperator(PlanPartOperator):
 
         def ended(outcome: MoveOutcome) -> None:
             history.add(outcome, datetime.now(UTC))
-            progress.ended(history)
+            progress.publish_if_due(history)
 
         async def work(admin: PulsarAdmin) -> None:
             admin.set_brokers({broker for move in moves for broker in (move.source, move.destination)})
             runtime = await admin.runtime_configuration()
             if shedding_is_on(runtime):
                 raise PlanError(Reason.BUILTIN_SHEDDING_ON, f"wave {self.wave} did not begin")
-            history.plan(moves, datetime.now(UTC))
+            history.record_planned(moves, datetime.now(UTC))
             await carry_out_moves(
                 admin.bundles,
                 moves,
@@ -238,7 +238,7 @@ class UnloadWaveOperator(PlanPartOperator):
                 stop_reason=holds.reason,
                 skip_reason=holds.skip_reason,
                 begin=history.begin,
-                unloaded=history.maybe_unloaded,
+                unloaded_bundles=history.maybe_unloaded,
                 affinity=not is_extensible(runtime.get("loadManagerClassName", "")),
                 meter=ClientGapMeter(admin, moves, history.record_client_gap),
                 pace=pace,
@@ -289,9 +289,9 @@ class SplitOperator(PlanPartOperator):
                 the credentials.
             UnfinishedError: brokers did not answer. This is retried.
         """
-        with final_unless_passing():
+        with fail_unless_temporary():
             run = run_folder(context, self.cluster, self.run)
-            store = StateStore.of(context, self.cluster)
+            store = StateStore.from_context(context, self.cluster)
             history = SplitHistory(store.get(MovesState), store.change_moves, run)
             opened = current_xcom(context, self.gate, "reason")
             splits = self._remaining_part(context, run, history, str(opened))
@@ -305,7 +305,7 @@ class SplitOperator(PlanPartOperator):
             async def work(admin: PulsarAdmin) -> None:
                 splitting = await splitting_brokers(admin) if asked else []
                 builtin = Reason.BUILTIN_SPLITTING_ON if splitting else None
-                history.plan(remaining, datetime.now(UTC))
+                history.record_planned(remaining, datetime.now(UTC))
                 await carry_out_splits(
                     admin.bundles,
                     remaining,
@@ -325,7 +325,7 @@ class SplitOperator(PlanPartOperator):
     def _remaining_part(self, context: Context, run: StoragePath, history: SplitHistory, gate: str) -> Sequence[Split]:
         if gate != Reason.OPEN:
             raise AirflowSkipException(f"The gate is closed: {gate}")
-        verdict = self._present_verdict(context, run, has_begun=history.planned)
+        verdict = self._current_verdict(context, run, has_begun=history.planned)
         if verdict.reason is not Reason.OPEN:
             raise AirflowSkipException(f"The gate has closed: {verdict.reason} {verdict.detail}")
         return verdict.splits

@@ -31,7 +31,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.snapshot import find_run
 from pulsar_rebalancer.show.page.facts import AirflowContext, FailedRun, why_held
-from pulsar_rebalancer.show.page.page_model import Links, Overview, ShownQuestion, State, UserActions
+from pulsar_rebalancer.show.page.page_model import Links, Overview, QuestionView, State, UserActions
 from pulsar_rebalancer.show.page.timeline import Event
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -75,14 +75,14 @@ CANCELLED = exists().where(
 """Whether a rebalancing run was marked as failed before it began. The teardown task keeps such a run queued."""
 
 
-def _stored(session: Session, asset: str, key: str) -> Any:
+def _stored_value(session: Session, asset: str, key: str) -> Any:
     of_asset = select(AssetStateStoreModel.value).join(AssetModel, AssetModel.id == AssetStateStoreModel.asset_id)
     value = session.scalar(of_asset.where(AssetModel.name == asset, AssetStateStoreModel.key == key))
     return None if value is None else json.loads(value)
 
 
 def stored_state(session: Session, storage: ClusterStorage) -> StoredState:
-    return StoredState(partial(_stored, session, state_asset(storage.cluster).name), storage)
+    return StoredState(partial(_stored_value, session, state_asset(storage.cluster).name), storage)
 
 
 def facts_of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> AirflowContext:
@@ -106,7 +106,7 @@ def facts_of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> Airf
             "orders": orders,
             "last_plan": stored.last_plan(),
             "not_handed_over": _why_not_handed_over(session, f"{APPLY_DAG}{storage.cluster}", orders.get(Answers)),
-            "handed_over": stored.readable(HandedOverPlans),
+            "handed_over": stored.peek(HandedOverPlans),
         }
     except SnapshotError:  # documents are missing, and so is the storage: the page says that it cannot be read
         return facts
@@ -174,20 +174,20 @@ def failures_since(session: Session, dag_id: str, begin: datetime) -> list[Event
     return list(failed.values())
 
 
-def _named(stored: StoredState, storage: ClusterStorage, plan: str) -> str:
+def _title(stored: StoredState, storage: ClusterStorage, plan: str) -> str:
     """Return what a manual plan does, such as "drain a:1"."""
-    shown = stored.readable(ShownPlans).plans.get(plan)
+    shown = stored.peek(ShownPlans).plans.get(plan)
     run = storage.run(shown.plan_id) if shown else None
-    summary = Summary.known(run) if run else None
+    summary = Summary.read_or_none(run) if run else None
     asked = summary.by_hand.request if summary and summary.by_hand else None
     return " ".join([str(asked.action), *asked.broker]) if asked else "carry out a plan"
 
 
-def orders_since(session: Session, storage: ClusterStorage, begin: datetime) -> list[Event]:
+def orders_since(session: Session, storage: ClusterStorage, since: datetime) -> list[Event]:
     """Return what operators have ordered: actions of the control DAG, plans that they carried out, and answers."""
     started = select(DagRun).where(
         DagRun.dag_id.in_([f"{prefix}{storage.cluster}" for prefix in (CONTROL_DAG, BY_HAND_DAG, ROLL_DAG)]),
-        DagRun.queued_at >= begin,
+        DagRun.queued_at >= since,
     )
     events = []
     for run in session.scalars(started):
@@ -195,22 +195,22 @@ def orders_since(session: Session, storage: ClusterStorage, begin: datetime) -> 
         what = str(conf.get("action") or "").replace("_", " ")
         if conf.get("plan"):
             rolls = run.dag_id.startswith(ROLL_DAG)
-            what = "restart brokers" if rolls else _named(stored_state(session, storage), storage, str(conf["plan"]))
+            what = "restart brokers" if rolls else _title(stored_state(session, storage), storage, str(conf["plan"]))
         # Other runs only show something.
         if run.queued_at and (run.dag_id.startswith(CONTROL_DAG) or conf.get("plan") or what == Action.RELEASE):
             names = conf.get("broker") or conf.get("subject") or ()
             what = " ".join([what, *(map(str, names) if isinstance(names, list | tuple) else [str(names)])])
             order = Order(at=run.queued_at, by=run.triggering_user_name or "", reason=str(conf.get("reason") or ""))
             refused = ", refused" if run.state == DagRunState.FAILED else ""
-            events.append(Event(at=order.at, kind="order", text=one_line(f"{what} {order.because}{refused}")))
+            events.append(Event(at=order.at, kind="order", text=one_line(f"{what} {order.by_text}{refused}")))
     try:
         answers = stored_state(session, storage).orders().get(Answers).plans.values()
     except SnapshotError:
         return events
     return events + [
-        Event(at=answer.at, kind="order", text=f"{'approve' if answer.carried_out_by else 'reject'} {answer.because}")
+        Event(at=answer.at, kind="order", text=f"{'approve' if answer.carried_out_by else 'reject'} {answer.by_text}")
         for answer in answers
-        if answer.at >= begin
+        if answer.at >= since
     ]
 
 
@@ -248,7 +248,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: Bas
     used = {*allowed.values()} | ({dag_ids[REBALANCE_DAG]} if allowed.keys() & {BY_HAND_DAG, APPLY_DAG} else set())
     used |= {f"{ROLL_DAG}{entry.name}"} if facts.roll.active else set()
     paused = select(DagModel.dag_id).where(DagModel.dag_id.in_(used), DagModel.is_paused)
-    closed = facts.closed(entry.settings, now)
+    closed = facts.gate_holds(entry.settings, now)
     return UserActions(
         control=allowed.get(CONTROL_DAG, ""),
         orders=buttons(facts.situation(entry.settings, now)) if CONTROL_DAG in allowed else (),
@@ -268,7 +268,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: Bas
 
 def _shown_question(
     session: Session, entry: ClusterEntry, facts: AirflowContext, dag_id: str, now: datetime
-) -> ShownQuestion | None:
+) -> QuestionView | None:
     until, run_id = facts.answer_deadline(entry.settings, now), facts.question.run_id
     if until is None:
         return None
@@ -277,7 +277,7 @@ def _shown_question(
     details = select(HITLDetail.ti_id).join(TaskInstance, TaskInstance.id == HITLDetail.ti_id)
     if session.scalar(details.where(*asked, parked, HITLDetail.responded_at.is_(None))) is None:
         return None
-    return ShownQuestion(dag=dag_id, run=run_id, task=_ASKS, hash=facts.question.hash, until=until)
+    return QuestionView(dag=dag_id, run=run_id, task=_ASKS, hash=facts.question.hash, until=until)
 
 
 def with_links(page: Overview, dag_id: str, storage: ClusterStorage, failed: FailedRun | None = None) -> Overview:

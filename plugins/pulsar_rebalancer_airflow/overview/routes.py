@@ -19,12 +19,12 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
-from pulsar_rebalancer.decide.stays import rules_keeping
+from pulsar_rebalancer.decide.stays import keeping_rules
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.bundles import find_bundles, stay_views
-from pulsar_rebalancer.show.page.page_model import BundlesFound, Overview, RunAnswer, Status, StayView, UserActions
-from pulsar_rebalancer.show.page.timeline import Timeline, start_of, timeline
+from pulsar_rebalancer.show.page.page_model import FoundBundles, Overview, RunAnswer, Status, StayView, UserActions
+from pulsar_rebalancer.show.page.timeline import Timeline, timeline, timeline_start
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
 from pulsar_rebalancer_airflow.options import (
@@ -114,7 +114,7 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
         view = overview.current_overview(storage, entry, facts, _now())
     except RebalancerError as error:
         # Operators can still give orders.
-        view = overview.without_run(overview.unreadable_status(entry, facts, error, _now()), facts, _now())
+        view = overview.overview_without_run(overview.unreadable_status(entry, facts, error, _now()), facts, _now())
     return airflow_facts.with_links(view.model_copy(update={"acts": acts}), balances, storage, facts.failed)
 
 
@@ -137,17 +137,17 @@ def stay(dag_id: str, folder: str) -> tuple[StayView, ...]:
 
 
 @router.get("/dags/{dag_id}/bundles")
-def bundles(dag_id: str, part: Annotated[str, Query(max_length=512)] = "") -> BundlesFound:
+def bundles(dag_id: str, part: Annotated[str, Query(max_length=512)] = "") -> FoundBundles:
     """Return the bundles of a broker or topic, or with `part` in their names, and why each moves or stays."""
-    return find_bundles(ClusterStorage(storage_root(), _balanced_cluster(dag_id)[1].name), part, _now(), rules_keeping)
+    return find_bundles(ClusterStorage(storage_root(), _balanced_cluster(dag_id)[1].name), part, _now(), keeping_rules)
 
 
 @router.get("/dags/{dag_id}/timeline")
 def history(dag_id: str, session: SessionDep) -> Timeline:
     _, entry = _balanced_cluster(dag_id)
     now, storage = _now(), ClusterStorage(storage_root(), entry.name)
-    orders = airflow_facts.orders_since(session, storage, start_of(now))
-    failures = airflow_facts.failures_since(session, f"{REBALANCE_DAG}{entry.name}", start_of(now))
+    orders = airflow_facts.orders_since(session, storage, timeline_start(now))
+    failures = airflow_facts.failures_since(session, f"{REBALANCE_DAG}{entry.name}", timeline_start(now))
     return timeline(storage, entry.settings, now, orders, failures)
 
 
@@ -186,6 +186,6 @@ async def with_headers(request: Request, respond: Callable[[Request], Awaitable[
 
 
 @app.exception_handler(RebalancerError)
-def unreadable(_: Request, error: Exception) -> JSONResponse:
+def unreadable_response(_: Request, error: Exception) -> JSONResponse:
     """Respond with 503 and an explanation if the clusters file, the storage root or a run's file cannot be read."""
     return JSONResponse({"detail": str(error)}, status_code=503)

@@ -76,7 +76,7 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
         return _refusal_answer(session, dag_id, run_id, headline_of_run(files, "", 0).sentence if files else "")
     if prefix == CONTROL_DAG:
         result = read_xcom(session, dag_id, run_id, key="return_value", task="control")
-        return RunAnswer(text=words.order_result(result if isinstance(result, dict) else {}))
+        return RunAnswer(text=words.order_result_text(result if isinstance(result, dict) else {}))
     if prefix == ROLL_DAG:
         return _roll_answer(read_xcom(session, dag_id, run_id, key="return_value", task="roll"))
     if prefix == REBALANCE_DAG:
@@ -113,13 +113,13 @@ def _by_hand_answer(session: Session, run: DagRun) -> RunAnswer:
     return RunAnswer(text=words.RELEASED if released else words.DRAINED)
 
 
-def _refusal_answer(session: Session, dag_id: str, run_id: str, came_to: str) -> RunAnswer:
+def _refusal_answer(session: Session, dag_id: str, run_id: str, outcome_text: str) -> RunAnswer:
     task, code = failure_of(session, dag_id, run_id)
     reason = Reason.get(code)
     if reason is not None:
         message = str(read_xcom(session, dag_id, run_id, key=MESSAGE, task=task) or "")
         return RunAnswer(state="refused", text=words.refusal_text(f"in {task}", reason, message))
-    text = f"in {task}: {came_to or 'see the log of this task.'}" if task else words.TIMED_OUT
+    text = f"in {task}: {outcome_text or 'see the log of this task.'}" if task else words.TIMED_OUT
     return RunAnswer(state="failed", text=text)
 
 
@@ -134,7 +134,7 @@ def _run_answer(session: Session, dag_id: str, run: Run) -> RunAnswer:
     if verdict is Reason.AWAITING_APPROVAL:
         return _approval_answer(session, dag_id, run)
     nothing_to_move = verdict is Reason.NOTHING_TO_DO and said.state is not State.CLOSED
-    only_looked = verdict is Reason.OBSERVE and not run.request.forced
+    only_looked = verdict is Reason.OBSERVE and not run.request.is_forced
     if verdict is Reason.OPEN or nothing_to_move or only_looked:
         return RunAnswer(text=said.sentence)
     return RunAnswer(state="refused", text=f"at the gate ({verdict}): {said.sentence}")
@@ -146,10 +146,10 @@ def _approval_answer(session: Session, dag_id: str, run: Run) -> RunAnswer:
     answer = facts.answer_about(run)
     if answer is not None and answer.carried_out_by:
         approved = answer_of(session, f"{APPLY_DAG}{cluster}", answer.question.run_id)
-        return approved or RunAnswer(text=f"The plan was approved {answer.because}.")
+        return approved or RunAnswer(text=f"The plan was approved {answer.by_text}.")
     entry = rebalance_dags(load_clusters(clusters_file())).get(dag_id)
     waits = entry is not None and facts.answer_deadline(entry.settings, datetime.now(UTC)) is not None
-    said = state_after_answer(run, facts, pending=waits)
+    said = state_after_answer(run, facts, is_pending=waits)
     return RunAnswer(state="refused", text=said.sentence) if said else RunAnswer(state="awaiting approval", text="")
 
 

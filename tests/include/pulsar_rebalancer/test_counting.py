@@ -34,8 +34,8 @@ def ago(seconds: float) -> datetime:
         (60, {"forced": True}, "forced", False),
         (1, {"forced": True}, "forced", False),
         (300, {"forced": True}, "forced", True),
-        (60, {"thresholds": True}, "other_thresholds", False),
-        (29.9, {"thresholds": True}, "too_soon", False),
+        (60, {"changes_thresholds": True}, "other_thresholds", False),
+        (29.9, {"changes_thresholds": True}, "too_soon", False),
     ],
 )
 def test_a_sample_counts_once_per_interval(seconds: float, asked: dict[str, bool], reason: str, clear: bool) -> None:

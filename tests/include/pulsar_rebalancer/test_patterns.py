@@ -11,7 +11,7 @@ from pulsar_rebalancer.config.clusters_file import load_clusters, parse_params
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.isolation import parse_isolation, policies_of
-from pulsar_rebalancer.orders.in_force import newly_excluded, parse_control_form
+from pulsar_rebalancer.orders.in_force import new_exclusion, parse_control_form
 from pulsar_rebalancer.orders.order import Control
 from pulsar_rebalancer.replay.variants import expand
 
@@ -29,7 +29,7 @@ def excludes_none(patterns: Sequence[str]) -> None:
     assert patterns
     present = Settings(excluded_bundles=tuple(patterns))
     assert {
-        newly_excluded((Settings(), Control()), (present, Control()), f"{name}/0x0_0xffffffff", ()) for name in NAMES
+        new_exclusion((Settings(), Control()), (present, Control()), f"{name}/0x0_0xffffffff", ()) for name in NAMES
     } == {None}
 
 

@@ -15,7 +15,7 @@ def ids(served: RunningCluster) -> list[str]:
 def pick(cluster: Cluster, owner: str) -> tuple[str, str]:
     index = cluster.membership.find(owner).index
     for i, bundle in enumerate(cluster.topology.bundles):
-        if cluster.ownership.owner[i] == index and cluster.traffic.active[i]:
+        if cluster.ownership.owner[i] == index and cluster.traffic.is_active[i]:
             return bundle, cluster.topology.topics(i)[0]
     raise LookupError(owner)
 

@@ -37,11 +37,11 @@ def test_missing_documents_are_initial_ones_until_a_run_is_committed(storage):
     store = store_of(MemoryState(documents={}))
     (storage.new_run(NOW) / "outcome.json").write_json({})
 
-    assert (store.get(DecisionState), store.lost(), store.orders().lost) == (DecisionState(), {}, "")
+    assert (store.get(DecisionState), store.lost_documents(), store.orders().lost) == (DecisionState(), {}, "")
 
     committed(storage)
 
-    assert store.lost() == {model.KEY: "missing" for model in DOCUMENTS}
+    assert store.lost_documents() == {model.KEY: "missing" for model in DOCUMENTS}
     with pytest.raises(StateError, match=r"decision: missing \[state_lost\]"):
         store.get(DecisionState)
 
@@ -61,7 +61,7 @@ def test_a_document_that_cannot_be_read_is_lost_and_the_others_are_shown(state, 
 
     orders = store.orders()
 
-    assert store.lost() == {"drains": why}
+    assert store.lost_documents() == {"drains": why}
     assert (orders.lost, list(orders.get(Drains).brokers)) == (f"drains: {why}", ["b:1"])
 
 
@@ -81,7 +81,7 @@ def test_a_storage_that_fails_is_no_loss(storage):
     failing = mock.patch.object(StoragePath, "names", side_effect=SnapshotError(Reason.STORAGE_FAILED, "busy"))
 
     with failing, pytest.raises(SnapshotError):
-        store_of(MemoryState(documents={})).lost()
+        store_of(MemoryState(documents={})).lost_documents()
 
 
 def test_the_broker_of_a_rolling_restart_is_drained_until_a_person_releases_it(state, storage):

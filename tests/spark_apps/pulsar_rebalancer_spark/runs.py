@@ -80,7 +80,7 @@ def sample(given: RunInput, previous: Iterable[dict[str, Any]] = ()) -> tuple[li
         for row in bundle_columns.update([r for r in bundles if r["bundle"] not in refused], previous)
     }
     names = pa.array([row["bundle"] for row in bundles], pa.string())
-    reasons = stays.stay_reasons(names, stays.BundleFacts.of(given, given.settings)).to_pylist()
+    reasons = stays.stay_reasons(names, stays.BundleFacts.of_run(given, given.settings)).to_pylist()
     for row, reason in zip(bundles, reasons, strict=True):
         mean = found.get(row["bundle"], dict.fromkeys(TRAFFIC, 0.0))
         row["msg_rate"] = mean["msg_rate_in"] + mean["msg_rate_out"]

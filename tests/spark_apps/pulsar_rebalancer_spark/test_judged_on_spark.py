@@ -9,12 +9,12 @@ from tests.vectors.rows import sample
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import BROKERS
-from pulsar_rebalancer.state import Counting, HitCount
+from pulsar_rebalancer.state import HitCount, HitRules
 from pulsar_rebalancer.strategies.sample import ClusterSample, JudgedPair
 from pulsar_rebalancer.strategies.scoring import SCORED
 from pulsar_rebalancer.strategies.shedders import avg_shedder
 from pulsar_rebalancer_spark.bundle_means import literal
-from pulsar_rebalancer_spark.rebalance import KNOWN, RULES, judged, rule_row, stored_hits_rows
+from pulsar_rebalancer_spark.rebalance import KNOWN, RULES, judged_pairs, rule_row, stored_hits_rows
 
 COLUMNS = pa.schema([field for field in BROKERS if not pa.types.is_timestamp(field.type)])
 
@@ -32,7 +32,7 @@ def judge(spark, clusters: dict[str, Judged]) -> dict[str, list[JudgedPair]]:
     brokers = [row | {"cluster": name} for name, of in clusters.items() for row in of.brokers]
     known = [row for name, of in clusters.items() for row in stored_hits_rows(name, of.sample, of.hits)]
     rules = [rule_row(name, of.sample, of.hot) for name, of in clusters.items()]
-    pairs = judged(literal(spark, brokers, COLUMNS), literal(spark, known, KNOWN), literal(spark, rules, RULES))
+    pairs = judged_pairs(literal(spark, brokers, COLUMNS), literal(spark, known, KNOWN), literal(spark, rules, RULES))
     found: dict[str, list[JudgedPair]] = {name: [] for name in clusters}
     for cluster, *pair in sorted(pairs.collect()):
         found[cluster].append(JudgedPair(*pair))
@@ -72,7 +72,7 @@ def clusters_to_judge(draw: st.DrawFn) -> Judged:
     usages = sample(brokers, [], rules).usages().items()
     before = {name: usage * 100 for name, usage in usages if draw(st.booleans())}
     before |= {name: 1.0 for name in before if draw(st.booleans())}
-    counting = Counting(counts=reason is Reason.COUNTED, reason=reason, samples=before)
+    counting = HitRules(counts=reason is Reason.COUNTED, reason=reason, samples=before)
     hits = {row["broker"]: HitCount(draw(COUNT), draw(COUNT)) for row in brokers if draw(st.booleans())}
     given = sample(brokers, [], rules, counting=counting, force_threshold=force if reason is Reason.FORCED else None)
     return Judged(brokers, given, hits, draw(st.sampled_from([math.inf, 65.0])))

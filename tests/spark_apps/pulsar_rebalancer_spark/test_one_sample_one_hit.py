@@ -43,7 +43,7 @@ class Cluster:
         summary = decide(lambda: self.spark, RunInput.read(self.folder.uri))
         self.state = plan.read_state(self.folder)
         if settings["mode"] == "auto":
-            self.state = self.state.carried_out()
+            self.state = self.state.without_restarts()
         return summary
 
     @property
@@ -122,7 +122,7 @@ def test_only_a_pair_that_is_carried_out_starts_anew(spark, tmp_path, params, se
     left = plan.read_state(run)
     assert summary.pairs_fired == 2
     assert left.hits == state.hits
-    done = left.carried_out().hits
+    done = left.without_restarts().hits
     assert [done.get(name, HitCount()).low for name in names] == after
     assert (left.counted_at, left.means) == (counted, "")
 

@@ -49,7 +49,7 @@ def specified(root, run, previous=()):
     brokers, bundles = runs.sample(given, previous)
     force = force_threshold(given.request)
     sample = ClusterSample(brokers, bundles, given.settings, counting=given.counting, force_threshold=force)
-    return decided_of(sample, given.before.decision.hits, given.policies)
+    return decided_of(sample, given.state.decision.hits, given.policies)
 
 
 def plan_of(run):
@@ -57,7 +57,7 @@ def plan_of(run):
     moves = (run / "plan" / "moves.parquet").read_table().to_pylist()
     decided = [decision_of(row) for row in decisions]
     decided.sort(key=lambda each: (each.pair is None, each.pair or 0, each.source))
-    return decided, sorted((CandidateMove.of_row(row) for row in moves), key=lambda move: (move.pair, move.rank))
+    return decided, sorted((CandidateMove.from_row(row) for row in moves), key=lambda move: (move.pair, move.rank))
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_the_plan_is_the_one_that_rows_give(spark, tmp_path, eventful, monkeypat
         "broker_quarantined",
     ]
     assert summary.brokers == 6
-    assert summary.bundles_taken == len([row for row in moves if row.taken])
+    assert summary.bundles_taken == len([row for row in moves if row.is_taken])
     assert sum(summary.bundle_skip_reasons.values()) + summary.bundles_taken == len(moves)
 
 

@@ -79,7 +79,7 @@ def test_clusters_variants_and_days_side_by_side(
     assert "$" not in page
     for words in ("as recorded", "current settings, replayed", "time, UTC", "Pareto front", "picked"):
         assert words in page[page.index("<svg") :]
-    agreement = Agreement.of(recording, next(o for o in outcomes if o.variant == CURRENT), 16)
+    agreement = Agreement.compare(recording, next(o for o in outcomes if o.variant == CURRENT), 16)
     assert Agreement.model_validate(answer["agreement"]) == agreement
     assert f"<p>{agreement.sentence}.</p>" in page
     for words in ("16 of 1,500 samples (1.1%)", "extrapolated from 0.3 hours", "left out: 2 more"):

@@ -70,7 +70,7 @@ def tables(brokers: list[dict[str, Any]], bundles: list[dict[str, Any]]) -> dict
     for row in brokers:
         held = sum(bundle["broker"] == row["broker"] for bundle in bundles)
         row |= {"cluster": "east", "listings": 1, "bundles": held, "report_age_seconds": 1.0}
-        row |= {"topics": int(row["topics"]), "reserved_by": POLICIES.reserved_by(row["broker"])}
+        row |= {"topics": int(row["topics"]), "reserved_by": POLICIES.reserving_policy(row["broker"])}
     for row in bundles:
         row |= {"cluster": "east", "owners": 1, "producers": 1, "consumers": 1, "cache_size": 0}
         row |= {"topics": int(row["topics"]), "policy": POLICIES.kind(namespace_of(row["bundle"]))}

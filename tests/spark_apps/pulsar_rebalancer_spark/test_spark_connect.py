@@ -29,7 +29,7 @@ from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow import spark_connect
 from pulsar_rebalancer_airflow.operators import DecideOperator
-from pulsar_rebalancer_airflow.operators.spark_application import driver_environment, path_of
+from pulsar_rebalancer_airflow.operators.spark_application import app_path, driver_environment
 from pulsar_rebalancer_airflow.options import FAILURE, STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.spark_connect import ConnectedApplication, server_environment
 from pulsar_rebalancer_spark.rebalance import decide
@@ -122,7 +122,7 @@ def test_a_server_that_does_not_see_the_storage_is_told_apart(tmp_path, server, 
     monkeypatch.chdir(tmp_path)
     told: list[str] = []
 
-    command = [path_of("application"), "--root", ".", "--run", str(run)]
+    command = [app_path("application"), "--root", ".", "--run", str(run)]
     with driver_environment():
         application = ConnectedApplication(command, server_environment(server.connection(), "here"))
     with pytest.raises(AirflowException, match=r"not decided: .*\[file_missing\]"):

@@ -13,8 +13,8 @@ from pulsar_rebalancer.decide.sources.drains import drain_moves
 from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.orders.manual_plans import HandedOverPlan
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import Move, Summary, read_state, taken_rows, verify
-from pulsar_rebalancer.run.request import HandRequest, ManualPlanRecord, RunRequest
+from pulsar_rebalancer.run.plan import Move, Summary, read_state, split_rows, verify
+from pulsar_rebalancer.run.request import ManualPlanRecord, PlanRequest, RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Row
 from pulsar_rebalancer.state import CountedSample
@@ -45,12 +45,12 @@ def read(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPlan:
 
     Raises PlanError: `other_plan`, `plan_changed`, `plan_expired`.
     """
-    handed = snapshot.before.handed_over
+    handed = snapshot.state.handed_over
     if handed is None:
         raise SnapshotError(Reason.FILE_DAMAGED, f"run {snapshot.folder.uri} names no plan to carry out")
     folder, summary = _shown_plan(storage, snapshot.request, handed)
     # A plan that a strategy made is requested only by its hash.
-    wanted = summary.by_hand.request if summary.by_hand else HandRequest(plan=summary.hash, reason=handed.reason)
+    wanted = summary.by_hand.request if summary.by_hand else PlanRequest(plan=summary.hash, reason=handed.reason)
     overruled = wanted.overruled
     if handed.approved and summary.by_hand is None:
         # The run that made the plan applied the grace period, and only the plan's own runs have moved bundles since.
@@ -64,7 +64,7 @@ def read(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPlan:
         record=ManualPlanRecord(by=asked_by, request=wanted, carries_out=summary.hash, **who),
         approved=handed.approved,
         moves=list(moves),
-        splits=taken_rows(folder),
+        splits=split_rows(folder),
         restarts=read_state(folder).restarts,
     )
 
@@ -103,7 +103,7 @@ def _shown_plan(storage: ClusterStorage, request: RunRequest, record: HandedOver
 
 def _drain_proposal(snapshot: Snapshot, shown: Summary, moves: Sequence[Move]) -> Proposal:
     """Return the moves off brokers still drained. A rule is lifted only if it was then and still is."""
-    drained = snapshot.before.drains.brokers
+    drained = snapshot.state.drains.brokers
     overruled = {
         source: frozenset(shown.drains[source].overrule).intersection(
             drained[source].overrule if source in drained else ()
@@ -111,10 +111,10 @@ def _drain_proposal(snapshot: Snapshot, shown: Summary, moves: Sequence[Move]) -
         for source in {move.source for move in moves}
     }
 
-    def requested(_: PlanningSample, source: str) -> list[RequestedMove]:
+    def moves_of_drain(_: PlanningSample, source: str) -> list[RequestedMove]:
         released = None if source in drained else Reason.NOT_DRAINED
         return [
             RequestedMove(move.bundle, move.destination, released, source) for move in moves if move.source == source
         ]
 
-    return drain_moves(snapshot, overruled, requested, planned_only=True)[0]
+    return drain_moves(snapshot, overruled, moves_of_drain, planned_only=True)[0]

@@ -10,7 +10,7 @@ from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.decide.planning import Proposal, RequestedMove, SourceReport, candidates_of, place_moves
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
 from pulsar_rebalancer.decide.rolling import why_wait
-from pulsar_rebalancer.decide.sources.filling import recently_arrived
+from pulsar_rebalancer.decide.sources.filling import recent_arrivals
 from pulsar_rebalancer.orders.manual_plans import Drain
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import DrainProgress
@@ -45,7 +45,7 @@ def drain_moves(
     samples: dict[str, PlanningSample] = {}
     for rules, brokers in groups.items():
         sample = PlanningSample.read(snapshot, rules)
-        if snapshot.before.roll is not None:
+        if snapshot.state.roll is not None:
             sample = sample.for_roll()
         wanted = [move for broker in brokers for move in moves_of_broker(sample, broker)]
         moves.extend(place_moves(sample, candidates_of(sample, wanted, len(samples) - len(overruled))))
@@ -57,20 +57,20 @@ def drain_moves(
     return Proposal(moves, lambda _: SourceReport([]), room=new_capacity), samples
 
 
-def drains(snapshot: Snapshot) -> Proposal:
+def drain_proposal(snapshot: Snapshot) -> Proposal:
     """Return the moves that empty the drained brokers, of which there is at least one."""
-    drained = snapshot.before.drains.brokers
+    drained = snapshot.state.drains.brokers
     overruled = {broker: drain.overrule for broker, drain in drained.items()}
     wanted, samples = drain_moves(snapshot, overruled, broker_moves)
-    roll = snapshot.before.roll
-    if roll is not None and why_wait(roll.listed, snapshot.started, snapshot.unwell, ()):
+    roll = snapshot.state.roll
+    if roll is not None and why_wait(roll.listed, snapshot.starts, snapshot.problems, ()):
         held = roll.drains()
-        paused = [move.put_off(Reason.ROLLING) if move.taken and move.source in held else move for move in wanted.moves]
+        paused = [move.put_off(Reason.ROLLING) if move.source in held else move for move in wanted.moves]
         wanted = replace(wanted, moves=paused)
 
     def report(moves: Sequence[CandidateMove]) -> SourceReport:
         pairs = {move.source: move.pair for move in moves}
-        givers = {move.source for move in moves if move.taken}
+        givers = {move.source for move in moves if move.is_taken}
         progress = {broker: _drain_progress(snapshot, broker, drained[broker], moves) for broker in sorted(drained)}
         leave = number_of(sum(drain.moving for drain in progress.values()), "bundle")
         return SourceReport(
@@ -84,7 +84,7 @@ def drains(snapshot: Snapshot) -> Proposal:
 
 
 def broker_moves(sample: PlanningSample, broker: str) -> list[RequestedMove]:
-    return [RequestedMove(bundle.bundle, source=broker) for bundle in sample.bundles.of(broker)]
+    return [RequestedMove(bundle.bundle, source=broker) for bundle in sample.bundles.of_broker(broker)]
 
 
 def _drain_decision(sample: PlanningSample, broker: str, pair: int, drain: Drain) -> Decision:
@@ -96,23 +96,23 @@ def _drain_decision(sample: PlanningSample, broker: str, pair: int, drain: Drain
         fired=True,
         explanation=f"{broker} is drained by {drain.by or 'unknown'}: {drain.reason}",
         measure=Measure.THROUGHPUT,
-        target=java_sum(bundle.msg_throughput for bundle in sample.bundles.of(broker)),
+        target=java_sum(bundle.msg_throughput for bundle in sample.bundles.of_broker(broker)),
     )
 
 
 def _drain_progress(snapshot: Snapshot, broker: str, drain: Drain, moves: Iterable[CandidateMove]) -> DrainProgress:
     mine = [move for move in moves if move.source == broker]
-    unreported = recently_arrived(snapshot, broker) - {move.bundle for move in mine}
-    stay = Counter(move.reason for move in mine if not move.taken)
-    if unreported:
-        stay[Reason.RECENTLY_UNLOADED] += len(unreported)
+    hidden = recent_arrivals(snapshot, broker) - {move.bundle for move in mine}
+    stay = Counter(move.reason for move in mine if not move.is_taken)
+    if hidden:
+        stay[Reason.RECENTLY_UNLOADED] += len(hidden)
     return DrainProgress(
         since=drain.at,
         by=drain.by,
         reason=drain.reason,
         overrule=drain.overrule,
-        bundles=None if broker in snapshot.silent or broker not in snapshot.started else len(mine) + len(unreported),
-        moving=sum(move.taken for move in mine),
+        bundles=None if broker in snapshot.silent_brokers or broker not in snapshot.starts else len(mine) + len(hidden),
+        moving=sum(move.is_taken for move in mine),
         stay=dict(sorted(stay.items())),
         named=tuple(sorted(move.bundle for move in mine if move.reason in NEVER)[:NAMED]),
     )

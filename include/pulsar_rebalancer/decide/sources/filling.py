@@ -26,12 +26,12 @@ _BELOW = 5.0
 """A broker counts as filled if its score is at most this number of points below the mean."""
 
 
-def fill_new(snapshot: Snapshot) -> Proposal | None:
+def new_broker_proposal(snapshot: Snapshot) -> Proposal | None:
     """Return the moves that fill new brokers, like the manual action `fill`; None if there are none."""
     now = snapshot.request.collected_at
-    new = {name for name, at in snapshot.started.items() if at and abs(now - at) <= _NEW}
+    new = {name for name, at in snapshot.starts.items() if at and abs(now - at) <= _NEW}
     # A broker that has just received bundles is left out: its report may lack them.
-    getting = {end for unload in recently_moved(snapshot).values() for end in (unload.destination, unload.owner)}
+    getting = {end for unload in recent_unloads(snapshot).values() for end in (unload.destination, unload.owner)}
     brokers = sorted(new - getting)
     if not brokers:
         return None
@@ -41,35 +41,35 @@ def fill_new(snapshot: Snapshot) -> Proposal | None:
         return None
     mean = fmean(value for name, value in sample.scores.items() if name not in sample.left_out)
     empty = [name for name in healthy if sample.scores[name] < mean - _BELOW]
-    requested = fill(sample, empty) if empty else []
+    requested = fill_moves(sample, empty) if empty else []
     moves = place_moves(sample, candidates_of(sample, requested, -len(requested)))
     return Proposal(
         moves, lambda moves: giving(sample, moves, Reason.FILL, "gives bundles to new brokers:", "New: {}, filled")
     )
 
 
-def fill(sample: PlanningSample, brokers: Sequence[str]) -> list[RequestedMove]:
+def fill_moves(sample: PlanningSample, brokers: Sequence[str]) -> list[RequestedMove]:
     """Fill brokers up to the mean score, the coldest first, with the hottest brokers' largest bundles.
 
     After a bundle's move, the filled broker's score is at most the mean and at most the source's. Raises
     PlanError: `unknown_name`, or why one of the brokers is left out.
     """
     for broker in brokers:
-        check_broker(sample, broker)
+        check_receiver(sample, broker)
     scores, policies = dict(sample.scores), sample.policy_filter()
     mean = fmean(value for name, value in scores.items() if name not in sample.left_out)
     pools = {
         source: sorted(
             (
                 (sample.share_of_score(bundle), bundle.bundle)
-                for bundle in sample.bundles.of(source)
+                for bundle in sample.bundles.of_broker(source)
                 if sample.stay_reason(bundle) is None
             ),
             reverse=True,
         )
         for source in scores.keys() - set(brokers)
     }
-    forbids = cache(policies.forbids)
+    forbids = cache(policies.refusal_reason)
     run, onto = sample.settings.max_bundles_per_run, sample.settings.max_bundles_per_broker or math.inf
     requested: list[RequestedMove] = []
     taken = Counter[str]()
@@ -102,27 +102,27 @@ def unreported_points(sample: PlanningSample) -> dict[str, float]:
     """
     points: dict[str, float] = {}
     traffic = math.fsum(sample.traffic[name] for name in sample.scores)
-    for bundle in recently_moved(sample.snapshot) if traffic else ():
+    for bundle in recent_unloads(sample.snapshot) if traffic else ():
         if (owner := sample.owners.get(bundle)) in sample.scores:
             share = sample.bundles.find(owner, bundle).msg_throughput / traffic
             points[owner] = points.get(owner, 0.0) + share * math.fsum(sample.scores.values())
     return points
 
 
-def recently_moved(snapshot: Snapshot) -> dict[str, Unload]:
+def recent_unloads(snapshot: Snapshot) -> dict[str, Unload]:
     """Return recent unloads, by bundle, that the new owner's report might not include yet."""
     now = snapshot.request.collected_at
     return {
-        bundle: unload for bundle, unload in snapshot.before.moves.unloads.items() if abs(now - unload.at) < _REPORTED
+        bundle: unload for bundle, unload in snapshot.state.moves.unloads.items() if abs(now - unload.at) < _REPORTED
     }
 
 
-def recently_arrived(snapshot: Snapshot, broker: str) -> set[str]:
+def recent_arrivals(snapshot: Snapshot, broker: str) -> set[str]:
     """Return the bundles that a broker received recently, which its report might not include yet.
 
     If an unload has no known end, its bundle may be on either broker, until another one reports it.
     """
-    recent = recently_moved(snapshot)
+    recent = recent_unloads(snapshot)
     open_ended = {
         bundle: {broker, unload.source}
         for bundle, unload in recent.items()
@@ -133,10 +133,10 @@ def recently_arrived(snapshot: Snapshot, broker: str) -> set[str]:
     return maybe | {bundle for bundle, unload in recent.items() if unload.owner == broker}
 
 
-def check_broker(sample: PlanningSample, broker: str) -> None:
+def check_receiver(sample: PlanningSample, broker: str) -> None:
     """Raise a PlanError if a broker cannot receive bundles: `unknown_name`, or why it is excluded."""
-    if broker not in sample.listed:
-        raise PlanError(Reason.UNKNOWN_NAME, f"{broker} is not one of the {len(sample.listed)} active brokers")
+    if broker not in sample.listed_brokers:
+        raise PlanError(Reason.UNKNOWN_NAME, f"{broker} is not one of the {len(sample.listed_brokers)} active brokers")
     if broker in sample.left_out:
         reason = sample.left_out[broker]
         raise PlanError(reason, f"{broker} cannot take bundles: {reason.meaning}")

@@ -12,15 +12,15 @@ from pulsar_rebalancer.config.field_types import Action, Overrule, SplitAlgorith
 from pulsar_rebalancer.decide.planning import MEASURE, Proposal, RequestedMove, SourceReport
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.sources.drains import broker_moves
-from pulsar_rebalancer.decide.sources.filling import check_broker, fill
-from pulsar_rebalancer.decide.split_planning import Cut, where_to_cut
+from pulsar_rebalancer.decide.sources.filling import check_receiver, fill_moves
+from pulsar_rebalancer.decide.split_planning import Cut, find_cut
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import match_mask, namespace_of, regex_of_glob
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import parts_text, percent_text
-from pulsar_rebalancer.run.request import HandRequest, ManualPlanRecord
+from pulsar_rebalancer.run.request import ManualPlanRecord, PlanRequest
 from pulsar_rebalancer.run.snapshot import Candidates
 from pulsar_rebalancer.run.tables import Row
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -28,22 +28,22 @@ from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.texts import number_of
 
 
-def requested_moves(sample: PlanningSample, storage: ClusterStorage, request: HandRequest) -> list[RequestedMove]:
+def requested_moves(sample: PlanningSample, storage: ClusterStorage, request: PlanRequest) -> list[RequestedMove]:
     """Return the moves that a person requests.
 
     Raises PlanError: `unknown_name`, `last_broker`, `file_missing`, or why a broker
     is left out.
     """
     if request.action is Action.DRAIN:
-        return drain(sample, request.broker)
+        return drain_moves(sample, request.broker)
     if request.action is Action.FILL:
-        return fill(sample, request.broker)
+        return fill_moves(sample, request.broker)
     if request.action is Action.UNDO:
         folder = storage.run(request.run)
         if folder is None:
             raise PlanError(Reason.FILE_MISSING, f"run: {request.run!r} is not the name of a run's folder (plan_id)")
-        return undo(sample, Outcome.read(folder))
-    return unload(sample, request.bundles, request.destination)
+        return undo_moves(sample, Outcome.read(folder))
+    return unload_moves(sample, request.bundles, request.destination)
 
 
 def proposal(
@@ -52,7 +52,7 @@ def proposal(
     """Return the moves of a manual plan, or of one that is carried out, with a decision for each source."""
 
     def report(capped_moves: Sequence[CandidateMove]) -> SourceReport:
-        moving = [f"{number_of(sum(move.taken for move in capped_moves), 'bundle')} to move"]
+        moving = [f"{number_of(sum(move.is_taken for move in capped_moves), 'bundle')} to move"]
         ends = [row["explanation"] for row in splits] or moving
         return SourceReport(_decisions(sample, capped_moves, record), f"{_origin_text(record)}: {'; '.join(ends)}")
 
@@ -88,7 +88,7 @@ def _decisions(sample: PlanningSample, moves: Iterable[CandidateMove], record: M
     ]
 
 
-def unload(sample: PlanningSample, terms: Iterable[str], destination: str) -> list[RequestedMove]:
+def unload_moves(sample: PlanningSample, terms: Iterable[str], destination: str) -> list[RequestedMove]:
     """Return the named bundles without duplicates; an entry without a match has the reason `unknown_name`.
 
     Args:
@@ -96,18 +96,18 @@ def unload(sample: PlanningSample, terms: Iterable[str], destination: str) -> li
         destination: the broker that receives the bundles; empty if placement chooses a broker for each.
 
     Raises:
-        PlanError: no bundle has any of these names (`unknown_name`), or `check_broker`'s reason.
+        PlanError: no bundle has any of these names (`unknown_name`), or `check_receiver`'s reason.
     """
     if destination:
-        check_broker(sample, destination)
+        check_receiver(sample, destination)
     names = pa.array(sample.owners, pa.string())
-    bundles = dict.fromkeys(bundle for name in terms for bundle in _bundles_named(sample.owners, names, name) or [name])
+    bundles = dict.fromkeys(bundle for name in terms for bundle in _matches_of(sample.owners, names, name) or [name])
     if not bundles.keys() & sample.owners.keys():
         raise PlanError(Reason.UNKNOWN_NAME, f"no broker reports a bundle named or matching {', '.join(terms)[:200]}")
     return [RequestedMove(bundle, destination or None) for bundle in bundles]
 
 
-def _bundles_named(owners: Mapping[str, str], names: Any, name: str) -> list[str]:
+def _matches_of(owners: Mapping[str, str], names: Any, name: str) -> list[str]:
     if name in owners:
         return [name]
     pattern = regex_of_glob(name if {"*", "?"} & set(name) else f"{name}/*")
@@ -142,10 +142,10 @@ def _sort_key(bundle: BundleSample, criterion: str) -> tuple[float, str]:
     return (bundle.topics if criterion == LARGEST else bundle.present_msg_throughput, bundle.bundle)
 
 
-def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) -> dict[str, Any]:
+def split_row(sample: PlanningSample, request: PlanRequest, candidates: Candidates) -> dict[str, Any]:
     """Return the row of the splits table for the bundle that a person wants to split.
 
-    Raises PlanError if the bundle must not be changed, or cannot be cut (`split_planning.where_to_cut`).
+    Raises PlanError if the bundle must not be changed, or cannot be cut (`split_planning.find_cut`).
     """
     bundle = bundle_to_split(sample, request.bundles[0])
     candidate = next((c for c in candidates.bundles if c.bundle == bundle.bundle), None)
@@ -155,7 +155,7 @@ def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) 
     if single and given > 1:
         raise PlanError(Reason.CONTRADICTION, f"{given} positions: the extensible load manager accepts only one")
     tried = {
-        each: where_to_cut(candidate, each, sample.settings, given_positions=request.positions, single_cut=single)
+        each: find_cut(candidate, each, sample.settings, given_positions=request.positions, single_cut=single)
         for each in filter(None, dict.fromkeys([request.algorithm, *_COMPARED]))
     }
     cuts = {each: cut for each, cut in tried.items() if isinstance(cut, Cut)}
@@ -183,20 +183,20 @@ def split(sample: PlanningSample, request: HandRequest, candidates: Candidates) 
     }
 
 
-def drain(sample: PlanningSample, brokers: Collection[str]) -> list[RequestedMove]:
+def drain_moves(sample: PlanningSample, brokers: Collection[str]) -> list[RequestedMove]:
     """Return every bundle on the brokers to drain.
 
     Raises PlanError: `unknown_name`, `last_broker`, or the reason why the broker is left out.
     """
     for broker in brokers:
         if sample.left_out.get(broker) is not Reason.DRAINING:
-            check_broker(sample, broker)
-    if not sample.cluster_sample.taking_part:
+            check_receiver(sample, broker)
+    if not sample.cluster_sample.compared_brokers:
         raise PlanError(Reason.LAST_BROKER, f"no broker would be left to take the bundles of {', '.join(brokers)}")
     return [move for broker in brokers for move in broker_moves(sample, broker)]
 
 
-def undo(sample: PlanningSample, outcome: Outcome) -> list[RequestedMove]:
+def undo_moves(sample: PlanningSample, outcome: Outcome) -> list[RequestedMove]:
     """Return the moves that undo a run's, except for bundles that have moved again; a split cannot be undone."""
     moved = [_move_back(sample, move) for move in outcome.moves if move.reason.has(Trait.NEW_OWNER)]
     return moved + [RequestedMove(split.bundle, None, Reason.RANGE_GONE) for split in outcome.splits if split.ok]
@@ -207,6 +207,6 @@ def _move_back(sample: PlanningSample, move: MoveOutcome) -> RequestedMove:
     reason = None
     if owner is not None and owner != move.owner:
         reason = Reason.OWNER_CHANGED
-    elif move.source not in sample.listed:
+    elif move.source not in sample.listed_brokers:
         reason = Reason.DESTINATION_GONE
     return RequestedMove(move.bundle, move.source, reason)

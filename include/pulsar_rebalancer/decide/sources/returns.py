@@ -11,14 +11,14 @@ from pulsar_rebalancer.decide.planning import Proposal, RequestedMove, SourceRep
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
 from pulsar_rebalancer.decide.sources.filling import unreported_points
 from pulsar_rebalancer.names import HashRange, namespace_of
-from pulsar_rebalancer.reasons import Reason, counted
+from pulsar_rebalancer.reasons import Reason, counts_text
 from pulsar_rebalancer.run.outcome import TRIES
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.strategies.caps import by_pair_and_rank
 from pulsar_rebalancer.strategies.sample import CandidateMove
 
 
-def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since_run: str) -> Proposal | None:
+def return_proposal(snapshot: Snapshot, bundles: Collection[str], home_broker: str, since_run: str) -> Proposal | None:
     """Return the moves that bring bundles back to their home, most traffic first; None if all are there.
 
     Policies, exclusions and caps apply, and the home must not exceed `overloaded_threshold`. So does the
@@ -27,7 +27,7 @@ def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since_ru
     no broker reports are ignored. If all bundles stay, the plan has only the reasons.
     """
     sample = PlanningSample.read(snapshot, (Overrule.GRACE_PERIOD,))
-    requested = _requested_moves(sample, whole_bundles(sample.owners, bundles), home, since_run)
+    requested = _requested_moves(sample, parent_bundles(sample.owners, bundles), home_broker, since_run)
     hottest_first = sorted(candidates_of(sample, requested), key=lambda move: (-move.traffic, move.bundle))
     if not hottest_first:
         return None
@@ -46,22 +46,22 @@ def bring_back(snapshot: Snapshot, bundles: Collection[str], home: str, since_ru
 
 
 def _return_report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> SourceReport:
-    if any(move.taken for move in moves):
+    if any(move.is_taken for move in moves):
         return giving(sample, moves, Reason.GIVE_BACK, "gives bundles back to", "Brought back: bundles of {}")
     reasons = Counter(move.reason for move in moves)
-    return SourceReport([], f"Not brought back: {counted(reasons)}")
+    return SourceReport([], f"Not brought back: {counts_text(reasons)}")
 
 
-def whole_bundles(bundles: Iterable[str], known_bundles: Collection[str]) -> dict[str, str]:
+def parent_bundles(bundles: Iterable[str], known_bundles: Collection[str]) -> dict[str, str]:
     names, ranges = frozenset(known_bundles), dict[str, list[tuple[HashRange, str]]]()
     for name in sorted(names):
-        ranges.setdefault(namespace_of(name), []).append((HashRange.of(name), name))
+        ranges.setdefault(namespace_of(name), []).append((HashRange.of_bundle(name), name))
     wholes = {}
     for bundle in bundles:
         if bundle in names:
             wholes[bundle] = bundle
         elif found := ranges.get(namespace_of(bundle)):
-            part = HashRange.of(bundle)
+            part = HashRange.of_bundle(bundle)
             whole, name = found[max(bisect_right(found, part.lower, key=lambda each: each[0].lower) - 1, 0)]
             if whole.contains(part):
                 wholes[bundle] = name
@@ -69,12 +69,12 @@ def whole_bundles(bundles: Iterable[str], known_bundles: Collection[str]) -> dic
 
 
 def _requested_moves(sample: PlanningSample, bundles: Iterable[str], home: str, since_run: str) -> list[RequestedMove]:
-    now, moves = sample.snapshot.request.collected_at, sample.snapshot.before.moves
-    recent = moves.recent(now, sample.settings.grace_period_minutes)
+    now, moves = sample.snapshot.request.collected_at, sample.snapshot.state.moves
+    recent = moves.recent_unloads(now, sample.settings.grace_period_minutes)
 
-    def why_not(bundle: str) -> Reason | None:
+    def stay_reason(bundle: str) -> Reason | None:
         unload = moves.unloads.get(bundle)
-        if home not in sample.listed:
+        if home not in sample.listed_brokers:
             return Reason.DESTINATION_GONE
         if unload is None or unload.source == home or unload.plan_id <= since_run:
             return None
@@ -82,4 +82,4 @@ def _requested_moves(sample: PlanningSample, bundles: Iterable[str], home: str, 
             return Reason.ASTRAY if unload.tries >= TRIES else None
         return Reason.RECENTLY_UNLOADED if bundle in recent else None
 
-    return [RequestedMove(bundle, home, why_not(bundle)) for bundle in bundles if sample.owners[bundle] != home]
+    return [RequestedMove(bundle, home, stay_reason(bundle)) for bundle in bundles if sample.owners[bundle] != home]

@@ -14,7 +14,7 @@ from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import Bundles
 from pulsar_rebalancer.run.tables import BrokerSample, Measure
-from pulsar_rebalancer.state import Counting, StrategyState
+from pulsar_rebalancer.state import HitRules, StrategyState
 from pulsar_rebalancer.strategies.candidates import PolicyFilter
 from pulsar_rebalancer.strategies.learning import LearningResult
 from pulsar_rebalancer.strategies.placement import place
@@ -43,7 +43,7 @@ class StrategyInput:
     settings: Settings
     brokers: Sequence[BrokerSample]
     bundles: Bundles
-    counting: Counting
+    counting: HitRules
     state: StrategyState = field(default_factory=StrategyState)
     policies: Policies = field(default_factory=Policies)
     forced: bool = False
@@ -55,7 +55,7 @@ class StrategyInput:
     brief: bool = False
 
 
-def proposal(inputs: StrategyInput, arriving: Mapping[str, Mapping[Measure, float]]) -> Proposal:
+def proposal(inputs: StrategyInput, arriving_traffic: Mapping[str, Mapping[Measure, float]]) -> Proposal:
     """Return what the strategy wants; drains' traffic is in msg/s and bytes/s. Raises PlanError `bad_result`."""
 
     @cache
@@ -73,10 +73,10 @@ def proposal(inputs: StrategyInput, arriving: Mapping[str, Mapping[Measure, floa
         counting=inputs.counting,
         forced=inputs.forced,
         force_threshold=inputs.force_threshold,
-        unloaded_brokers=_unloaded_before_the_report(inputs),
-        arriving=arriving,
+        unloaded_brokers=_unload_to_report_seconds(inputs),
+        arriving=arriving_traffic,
         learning=inputs.learning,
-        forbids=lambda *move: policies().forbids(*move),
+        forbids=lambda *move: policies().refusal_reason(*move),
         judge=inputs.judge,
         brief=inputs.brief,
     )
@@ -85,10 +85,10 @@ def proposal(inputs: StrategyInput, arriving: Mapping[str, Mapping[Measure, floa
     shed = shed._replace(moves=stays.checked_moves(sample, shed.moves))
     if profile.judges_pairs:
         return Proposal(shed.moves, lambda moves: _report(sample, shed, moves), replace(before, shedder=shed.state))
-    return _place_shed(inputs, sample, shed, policies, before)
+    return _shed_proposal(inputs, sample, shed, policies, before)
 
 
-def _place_shed(
+def _shed_proposal(
     inputs: StrategyInput,
     sample: ClusterSample,
     shedding: SheddingResult,
@@ -107,10 +107,10 @@ def _place_shed(
         decisions = [_too_soon_decision(decision) for decision in shedding.decisions]
         return Proposal([], lambda _: SourceReport(decisions, "nothing is shed so soon after the last sample"), state)
     moves, placement = place(sample, shedding.moves, policies, state.placement, inputs.seed)
-    counted = any(move.taken for move in shedding.moves) or shedding.state.cluster_hits > state.shedder.cluster_hits
+    counted = any(move.is_taken for move in shedding.moves) or shedding.state.cluster_hits > state.shedder.cluster_hits
 
     def report(capped_moves: Sequence[CandidateMove]) -> SourceReport:
-        used = counted if counting.counts else any(move.taken for move in capped_moves)
+        used = counted if counting.counts else any(move.is_taken for move in capped_moves)
         sentence = _sentence_with_moves(shedding.sentence, capped_moves)
         return _report(sample, shedding, capped_moves)._replace(sentence=sentence, samples=samples if used else {})
 
@@ -119,7 +119,7 @@ def _place_shed(
 
 def _report(sample: ClusterSample, shedding: SheddingResult, moves: Sequence[CandidateMove]) -> SourceReport:
     measures = {decision.source: decision.measure for decision in shedding.decisions if decision.measure}
-    measures |= {move.source: move.measure for move in moves if move.taken}
+    measures |= {move.source: move.measure for move in moves if move.is_taken}
     traffic = {name: sample.broker(name).traffic(measure) for name, measure in measures.items()}
     return SourceReport(shedding.decisions, shedding.sentence, traffic)
 
@@ -128,7 +128,7 @@ def _usage_samples(sample: ClusterSample, shedding: SheddingResult) -> dict[str,
     if not shedding.outermost:
         return {}
     value = profile_of(sample.settings).value
-    return {broker.broker: value(broker, sample.settings) for broker in sample.taking_part}
+    return {broker.broker: value(broker, sample.settings) for broker in sample.compared_brokers}
 
 
 def _too_soon_decision(decision: Decision) -> Decision:
@@ -140,10 +140,10 @@ def _sentence_with_moves(sentence: str, moves: Sequence[CandidateMove]) -> str:
     if not moves:
         return sentence
     held_back = Counter(move.reason for move in moves if move.reason in HELD_BACK)
-    return f"{sentence}. {taken_and_passed_over_text([move for move in moves if move.taken], held_back)}"
+    return f"{sentence}. {taken_and_passed_over_text([move for move in moves if move.is_taken], held_back)}"
 
 
-def _unloaded_before_the_report(inputs: StrategyInput) -> dict[str, float]:
+def _unload_to_report_seconds(inputs: StrategyInput) -> dict[str, float]:
     # Brokers that report averages say when they measured these; others say when they last wrote to the metadata store.
-    ages = Brokers.of(inputs.brokers).report_ages
+    ages = Brokers.wrap(inputs.brokers).report_ages
     return {name: since - ages.get(name, 0) for name, since in inputs.unloaded_brokers.items()}

@@ -47,7 +47,7 @@ def broker_views(
 ) -> list[BrokerView]:
     """Return a run's brokers, the hottest first, those without a load report last; `predicted_scores` is in percent."""
     try:
-        samples, silent = run.brokers, run.snapshot.silent
+        samples, silent = run.brokers, run.snapshot.silent_brokers
     except SnapshotError:
         return []
     settings = run.request.resolved.settings
@@ -78,13 +78,13 @@ def drain_text(drain: Drain) -> str:
     return f"since {drain.at:%Y-%m-%d %H:%M %Z} by {drain.by or 'unknown'}: {drain.reason}"
 
 
-def _load(sample: BrokerSample, settings: Settings, recent: Collection[float], *, has_report: bool) -> dict[str, Any]:
+def _load(sample: BrokerSample, settings: Settings, scores: Collection[float], *, has_report: bool) -> dict[str, Any]:
     weights = {name: getattr(settings, f"{name}_weight") for name in SCORED}
     shares = {name: percent(*sample.resources[name][:2]) * weight for name, weight in weights.items() if weight}
     # A broker that reports NaN is quarantined, and shown without that value.
     used = {name: round(share, 2) for name, share in shares.items() if _is_percent(share)} if has_report else {}
     value = score(sample, settings) if has_report else math.nan
-    known = [value for value in (*recent, value) if _is_percent(value)]
+    known = [value for value in (*scores, value) if _is_percent(value)]
     return {
         "score": round(value, 2) if _is_percent(value) else None,
         "resources": used,
@@ -210,7 +210,7 @@ def shedder_state_of(run: Run) -> ShedderState:
     try:
         state = read_state(run.folder)
         if run.opened or (run.outcome and run.outcome.verdict is Reason.OPEN):
-            state = state.carried_out()
+            state = state.without_restarts()
         return StrategyState.parse(state.hits, state.strategy_state).shedder
     except RebalancerError:
         return ShedderState()

@@ -19,7 +19,7 @@ from pulsar_rebalancer.run.plan import candidate_rows, candidates_table, read_de
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Measure, Row
 from pulsar_rebalancer.show.page.brokers import drain_text, pair_views, short_names
-from pulsar_rebalancer.show.page.page_model import BundleFound, BundlesFound, DrainView, PairView, StayView
+from pulsar_rebalancer.show.page.page_model import DrainView, FoundBundle, FoundBundles, PairView, StayView
 from pulsar_rebalancer.show.page.recent_runs import Run, latest
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -33,34 +33,34 @@ Column: TypeAlias = Any
 Rules: TypeAlias = Callable[[Snapshot, Collection[str]], dict[str, Reason]]
 
 
-def find_bundles(storage: ClusterStorage, text: str, now: datetime, rules: Rules) -> BundlesFound:
+def find_bundles(storage: ClusterStorage, text: str, now: datetime, keeping_rules: Rules) -> FoundBundles:
     """Return the bundles of a broker, of a topic, or with a text in their names, those with the most traffic first.
 
-    `rules` returns the rule that keeps each of some bundles (`decide.stays.kept_by`).
+    `keeping_rules` returns the rule that keeps each of some bundles (`decide.stays.kept_by`).
 
     Raises SnapshotError if the latest sample cannot be read.
     """
     begun, ended = latest(storage, now)
     run = begun if begun is None or begun.summary else ended or begun
     if run is None:
-        return BundlesFound()
+        return FoundBundles()
     table = run.snapshot.table("bundles", _COLUMNS)
     labels = short_names([sample.broker for sample in run.brokers])
     broker = next((name for name, label in labels.items() if text in (name, label)), "")
-    table = table.filter(_of_topic(table["bundle"], text) if "://" in text else _matches(table, text, broker))
+    table = table.filter(_contains_topic(table["bundle"], text) if "://" in text else _matches(table, text, broker))
     table = table.append_column("traffic", pc.add(table["msg_throughput_in"], table["msg_throughput_out"]))
     largest = table.sort_by([("traffic", "descending"), ("bundle", "ascending")]).slice(0, FOUND_LISTED)
     rows = largest.select(["bundle", "broker", "traffic", "topics"]).to_pylist()
-    stays = _StayReasons(run, [row["bundle"] for row in rows], rules)
-    found = tuple(BundleFound(**row, **stays.why(row["bundle"], row["broker"])) for row in rows)
-    return BundlesFound(bundles=found, all=table.num_rows, broker=broker, sampled_at=run.request.collected_at)
+    stays = _StayReasons(run, [row["bundle"] for row in rows], keeping_rules)
+    found = tuple(FoundBundle(**row, **stays.explain(row["bundle"], row["broker"])) for row in rows)
+    return FoundBundles(bundles=found, all=table.num_rows, broker=broker, sampled_at=run.request.collected_at)
 
 
 def _matches(table: pa.Table, text: str, broker: str) -> Column:
     return pc.or_(pc.match_substring(table["bundle"], text), pc.equal(table["broker"], pa.scalar(broker)))
 
 
-def _of_topic(bundles: Column, topic: str) -> Column:
+def _contains_topic(bundles: Column, topic: str) -> Column:
     namespace = topic.partition("://")[2].rpartition("/")[0]
     of_namespace = bundles.filter(pc.starts_with(bundles, f"{namespace}/")).to_pylist()
     return pc.is_in(bundles, pa.array([name for name in of_namespace if is_in_bundle(topic, name)], pa.string()))
@@ -77,7 +77,7 @@ class _StayReasons:
             self.rows = {row["bundle"]: row for row in considered.to_pylist()}
             self.decisions = {row["pair"]: row for row in read_decisions(run.folder)}
             self.rules = rules(run.snapshot, names)
-            self.unloads = run.snapshot.before.moves.unloads
+            self.unloads = run.snapshot.state.moves.unloads
         except SnapshotError:
             self.rows, self.decisions, self.rules, self.unloads = {}, {}, {}, {}
 
@@ -90,10 +90,10 @@ class _StayReasons:
     def left_out(self) -> dict[str, Reason]:
         return {sample.broker: sample.left_out for sample in self.run.brokers if sample.left_out}
 
-    def why(self, bundle: str, broker: str) -> dict[str, str]:
+    def explain(self, bundle: str, broker: str) -> dict[str, str]:
         """Return the reason code and its sentence, and the bundle's last move."""
         reason: str
-        row, move, unload = self.rows.get(bundle), self.run.moves.get(bundle), self.unloads.get(bundle)
+        row, move, unload = self.rows.get(bundle), self.run.move_outcomes.get(bundle), self.unloads.get(bundle)
         moved = f"{unload.at:%H:%M %Z} from {unload.source} to {unload.destination}" if unload else ""
         rule = self.rules.get(bundle) or self.left_out.get(broker)
         if move is not None:
@@ -102,12 +102,12 @@ class _StayReasons:
             reason = verdict = self.run.outcome.verdict if self.run.outcome else Reason.TAKEN
             text = f"The plan moves the bundle to {row['destination']}. {verdict.meaning}"
         elif stays := Reason.get(row["reason"]) if row else rule:
-            reason, text = stays, " ".join(filter(None, [stays.meaning, self._numbers(bundle, stays, row)]))
+            reason, text = stays, " ".join(filter(None, [stays.meaning, self._numbers_text(bundle, stays, row)]))
         else:
-            reason, text = "", self._not_needed(broker)
+            reason, text = "", self._not_needed_text(broker)
         return {"reason": reason, "why": text, "moved": moved}
 
-    def _numbers(self, bundle: str, reason: Reason, row: Row | None) -> str:
+    def _numbers_text(self, bundle: str, reason: Reason, row: Row | None) -> str:
         unload = self.unloads.get(bundle)
         if unload and reason in (Reason.RECENTLY_UNLOADED, Reason.DESTINATION_KEPT):
             again = unload.at + timedelta(minutes=self.settings.grace_period_minutes)
@@ -120,7 +120,7 @@ class _StayReasons:
         )
         return f"The bundle carries {own}. The bundles that move carry {taken} of the {target} that should move."
 
-    def _not_needed(self, broker: str) -> str:
+    def _not_needed_text(self, broker: str) -> str:
         pair = self.pairs.get(broker)
         if pair is None:
             return "No rule keeps the bundle in place; the strategy did not need to move it."
@@ -142,7 +142,7 @@ _NEVER_MOVE = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
 
 def stay_views(folder: StoragePath) -> tuple[StayView, ...]:
     """Return the first bundles considered but not moved. Raises SnapshotError if no plan is readable."""
-    return _named((row["reason"], row["bundle"], row["source"]) for row in candidate_rows(folder) if not row["taken"])
+    return _views((row["reason"], row["bundle"], row["source"]) for row in candidate_rows(folder) if not row["taken"])
 
 
 def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainView]:
@@ -156,7 +156,7 @@ def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainV
     }
     own: Counter[str] = Counter()
     left: dict[str, dict[str, tuple[str, str, str]]] = {broker: {} for broker in drains}
-    for row in _considered(run.folder) if served else ():
+    for row in _considered_rows(run.folder) if served else ():
         if is_heartbeat(row["bundle"]):
             own[row["source"]] += 1
             continue
@@ -167,7 +167,7 @@ def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainV
     for broker, drain in drains.items():
         bundles = served[broker].bundles if broker in served else None
         never = own[broker] + sum(reason in _NEVER_MOVE for reason, *_ in left[broker].values())
-        ended = [move for move in run.moves.values() if move.source == broker]
+        ended = [move for move in run.move_outcomes.values() if move.source == broker]
         yield DrainView(
             broker=broker,
             drained=drain_text(drain),
@@ -175,27 +175,27 @@ def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainV
             movable=None if bundles is None else max(0, bundles - never),
             moving=served[broker].moving - len(ended) if broker in served and run.outcome is None else 0,
             gone=sum(move.reason.has(Trait.NEW_OWNER) for move in ended),
-            left=_named(left[broker].values()),
+            left=_views(left[broker].values()),
             more=max(0, len(left[broker]) - NAMES_LISTED),
         )
 
 
 def _why_not_moved(run: Run, bundle: str) -> str:
     """Return why a bundle has no new owner; empty if it has one or might still get one."""
-    move = run.moves.get(bundle)
+    move = run.move_outcomes.get(bundle)
     if move is None:
         return run.outcome.verdict if run.outcome else ""
     return "" if move.reason.has(Trait.NEW_OWNER) else move.reason
 
 
-def _considered(folder: StoragePath) -> list[Row]:
+def _considered_rows(folder: StoragePath) -> list[Row]:
     try:
         return candidate_rows(folder)
     except SnapshotError:
         return []
 
 
-def _named(rows: Iterable[tuple[str, str, str]]) -> tuple[StayView, ...]:
+def _views(rows: Iterable[tuple[str, str, str]]) -> tuple[StayView, ...]:
     return tuple(
         StayView(bundle=bundle, broker=broker, reason=Reason(reason))
         for reason, bundle, broker in sorted(rows)[:NAMES_LISTED]

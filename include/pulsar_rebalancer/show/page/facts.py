@@ -8,9 +8,9 @@ from datetime import datetime
 from pydantic import AwareDatetime
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.in_force import WORDS, closings, order_texts, orders_sentence
+from pulsar_rebalancer.orders.in_force import WORDS, holds_now, order_texts, orders_sentence
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Drains, HandedOverPlans, Question, deadline_of
-from pulsar_rebalancer.orders.order import Closing, Control, JudgedRun, OrdersInForce, Situation, Wording
+from pulsar_rebalancer.orders.order import Control, Hold, JudgedRun, OrdersInForce, Situation, Wording
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.show.page.page_model import Attention, DrainView, View
@@ -61,7 +61,7 @@ class AirflowContext(View):
 
     @property
     def roll(self) -> Roll:
-        return self.orders.get(Roll).shown_under(self.orders.get(Control))
+        return self.orders.get(Roll).as_shown(self.orders.get(Control))
 
     @property
     def question(self) -> Question:
@@ -70,13 +70,13 @@ class AirflowContext(View):
     def situation(self, settings: Settings, now: datetime) -> Situation:
         return Situation(settings, self.orders, now, JudgedRun(now, self.last_plan))
 
-    def held_by(self, settings: Settings, now: datetime) -> list[Closing]:
+    def run_holds(self, settings: Settings, now: datetime) -> list[Hold]:
         """Return why the next run would not carry out the strategy's moves, except for the mode.
 
         The settings, here and below, are those of the current clusters file.
         """
-        rolls = [Closing(Reason.ROLLING, self.roll.progress)] if self.roll.active else []
-        return [closing for closing in self.closed(settings, now) if closing.reason is not Reason.OBSERVE] + rolls
+        rolls = [Hold(Reason.ROLLING, self.roll.progress)] if self.roll.active else []
+        return [closing for closing in self.gate_holds(settings, now) if closing.reason is not Reason.OBSERVE] + rolls
 
     def answer_deadline(self, settings: Settings, now: datetime) -> datetime | None:
         return deadline_of(self.situation(settings, now))
@@ -89,17 +89,17 @@ class AirflowContext(View):
         answers, question = self.orders.get(Answers).plans, self.question.plan_id if self.asks_about(run) else ""
         return answers.get(run.folder.name) or answers.get(question)
 
-    def in_force(self, settings: Settings, run: Run | None, now: datetime) -> str:
+    def orders_text(self, settings: Settings, run: Run | None, now: datetime) -> str:
         """Return the current orders and who gave them; empty if there are none.
 
         `run` is the run on the page, which an operator might have stopped.
         """
-        closed = self.closed(settings, now)
+        closed = self.gate_holds(settings, now)
         said = order_texts(settings, closed, self.orders, now)
         sentences = [orders_sentence(settings, closed, self.orders, now)] if said else []
-        stop = self.orders.get(Control).last("stop")
+        stop = self.orders.get(Control).last_order("stop")
         if stop is not None and run is not None and run.request.collected_at <= stop.at and run.was_stopped:
-            sentences.append(f"The run was stopped at {stop.at:%Y-%m-%d %H:%M %Z} {stop.because}")
+            sentences.append(f"The run was stopped at {stop.at:%Y-%m-%d %H:%M %Z} {stop.by_text}")
         sentences += [
             f"A plan by {handed.by or 'unknown'} ({handed.plan.action or 'moves'}) waits for its run to start"
             for handed in self.handed_over.plans.values()
@@ -107,8 +107,8 @@ class AirflowContext(View):
         ]
         return " ".join(f"{text}." for text in sentences)
 
-    def attention(self, settings: Settings, drained: Iterable[DrainView], now: datetime) -> Iterator[Attention]:
-        """Yield what waits for a person; `drained` are the drained brokers after the latest run."""
+    def attention(self, settings: Settings, drain_views: Iterable[DrainView], now: datetime) -> Iterator[Attention]:
+        """Yield what waits for a person; `drain_views` are the drained brokers after the latest run."""
         if self.orders.lost:
             yield Attention(text=f"{Reason.STATE_LOST.meaning} {Reason.STATE_LOST.action}", acts=("Restore", "Reset"))
         until, roll = self.answer_deadline(settings, now), self.roll
@@ -120,7 +120,7 @@ class AirflowContext(View):
         if roll.active and roll.phase is Phase.RESTARTING and roll.may_restart and not settings.roll_restart_dag:
             text = f"Rolling restart, broker {len(roll.done) + 1} of {len(roll.order)}: restart {roll.broker} now."
             yield Attention(text=text, since=roll.since, acts=("Skip broker", "Stop roll"))
-        for drain in drained:
+        for drain in drain_views:
             if drain.broker == roll.stranded and roll.ended is not None:
                 text = f"The rolling restart has ended, but {drain.broker} is still drained: release it."
                 yield Attention(text=text, since=roll.ended_at, acts=("Release",))
@@ -129,10 +129,10 @@ class AirflowContext(View):
                 text = f"{drain.broker} is empty and safe to stop; drained by {order.by or 'unknown'}: {order.reason}."
                 yield Attention(text=text, since=order.at, acts=("Release",))
 
-    def closed(self, settings: Settings, now: datetime) -> list[Closing]:
+    def gate_holds(self, settings: Settings, now: datetime) -> list[Hold]:
         """Return why the gate would be closed for any plan now; empty if it would open."""
-        return closings(settings, self.orders, now, JudgedRun(now, self.last_plan))
+        return holds_now(settings, self.orders, now, JudgedRun(now, self.last_plan))
 
 
-def why_held(closing: Closing) -> str:
-    return WORDS.get(closing.reason, Wording()).next_run.replace("{}", closing.detail) or closing.reason.meaning
+def why_held(hold: Hold) -> str:
+    return WORDS.get(hold.reason, Wording()).next_run.replace("{}", hold.detail) or hold.reason.meaning

@@ -61,7 +61,7 @@ def current_overview(storage: ClusterStorage, entry: ClusterEntry, facts: Airflo
     strip = _status(entry, facts, shown, said, now, measured)
     awaiting = _awaiting_plan(storage, entry, facts, shown, now)
     if shown is None:
-        return without_run(strip, facts, now).model_copy(update={"awaiting": awaiting})
+        return overview_without_run(strip, facts, now).model_copy(update={"awaiting": awaiting})
     latest, moved = latest_changes(storage, now)
     page = _overview_of(storage, shown, strip, facts, now).model_copy(update=_last_change(latest, moved))
     begun = page.plan is not None and page.plan.done > 0
@@ -69,9 +69,9 @@ def current_overview(storage: ClusterStorage, entry: ClusterEntry, facts: Airflo
     return page.model_copy(update={"firing": said.firing, "awaiting": awaiting, "last": last})
 
 
-def without_run(strip: Status, facts: AirflowContext, now: datetime) -> Overview:
+def overview_without_run(status_strip: Status, facts: AirflowContext, now: datetime) -> Overview:
     """Return a cluster's page if no run can be shown: only orders and their progress."""
-    return Overview(status=strip, drains=tuple(drain_views(None, facts.drains)), roll=_roll_view(facts, now))
+    return Overview(status=status_strip, drains=tuple(drain_views(None, facts.drains)), roll=_roll_view(facts, now))
 
 
 def _current_runs(
@@ -125,7 +125,7 @@ def _status(
     if measured_run is not None and shown_run is not None and shown_run.outcome is not None and shown_run.has_moved:
         # The run's own scores are those before its moves.
         scores = known_scores(measured_run.folder) if measured_run.folder != shown_run.folder else Scores()
-        if not scores.compared and shown_run.summary and all(move.ok for move in shown_run.moves.values()):
+        if not scores.compared and shown_run.summary and all(move.ok for move in shown_run.move_outcomes.values()):
             predicted = rounded(shown_run.summary.predicted_range)
     collected_at = shown_run.request.collected_at if shown_run else None
     fresh_until = collected_at + shown_run.longest_age(entry.settings) if shown_run and collected_at else None
@@ -139,20 +139,20 @@ def _status(
         tone=Tone.IDLE if old else headline.state.tone,
         sentence=f"At {collected_at:%H:%M:%S %Z}: {headline.sentence}" if old else headline.sentence,
         attention=tuple(facts.attention(entry.settings, drain_views(shown_run, facts.drains), now)),
-        in_force=facts.in_force(entry.settings, shown_run, now),
+        in_force=facts.orders_text(entry.settings, shown_run, now),
         now=now,
         collected_at=collected_at,
         fresh_until=fresh_until,
         running_since=facts.running_since,
         interval_seconds=entry.settings.interval_seconds,
         next_run_at=facts.next_run_at if facts.scheduled and not (facts.paused or facts.running_since) else None,
-        score_range=rounded(scores.spread) if predicted is None else predicted,
+        score_range=rounded(scores.score_range) if predicted is None else predicted,
         predicted=predicted is not None,
     )
 
 
-def _last_change(latest: Change | None, undo: UndoView | None) -> dict[str, object]:
-    return {"moved": undo, "changed_at": latest.ended_at if latest else None}
+def _last_change(change: Change | None, undo: UndoView | None) -> dict[str, object]:
+    return {"moved": undo, "changed_at": change.ended_at if change else None}
 
 
 def _overview_of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowContext, now: datetime) -> Overview:

@@ -110,7 +110,7 @@ class StayView(ReasonWithMeaning):
     broker: str
 
 
-class BundleFound(View):
+class FoundBundle(View):
     """A bundle that was searched for; its traffic is in bytes/s.
 
     `why` says why the latest plan does or does not move it, `reason` is the reason code, empty if no rule keeps the
@@ -126,10 +126,10 @@ class BundleFound(View):
     moved: str = ""
 
 
-class BundlesFound(View):
+class FoundBundles(View):
     """The bundles that match a search: those with the most traffic, and the total number; the broker that it names."""
 
-    bundles: tuple[BundleFound, ...] = ()
+    bundles: tuple[FoundBundle, ...] = ()
     all: int = 0
     broker: str = ""
     sampled_at: AwareDatetime | None = None
@@ -331,7 +331,7 @@ class Links(View):
     validation: str = ""
 
 
-class ShownQuestion(View):
+class QuestionView(View):
     """The question in Airflow about a plan awaiting approval: ids, the plan's hash and the deadline."""
 
     dag: str
@@ -390,7 +390,7 @@ class UserActions(View):
     carries_out: str = ""
     by_hand: str = ""
     roll: str = ""
-    question: ShownQuestion | None = None
+    question: QuestionView | None = None
     grace_minutes: float = 0.0
     rolls: bool = False
     closed: str = ""

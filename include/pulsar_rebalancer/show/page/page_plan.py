@@ -9,7 +9,7 @@ from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.findings import ReasonWithMeaning
 from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap, MoveOutcome, client_gap_of, last_cost_text
-from pulsar_rebalancer.run.plan import Actions, Move, Summary, read_moves, read_splits, taken_candidates, taken_rows
+from pulsar_rebalancer.run.plan import Actions, Move, Summary, read_moves, read_splits, split_rows, taken_candidates
 from pulsar_rebalancer.run.snapshot import CLIENTS
 from pulsar_rebalancer.show.page.brokers import pair_views
 from pulsar_rebalancer.show.page.page_model import BrokerChangeView, Count, MoveView, PairView, PlanView, SplitView
@@ -30,7 +30,7 @@ def predicted_scores(run: Run) -> dict[str, float]:
     if run.summary is None or not run.summary.bundles_taken:
         return {}
     try:
-        moves = [CandidateMove.of_row(row) for row in taken_candidates(run.folder)]
+        moves = [CandidateMove.from_row(row) for row in taken_candidates(run.folder)]
         measures = {move.source: move.measure for move in moves}
         samples = (sample for sample in run.snapshot.brokers_without({}) if sample.broker in measures)
         traffic = {sample.broker: sample.traffic(measures[sample.broker]) for sample in samples}
@@ -60,8 +60,8 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
     splits = tuple(
         SplitView(
             planned=split,
-            why=split.excess or _request_text(summary),
-            ended=run.cuts.get(split.bundle),
+            why=split.excess_text or _request_text(summary),
+            ended=run.split_outcomes.get(split.bundle),
             **_client_counts(disturbed.get(split.bundle, {})),
         )
         for split in actions.splits
@@ -77,7 +77,7 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
         ended_at=ended_at,
         has_effect=summary.has_effect,
         marks_drains=summary.marks_drains,
-        by=ordered_by(summary),
+        by=requester_text(summary),
         requested_by=tuple(sorted(summary.requested_by)),
         verdict=ReasonWithMeaning(reason=verdict) if verdict else None,
         measure=moves[0].measure if moves else "msg_throughput",
@@ -117,7 +117,7 @@ def _clients_by_bundle(run: Run, actions: Actions) -> dict[str, dict[str, int]]:
 
 def _split_sentences(run: Run, summary: Summary) -> tuple[str, ...]:
     try:
-        planned = {row["explanation"] for row in taken_rows(run.folder)}
+        planned = {row["explanation"] for row in split_rows(run.folder)}
     except (SnapshotError, KeyError):
         planned = set()
     return tuple(sentence for sentence in summary.splits_told if sentence not in planned)
@@ -137,8 +137,8 @@ def _move_views(
         MoveView(
             planned=move,
             why=_move_reason(summary, move, pairs),
-            client_gap=_move_gap_text(run.moves.get(move.bundle), last_gaps.get(move.bundle)),
-            ended=run.moves.get(move.bundle),
+            client_gap=_move_gap_text(run.move_outcomes.get(move.bundle), last_gaps.get(move.bundle)),
+            ended=run.move_outcomes.get(move.bundle),
             **_client_counts(disturbed_clients.get(move.bundle, {})),
         )
         for move in moves
@@ -162,7 +162,7 @@ def _request_text(summary: Summary) -> str:
     return " ".join(filter(None, [str(asked.action or "by hand"), asked.reason])) if asked else ""
 
 
-def ordered_by(summary: Summary) -> str:
+def requester_text(summary: Summary) -> str:
     if summary.by_hand is not None:
         return f"by {summary.by_hand.by or 'unknown'}"
     return f"forced by {summary.forced.by or 'unknown'}: {summary.forced.reason}" if summary.forced else ""

@@ -50,7 +50,7 @@ def _counted_at(folder: StoragePath) -> datetime | None:
     return known or (_counts.put(folder.uri, state.counted_at) if state and state.counted_at else None)
 
 
-def _median_step(latest_first: Sequence[datetime]) -> float | None:
+def _median_interval(latest_first: Sequence[datetime]) -> float | None:
     steps = [(later - earlier).total_seconds() for later, earlier in pairwise(latest_first[:_STEPS])]
     return median(steps) if len(steps) > 1 else None
 
@@ -97,39 +97,39 @@ class Run:
 
     def seconds_per_sample(self, settings: Settings) -> float:
         """Return the measured time between counted samples; before there are three, at least that of a run."""
-        counted = dict.fromkeys(_counted_at(folder) for _, folder in self._before())
-        return _median_step([at for at in counted if at]) or max(
+        counted = dict.fromkeys(_counted_at(folder) for _, folder in self._runs_before())
+        return _median_interval([at for at in counted if at]) or max(
             settings.interval_seconds, settings.host_usage_interval_minutes * 60, self.seconds_to_act
         )
 
     @property
     def seconds_to_act(self) -> float:
         """Seconds from the sample to the end of a run without moves, about when others begin to move; 0 with moves."""
-        if self.outcome is None or self.has_moved or self.cuts:
+        if self.outcome is None or self.has_moved or self.split_outcomes:
             return 0.0
         took = (self.outcome.ended_at - self.request.collected_at).total_seconds()
         return min(took, self.request.resolved.settings.max_plan_age_seconds)  # no move begins later
 
     def longest_age(self, settings: Settings) -> timedelta:
         """Return the age at which the next run's data is overdue, given how often runs really begin."""
-        step = max(settings.interval_seconds, _median_step([at for at, _ in self._before()]) or 0)
+        step = max(settings.interval_seconds, _median_interval([at for at, _ in self._runs_before()]) or 0)
         return timedelta(seconds=max(_OVERDUE * step, _SHORTEST))
 
-    def _before(self) -> list[tuple[datetime, StoragePath]]:
+    def _runs_before(self) -> list[tuple[datetime, StoragePath]]:
         at = self.request.collected_at
         runs = islice(self.storage.dated_runs(at) if self.storage else (), _LOOKED_AT)
         return [(begun, folder) for begun, folder in runs if at - begun < _OF_LATE]
 
     @property
-    def moves(self) -> dict[str, MoveOutcome]:
+    def move_outcomes(self) -> dict[str, MoveOutcome]:
         return {move.bundle: move for move in self.outcome.moves} if self.outcome else self.waves
 
     @property
     def has_moved(self) -> bool:
-        return any(not move.reason.has(Trait.NOT_BEGUN) for move in self.moves.values())
+        return any(not move.reason.has(Trait.NOT_BEGUN) for move in self.move_outcomes.values())
 
     @property
-    def cuts(self) -> dict[str, SplitOutcome]:
+    def split_outcomes(self) -> dict[str, SplitOutcome]:
         return {split.bundle: split for split in self.outcome.splits} if self.outcome else self.splits
 
     @property
@@ -139,10 +139,10 @@ class Run:
     @property
     def was_stopped(self) -> bool:
         """Return whether a stop order affects the run: bundles are being moved or split, or moves were stopped."""
-        return self.under_way or any(move.reason is Reason.STOPPED for move in self.moves.values())
+        return self.under_way or any(move.reason is Reason.STOPPED for move in self.move_outcomes.values())
 
     @property
-    def blocked(self) -> bool:
+    def is_blocked(self) -> bool:
         return self.validation is not None and bool(self.validation.reasons(Effect.BLOCK))
 
 
@@ -151,18 +151,18 @@ def read_run(folder: StoragePath) -> Run | None:
     snapshot = Snapshot(folder)
     if _read_or_none(lambda: snapshot.request) is None:
         return None
-    outcome = Outcome.known(folder)
+    outcome = Outcome.read_or_none(folder)
     return Run(
         snapshot=snapshot,
         validation=_read_or_none(lambda: snapshot.validation),
-        summary=Summary.known(folder),
+        summary=Summary.read_or_none(folder),
         outcome=outcome,
-        waves={} if outcome else _ended(_read_or_none(lambda: read_waves(folder)) or {}),
-        splits={} if outcome else _ended(_read_or_none(lambda: read_outcomes(folder)) or {}),
+        waves={} if outcome else _ended_outcomes(_read_or_none(lambda: read_waves(folder)) or {}),
+        splits={} if outcome else _ended_outcomes(_read_or_none(lambda: read_outcomes(folder)) or {}),
     )
 
 
-def _ended(outcomes: dict[str, _Ended]) -> dict[str, _Ended]:
+def _ended_outcomes(outcomes: dict[str, _Ended]) -> dict[str, _Ended]:
     return {bundle: outcome for bundle, outcome in outcomes.items() if outcome.reason is not Reason.INTERRUPTED}
 
 
@@ -173,13 +173,13 @@ def _read_or_none(read: Callable[[], _Document]) -> _Document | None:
         return None
 
 
-def latest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Run | None, Run | None]:
+def latest(storage: ClusterStorage, now: datetime, opened_run: str = "") -> tuple[Run | None, Run | None]:
     """Return the run in progress (else the latest run) and the latest run that has ended. A missing run is None.
 
     Dry runs are ignored, because they have neither an outcome nor a strategy decision.
 
     Args:
-        opened: id of the DAG run that is in progress and whose gate has opened; empty if there is none.
+        opened_run: id of the DAG run that is in progress and whose gate has opened; empty if there is none.
 
     Raises:
         SnapshotError: `storage_failed`.
@@ -191,7 +191,7 @@ def latest(storage: ClusterStorage, now: datetime, opened: str = "") -> tuple[Ru
             run = replace(
                 run,
                 storage=storage,
-                opened=bool(opened) and run.outcome is None and run.request.airflow_run_id == opened,
+                opened=bool(opened_run) and run.outcome is None and run.request.airflow_run_id == opened_run,
             )
         if run is not None and (begun is None or (run.under_way and not begun.under_way)):
             begun = run
@@ -272,12 +272,12 @@ def change_of_run(folder: StoragePath, collected_at: datetime) -> Change | None:
     known = _changes.get(folder.uri)
     if known is not None:
         return known
-    outcome = Outcome.known(folder)
+    outcome = Outcome.read_or_none(folder)
     if outcome is None:
         return None
     planned = [*(move.reason for move in outcome.moves), *(split.reason for split in outcome.splits)]
     begun = [reason for reason in planned if not reason.has(Trait.NOT_BEGUN)]
-    moved = UndoView(folder=folder.name, collected_at=collected_at) if outcome.landed else None
+    moved = UndoView(folder=folder.name, collected_at=collected_at) if outcome.moved_count else None
     change = Change(folder, outcome.ended_at, bool(begun), moved)
     # The waves of a stopped run can be cleared; they then carry out the rest.
     return change if len(begun) < len(planned) else _changes.put(folder.uri, change)

@@ -58,7 +58,7 @@ def now_of(entry: ClusterEntry, facts: AirflowContext, begun: Run | None, ended:
         return Headline(State.OFF, f"{Reason.MODE_OFF.meaning} No broker is contacted.")
     known = ended or begun
     if known is None:
-        return _without_data(facts)
+        return _empty_headline(facts)
     latest = begun or known
     silent = _stale_headline(entry, facts, known, (now - latest.request.collected_at).total_seconds())
     if silent is not None:
@@ -68,10 +68,10 @@ def now_of(entry: ClusterEntry, facts: AirflowContext, begun: Run | None, ended:
         said = headline_of_run(known, "", age)
         state: State = State.CLOSED if said.state in (*_LOOKS_WELL, State.PAUSED) else said.state
         return Headline(state, f"Airflow's scheduler is not running, so no run starts. {said.sentence}")
-    held = facts.held_by(entry.settings, now)
-    firing = FIRES if entry.settings.mode.moves and not held else WOULD_FIRE
+    held = facts.run_holds(entry.settings, now)
+    firing = FIRES if entry.settings.mode.may_move and not held else WOULD_FIRE
     until = facts.answer_deadline(entry.settings, now)
-    said = state_after_answer(known, facts, pending=until is not None) or headline_of_run(known, firing, age)
+    said = state_after_answer(known, facts, is_pending=until is not None) or headline_of_run(known, firing, age)
     ordered = known.outcome is not None and known.outcome.verdict in _ORDERED
     if held and (ordered or said.state in _LOOKS_WELL):
         state = State.PAUSED if held[0].reason is Reason.PAUSED else State.CLOSED
@@ -84,26 +84,26 @@ def now_of(entry: ClusterEntry, facts: AirflowContext, begun: Run | None, ended:
     return said._replace(firing=firing)
 
 
-def state_after_answer(run: Run, facts: AirflowContext, *, pending: bool) -> Headline | None:
+def state_after_answer(run: Run, facts: AirflowContext, *, is_pending: bool) -> Headline | None:
     """Return the state if a person was asked to approve the ended run's plan and no longer is; else None.
 
-    `pending` is True if a plan is awaiting approval.
+    `is_pending` is True if a plan is awaiting approval.
     """
     asked = run.outcome is not None and run.outcome.verdict is Reason.AWAITING_APPROVAL
     if not asked or run.summary is None:
         return None
-    answer, plan = facts.answer_about(run), f"A plan to {run.summary.in_words}"
+    answer, plan = facts.answer_about(run), f"A plan to {run.summary.actions_text}"
     if answer is None:
-        return None if pending and facts.asks_about(run) else Headline(State.CLOSED, f"{plan} was not answered.")
+        return None if is_pending and facts.asks_about(run) else Headline(State.CLOSED, f"{plan} was not answered.")
     if not answer.carried_out_by:
-        return Headline(State.CLOSED, f"{plan} was rejected {answer.because}.")
-    approval, refused = f"{plan} was approved {answer.because}", facts.not_handed_over.get(answer.question.plan_id)
+        return Headline(State.CLOSED, f"{plan} was rejected {answer.by_text}.")
+    approval, refused = f"{plan} was approved {answer.by_text}", facts.not_handed_over.get(answer.question.plan_id)
     if refused is None:
         return Headline(State.WOULD_MOVE, f"{approval}; no bundle has moved yet.")
     return Headline(State.CLOSED, f"{approval}, but was not carried out: {_ORDERED.get(refused, refused.meaning)}")
 
 
-def _without_data(facts: AirflowContext) -> Headline:
+def _empty_headline(facts: AirflowContext) -> Headline:
     if facts.failed is not None:
         return Headline(State.FAILED, _failure_text(facts.failed))
     hint = "The first run takes a minute."
@@ -114,17 +114,17 @@ def _without_data(facts: AirflowContext) -> Headline:
     return Headline(State.NO_DATA, f"No run yet. {hint}")
 
 
-def _stale_headline(entry: ClusterEntry, facts: AirflowContext, known: Run, age: float) -> Headline | None:
+def _stale_headline(entry: ClusterEntry, facts: AirflowContext, latest_run: Run, age: float) -> Headline | None:
     """Return the state if no runs are scheduled or the latest run failed; None otherwise.
 
     Args:
         entry: the cluster's entry in the current clusters file.
-        known: the latest run that has ended or, if there is none, the latest run that has started.
+        latest_run: the latest run that has ended or, if there is none, the latest run that has started.
         age: age of the latest data in seconds.
     """
     if facts.paused:
         return Headline(State.PAUSED, "The DAG is paused in Airflow, so no run starts.")
-    failure = "" if facts.failed is None or _explains_more(known, facts.failed) else _failure_text(facts.failed)
+    failure = "" if facts.failed is None or _explains_more(latest_run, facts.failed) else _failure_text(facts.failed)
     if age > _longest_age(entry):
         cause = "" if facts.scheduled else "Airflow's scheduler is not running."
         why = " ".join(filter(None, [cause, failure]))
@@ -133,7 +133,7 @@ def _stale_headline(entry: ClusterEntry, facts: AirflowContext, known: Run, age:
 
 
 def _explains_more(run: Run, failed: FailedRun) -> bool:
-    return run.request.airflow_run_id == failed.run_id and (run.blocked or not _was_interrupted(run))
+    return run.request.airflow_run_id == failed.run_id and (run.is_blocked or not _was_interrupted(run))
 
 
 def _failure_text(failed: FailedRun) -> str:
@@ -150,15 +150,15 @@ def _longest_age(entry: ClusterEntry) -> float:
     return max(settings.alert_after_intervals * settings.interval_seconds, 180.0)
 
 
-def headline_of_run(run: Run, firing: str, age: float) -> Headline:
+def headline_of_run(run: Run, fire_text: str, age: float) -> Headline:
     """Return a cluster's state according to its latest run.
 
     Args:
-        firing: as in `Headline.firing`.
+        fire_text: as in `Headline.firing`.
         age: seconds since the run's sample.
     """
     verdict, mode = run.outcome.verdict if run.outcome else None, run.request.resolved.settings.mode
-    if verdict is Reason.BLOCKED or (verdict is None and run.blocked):
+    if verdict is Reason.BLOCKED or (verdict is None and run.is_blocked):
         return Headline(State.BLOCKED, _block_text(run))
     young = age < LONGEST_RUN.total_seconds()
     if run.under_way and young:
@@ -171,11 +171,11 @@ def headline_of_run(run: Run, firing: str, age: float) -> Headline:
     if run.outcome is None and not (young or run.request.dry_run):
         return Headline(State.FAILED, f"The run wrote no outcome. {Reason.UNFINISHED.action}")
     if run.summary.bundles_taken or run.summary.bundles_split:
-        return _with_plan(run, run.summary, verdict, mode)
+        return _plan_headline(run, run.summary, verdict, mode)
     if run.request.dry_run:
         return Headline(State.WOULD_MOVE, f"{words.PLAN_READY} It moves no bundle.")
-    said = _nothing_moves(run.summary, pair_views(run), firing, age)
-    if said.state is State.WAITING and not mode.moves:
+    said = _idle_headline(run.summary, pair_views(run), fire_text, age)
+    if said.state is State.WAITING and not mode.may_move:
         return said._replace(sentence=f"{said.sentence} {words.not_moved_text(mode)}")
     return said
 
@@ -207,14 +207,14 @@ def _moving_headline(run: Run) -> Headline:
     return Headline(State.MOVING, " ".join(said))
 
 
-def _with_plan(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> Headline:
-    planned = summary.in_words
+def _plan_headline(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -> Headline:
+    planned = summary.actions_text
     if run.request.dry_run:
         return Headline(State.WOULD_MOVE, f"{words.PLAN_READY} It would {planned}.")
     if verdict is None:
         return Headline(State.MOVING, f"About to {planned}.")
     if verdict is Reason.OPEN:
-        return _after_moves(run)
+        return _moved_headline(run)
     if verdict is Reason.AWAITING_APPROVAL:
         return Headline(State.AWAITING, f"A plan to {planned} needs a person's approval.")
     if verdict is Reason.OBSERVE:
@@ -229,36 +229,36 @@ def _with_plan(run: Run, summary: Summary, verdict: Reason | None, mode: Mode) -
     return Headline(state, f"A plan to {planned} was not carried out: {' '.join(why)}")
 
 
-def _after_moves(run: Run) -> Headline:
-    refused = [split for split in run.cuts.values() if not split.ok]
+def _moved_headline(run: Run) -> Headline:
+    refused = [split for split in run.split_outcomes.values() if not split.ok]
     if refused:
         return Headline(State.CLOSED, f"A bundle was not split as planned: {refused[0].reason.meaning}")
-    split = f"Split {number_of(len(run.cuts), 'bundle')} permanently, as planned." if run.cuts else ""
-    moves = list(run.moves.values())
+    cut = f"Split {number_of(len(run.split_outcomes), 'bundle')} permanently, as planned." if run.split_outcomes else ""
+    moves = list(run.move_outcomes.values())
     if not moves:
-        return Headline(State.MOVED, split)
+        return Headline(State.MOVED, cut)
     failed = [move for move in moves if not move.ok]
     state, moved = State.MOVED, f"Moved {number_of(len(moves), 'bundle')}, each verified on its new broker."
     if failed:
         state = State.CLOSED if any(not move.reason.has(Trait.SETTLED) for move in failed) else State.MOVED
         moved = f"Moved {len(moves) - len(failed)} of {number_of(len(moves), 'bundle')}: {failed[0].reason.meaning}"
-    return Headline(state, f"{split} {moved}".strip())
+    return Headline(state, f"{cut} {moved}".strip())
 
 
-def _nothing_moves(summary: Summary, pairs: Sequence[PairView], firing: str, age: float) -> Headline:
+def _idle_headline(summary: Summary, pairs: Sequence[PairView], fire_text: str, age: float) -> Headline:
     capped = {reason: count for reason, count in summary.bundle_skip_reasons.items() if reason.has(Trait.CAP)}
     if Reason.FIRED in summary.reasons and capped:
         why = max(sorted(capped), key=lambda reason: capped[reason])
         state = State.CLOSED if why is Reason.ROLLING else State.STUCK
         return Headline(state, f"Bundles need to move but stay: {why.meaning}")
-    soonest = min((pair for pair in pairs if pair.seconds_to_fire is not None), key=_until_it_fires, default=None)
+    soonest = min((pair for pair in pairs if pair.seconds_to_fire is not None), key=_time_to_fire_key, default=None)
     if soonest is not None:
         labels = short_names({name for pair in pairs for name in (pair.source, pair.destination)})
-        return Headline(State.WAITING, waiting_text(soonest, labels, firing, age))
+        return Headline(State.WAITING, waiting_text(soonest, labels, fire_text, age))
     reasons = summary.reasons.keys()
-    if Reason.having(Trait.WAITING) & reasons:
+    if Reason.with_trait(Trait.WAITING) & reasons:
         return Headline(State.WAITING, f"{capitalized(summary.sentence)}.")
-    stuck = sorted(Reason.having(Trait.STUCK) & reasons)
+    stuck = sorted(Reason.with_trait(Trait.STUCK) & reasons)
     if stuck:
         return Headline(State.STUCK, stuck[0].meaning)
     if summary.brokers < 2:
@@ -267,11 +267,11 @@ def _nothing_moves(summary: Summary, pairs: Sequence[PairView], firing: str, age
     return Headline(State.BALANCED, f"{capitalized(sentence)}: nothing to do.")
 
 
-def _until_it_fires(pair: PairView) -> tuple[float, int]:
+def _time_to_fire_key(pair: PairView) -> tuple[float, int]:
     return (math.inf if pair.seconds_to_fire is None else pair.seconds_to_fire, pair.number)
 
 
-def waiting_text(pair: PairView, labels: Mapping[str, str], firing: str, age: float) -> str:
+def waiting_text(pair: PairView, labels: Mapping[str, str], fire_text: str, age: float) -> str:
     """Return a sentence with a pair's gap, and its hits at the threshold that it is nearest to reaching.
 
     `age` is the seconds since the sample.
@@ -280,7 +280,7 @@ def waiting_text(pair: PairView, labels: Mapping[str, str], firing: str, age: fl
     hits = min(counting, key=lambda hit: hit.need - hit.have)
     left = (pair.seconds_to_fire or 0) - age
     soon = f"in about {words.duration_text(left)}" if left >= 1 else pair.overdue
-    starts = f"{firing} {soon}" if firing else ""
+    starts = f"{fire_text} {soon}" if fire_text else ""
     return words.pair_text(
         (labels[pair.source], labels[pair.destination]), pair.gap or 0.0, (hits.have, hits.need), starts
     )

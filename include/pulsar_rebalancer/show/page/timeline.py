@@ -15,7 +15,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.show.page.page_model import View
-from pulsar_rebalancer.show.page.page_plan import ordered_by
+from pulsar_rebalancer.show.page.page_plan import requester_text
 from pulsar_rebalancer.show.page.recent_runs import rounded
 from pulsar_rebalancer.storage.documents import Cache, ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -61,7 +61,7 @@ class Timeline(View):
     unread: int = 0
 
 
-def start_of(now: datetime) -> datetime:
+def timeline_start(now: datetime) -> datetime:
     return now - _LENGTH
 
 
@@ -80,20 +80,20 @@ def timeline(
     now: datetime,
     orders: Iterable[Event] = (),
     failures: Sequence[Event] = (),
-    reading: float = _READING_SECONDS,
+    max_read_s: float = _READING_SECONDS,
 ) -> Timeline:
     """Return the timeline of the hour before `now`.
 
     Args:
         orders, failures: operators's orders and failed runs, which Airflow knows.
-        reading: time limit for reading files, in seconds. The latest files are read first.
+        max_read_s: time limit for reading files, in seconds. The latest files are read first.
 
     Raises:
         SnapshotError: `storage_failed`.
     """
-    begin, unread = start_of(now), 0
+    begin, unread = timeline_start(now), 0
     runs: list[_RunEvents] = []
-    until = time.monotonic() + reading
+    until = time.monotonic() + max_read_s
     for at, folder in takewhile(lambda dated: dated[0] >= begin, storage.dated_runs(now)):
         known = _ended.get(folder.uri)
         if known is None and runs and time.monotonic() > until:
@@ -117,7 +117,7 @@ def timeline(
 
 def _read_events(folder: StoragePath, at: datetime) -> _RunEvents | None:
     """Return what a run did; None without an outcome: it is under way, was only shown, or failed."""
-    outcome, summary = Outcome.known(folder), Summary.known(folder)
+    outcome, summary = Outcome.read_or_none(folder), Summary.read_or_none(folder)
     if outcome is None:
         return None
     judged = summary is not None and outcome.verdict not in (Reason.BLOCKED, Reason.UNFINISHED)
@@ -132,7 +132,7 @@ def _change_event(at: datetime, outcome: Outcome, summary: Summary | None) -> Ev
     failed = sum(not move.reason.has(_SEEN_TO) for move in outcome.moves) + len(outcome.splits) - split
     counted = ((moved, "bundle", "moved"), (split, "bundle", "split"), (failed, "move or split", "failed"))
     texts = [f"{number_of(count, noun)} {verb}" for count, noun, verb in counted if count]
-    by = ordered_by(summary) if summary else ""
+    by = requester_text(summary) if summary else ""
     return (
         Event(at=at, kind="failed" if failed else "moved", text=" ".join([", ".join(texts), by]).strip())
         if texts

@@ -34,7 +34,7 @@ from pulsar_rebalancer.strategies.sample import (
     Profile,
     SheddingResult,
     Threshold,
-    bands_around,
+    bands_around_mean,
     hits_after,
     left_out_decisions,
     score_range_text,
@@ -102,7 +102,7 @@ def _pair_positions(pools: npt.NDArray[np.str_], scores: npt.NDArray[np.float64]
     return order[coldest + np.repeat(sizes, pairs) - 1 - place], order[coldest + place]
 
 
-def amount(sample: ClusterSample, pair: Decision) -> Amount | None:
+def amount_to_move(sample: ClusterSample, pair: Decision) -> Amount | None:
     """Return the amount to move: a message rate or, if the rates differ too little, a throughput.
 
     Return None if both differ too little.
@@ -120,7 +120,7 @@ def amount(sample: ClusterSample, pair: Decision) -> Amount | None:
     return None
 
 
-def select(sample: ClusterSample, pair: Decision, amount: Amount) -> list[CandidateMove]:
+def select_bundles(sample: ClusterSample, pair: Decision, goal: Amount) -> list[CandidateMove]:
     """Choose all bundles of the source that fit into the remaining amount, busiest first.
 
     Bundles that have a reason to stay, or that policies keep in place, are passed over and do not reduce the remaining
@@ -129,18 +129,18 @@ def select(sample: ClusterSample, pair: Decision, amount: Amount) -> list[Candid
 
     Args:
         pair: a pair that has fired.
-        amount: the traffic to move.
+        goal: the traffic to move.
 
     Returns:
         The candidates, sorted by rank.
     """
-    remaining, measure = amount.target, amount.measure
-    least = amount.target * sample.settings.min_bundle_share
+    remaining, measure = goal.target, goal.measure
+    least = goal.target * sample.settings.min_bundle_share
     number, source, destination = pair.pair or 0, pair.source, str(pair.destination)
     forbidden: dict[str, Reason | None] = {}
     moves = []
     # The bundles are sorted by name; the sort keeps that order for equal traffic.
-    busiest_first = sorted(sample.bundles.of(source), key=attrgetter(measure), reverse=True)
+    busiest_first = sorted(sample.bundles.of_broker(source), key=attrgetter(measure), reverse=True)
     for rank, bundle in enumerate(busiest_first):
         carried = bundle.mean(measure)
         reason = bundle.reason or (Reason.SYSTEM_NAMESPACE if is_heartbeat(bundle.bundle) else None)
@@ -182,13 +182,13 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     """
     before = {} if sample.counting.clear else state.hits
     decisions = [_with_amount(decision, sample) for decision in judged_decisions(sample, before)]
-    sample.bundles.announce([decision.source for decision in decisions if decision.target is not None])
+    sample.bundles.request_brokers([decision.source for decision in decisions if decision.target is not None])
     moves: list[CandidateMove] = []
     for decision in decisions:
         if decision.measure is not None and decision.target is not None:
-            moves += select(sample, decision, Amount(decision.measure, decision.target))
+            moves += select_bundles(sample, decision, Amount(decision.measure, decision.target))
     words = sentence(decisions, sample.settings)
-    decisions += left_out(sample, before)
+    decisions += left_out_with_hits(sample, before)
     return SheddingResult(decisions, moves, ShedderState(hits=hits_after(decisions)), words)
 
 
@@ -197,7 +197,7 @@ def judged_decisions(sample: ClusterSample, hits: Mapping[str, HitCount], hot: f
     return [_pair_decision(pair, _pair_reason(pair, sample)) for pair in pairs]
 
 
-def left_out(sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[Decision]:
+def left_out_with_hits(sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[Decision]:
     return [_with_hits_kept(decision, hits.get(decision.source, NO_HITS)) for decision in left_out_decisions(sample)]
 
 
@@ -228,7 +228,7 @@ def _with_amount(decision: Decision, sample: ClusterSample) -> Decision:
     # Counts restart when a pair fires, even if the pair has no bundle to move: it must collect its hits again.
     if sample.counting.counts:
         decision = decision.with_hits_reset({decision.source, decision.destination})
-    wanted = amount(sample, decision)
+    wanted = amount_to_move(sample, decision)
     if wanted is None:
         return decision if decision.reason is Reason.NO_PARTNER else replace(decision, reason=Reason.BELOW_MINIMUM)
     return replace(decision, measure=wanted.measure, target=wanted.target)
@@ -273,7 +273,7 @@ PROFILE = Profile(
     placement=Placement.AVG,
     check=_check_thresholds,
     run_params=("low_threshold", "high_threshold", "hit_count_low", "hit_count_high"),
-    lines=lambda settings, mean: bands_around(mean, _thresholds(settings)),
+    lines=lambda settings, mean: bands_around_mean(mean, _thresholds(settings)),
     sentence=score_range_text,
     grid={"low_threshold": [10, 15, 20, 30], "hit_count_low": [4, 8], "min_bundle_share": [0, 0.05]},
 )

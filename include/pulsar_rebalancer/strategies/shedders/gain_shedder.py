@@ -82,7 +82,7 @@ class _Broker:
     words: str = ""
 
     @property
-    def able(self) -> bool:
+    def may_give(self) -> bool:
         """Return whether the broker might have a bundle that can move."""
         return self.unread or None in self.reasons
 
@@ -105,7 +105,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
         for broker in (broker for pool in pools for broker in pool if broker.gives):
             words.setdefault(broker.pair, broker.words)
         decisions = _with_moves(sample, decisions, words, moves)
-    decisions += avg_shedder.left_out(sample, before)
+    decisions += avg_shedder.left_out_with_hits(sample, before)
     return SheddingResult(decisions, moves, ShedderState(hits=hits_after(decisions), learned=learned), sentence)
 
 
@@ -123,7 +123,7 @@ def _broker_pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[
     cores = relative_limits(sample.brokers, learned.bottleneck)
     pairs = {end: pair for pair in decisions for end in (pair.source, pair.destination)}
     pools: defaultdict[str, list[_Broker]] = defaultdict(list)
-    for broker in sample.taking_part:
+    for broker in sample.compared_brokers:
         name = broker.broker
         pair, sums = pairs[name], of_brokers.get(name, Sums())
         fires = pair.fired and pair.source != pair.destination
@@ -144,7 +144,7 @@ def _broker_pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[
 def _read_givers(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> None:
     points = sample.learning.learned.points
     above = [broker for pool in pools for broker in pool if broker.gives or broker.height > 0]
-    sample.bundles.announce([broker.name for broker in above])
+    sample.bundles.request_brokers([broker.name for broker in above])
     able = sample.bundles.brokers_with_bundle_above(_CRUMB / points) if points else set()
     for broker in above:
         broker.unread = broker.name in able
@@ -154,7 +154,7 @@ def _read_givers(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> N
 
 def _read_candidates(sample: ClusterSample, broker: _Broker) -> None:
     broker.unread = False
-    broker.bundles = sample.bundles.of(broker.name, None if broker.gives else _OF_OTHERS)
+    broker.bundles = sample.bundles.of_broker(broker.name, None if broker.gives else _OF_OTHERS)
     loads = sample.learning.learned.points * np.array([bundle.load for bundle in broker.bundles])
     broker.dearness = 1 + loads / broker.cores / _LARGE
     broker.reasons = [
@@ -183,15 +183,15 @@ def _choose_moves(
     measure, ranks = sample.measure, {broker.pair: count() for broker in pool}
     for _ in range(_ROUNDS):
         # A hot broker without candidates leaves its partner to the next one.
-        able = [broker for broker in pool if broker.height < 0 or broker.able]
+        able = [broker for broker in pool if broker.height < 0 or broker.may_give]
         able.sort(key=lambda broker: (broker.height, broker.name))
         before = len(moves)
         for colder, hotter in zip(able[: len(able) // 2], reversed(able), strict=False):
-            if (hotter.gives or colder.takes) and (bundle := _move(sample, gain_settings, hotter, colder)):
+            if (hotter.gives or colder.takes) and (bundle := _pick(sample, gain_settings, hotter, colder)):
                 pair = hotter.pair if hotter.gives else colder.pair
                 texts.setdefault(pair, hotter.words)
                 of_move: dict[str, Any] = {"pair": pair, "rank": next(ranks[pair]), "destination": colder.name}
-                moves.append(CandidateMove.of(bundle, measure=measure, reason=Reason.TAKEN, **of_move))
+                moves.append(CandidateMove.new(bundle, measure=measure, reason=Reason.TAKEN, **of_move))
         if len(moves) == before:
             break
     left = (_staying_bundles(broker, ranks[broker.pair], measure) for broker in pool if broker.gives)
@@ -199,7 +199,7 @@ def _choose_moves(
 
 
 def _staying_bundles(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
-    if broker.able and not broker.at_first:  # it was never the hotter of two brokers
+    if broker.may_give and not broker.at_first:  # it was never the hotter of two brokers
         broker.words = f"The expected load is {broker.height:+.0f} points from the mean; hotter brokers shed first"
     taken, pair, source = Reason.TAKEN, broker.pair, broker.name  # looked up once instead of for each bundle
     at_first = broker.at_first or repeat(Reason.NOT_REACHED)
@@ -209,7 +209,7 @@ def _staying_bundles(broker: _Broker, ranks: Iterator[int], measure: Measure) ->
             yield CandidateMove(pair, source, None, of.bundle, next(ranks), measure, *values, reason or first)
 
 
-def _move(sample: ClusterSample, gain_settings: GainSettings, hotter: _Broker, colder: _Broker) -> BundleSample | None:
+def _pick(sample: ClusterSample, gain_settings: GainSettings, hotter: _Broker, colder: _Broker) -> BundleSample | None:
     """Move the bundle whose gain exceeds its price the most, and return it; None if no bundle is moved."""
     urgent = (hotter.gives and hotter.urgent) or (colder.takes and colder.urgent)
     least = gain_settings.min_gain / (_URGENT if urgent else 1)
@@ -255,7 +255,7 @@ def _with_moves(
 
     Hits are reset for each pair that fires, also if nothing moves, and for each broker that loses or gains a bundle.
     """
-    taken = [move for move in moves if move.taken]
+    taken = [move for move in moves if move.is_taken]
     touched: set[str | None] = set()
     if sample.counting.counts:
         used: list[CandidateMove | Decision] = [*taken, *(pair for pair in decisions if pair.fired)]

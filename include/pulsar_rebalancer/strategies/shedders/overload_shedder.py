@@ -69,7 +69,7 @@ def broker_decision(
 
 
 def offload(
-    sample: ClusterSample, broker: BrokerSample, *, pair: int, compared: Comparison, target: float, why: str
+    sample: ClusterSample, broker: BrokerSample, *, pair: int, comparison: Comparison, target: float, explanation: str
 ) -> tuple[Decision, list[CandidateMove]]:
     """Choose bundles with a total of at least `target` to move away from a broker.
 
@@ -78,14 +78,14 @@ def offload(
 
     Args:
         target: throughput in bytes/s.
-        why: why the broker sheds bundles; it is the first part of the decision's explanation.
+        explanation: why the broker sheds bundles; it is the first part of the decision's explanation.
     """
-    wanted = f"{why}: {amount(MEASURE, target)} must leave"
+    wanted = f"{explanation}: {amount(MEASURE, target)} must leave"
     if broker.bundles <= 1:
         held = "the only bundle stays" if broker.bundles else "the broker has no bundle"
         words = f"{wanted}, but {held}"
-        return broker_decision(sample, broker, pair, compared, Reason.FEW_BUNDLES, words), []
-    fired = broker_decision(sample, broker, pair, compared, Reason.FIRED, wanted, target=target)
+        return broker_decision(sample, broker, pair, comparison, Reason.FEW_BUNDLES, words), []
+    fired = broker_decision(sample, broker, pair, comparison, Reason.FIRED, wanted, target=target)
     return fired, choose_bundles(sample, broker.broker, pair, target)
 
 
@@ -105,7 +105,7 @@ def choose_bundles(sample: ClusterSample, broker: str, pair: int, target: float)
         reason = bundle.reason or (Reason.TAKEN if marked < target or not has_taken else Reason.NOT_REACHED)
         if reason is Reason.TAKEN:
             marked, has_taken = marked + bundle.msg_throughput, True
-        moves.append(CandidateMove.of(bundle, pair=pair, rank=rank, measure=MEASURE, reason=reason))
+        moves.append(CandidateMove.new(bundle, pair=pair, rank=rank, measure=MEASURE, reason=reason))
     return moves
 
 
@@ -128,7 +128,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
             continue
         target = broker.traffic(MEASURE) * (load - bound + MARGIN)
         why = f"load {load:.1%} reaches {bound:.1%}"
-        decision, walked = offload(sample, broker, pair=number, target=target, why=why, compared=compared)
+        decision, walked = offload(sample, broker, pair=number, target=target, explanation=why, comparison=compared)
         decisions.append(decision)
         moves += walked
     over = sum(load >= bound for load in usage.values())

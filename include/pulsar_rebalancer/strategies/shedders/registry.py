@@ -128,7 +128,7 @@ def placement_of(settings: Settings) -> Placement:
 _HALF, _UNEQUAL = 0.5, 1.25  # share of a pair's difference to move; ratio of CPU limits
 
 
-def not_recommended(settings: Settings, cpu_limits: Iterable[float]) -> list[Finding]:
+def settings_findings(settings: Settings, cpu_limits: Iterable[float]) -> list[Finding]:
     """Return a warning for each choice that PIP-364 or the experiments advise against.
 
     Args:
@@ -239,7 +239,7 @@ def force_threshold(request: RunRequest) -> float | None:
     Return None if the run is not forced or the strategy has no pairs.
     """
     settings, given = request.resolved.settings, request.params.force_threshold
-    low = profile_of(settings).thresholds(settings).get("low") if request.forced else None
+    low = profile_of(settings).thresholds(settings).get("low") if request.is_forced else None
     return low.gap if low and given is None else given
 
 
@@ -250,7 +250,7 @@ def left_out_of(run: Snapshot, settings: Settings | None = None, policies: Polic
         settings: settings without the rules that a person lifted; None for the run's own.
         policies: policies without the rules that a person lifted; None for the run's own.
     """
-    quarantined, drained = run.validation.quarantined, run.before.drains.brokers
+    quarantined, drained = run.validation.quarantined, run.state.drains.brokers
     return left_out(settings or run.settings, policies or run.policies, quarantined=quarantined, drained=drained)
 
 
@@ -274,5 +274,5 @@ def brokers_not_compared(settings: Settings, policies: Policies, drained: Iterab
     from the policy's namespaces.
     """
     unpaired = policies.without_persistent if safe_profile_of(settings).thresholds(settings) else ()
-    closed = (name for name in unpaired if policies.reserved_by(name) is None)
+    closed = (name for name in unpaired if policies.reserving_policy(name) is None)
     return dict.fromkeys(closed, Reason.NO_PERSISTENT_TOPICS) | dict.fromkeys(drained, Reason.DRAINING)

@@ -109,7 +109,7 @@ class PairTransfer:
     left: float = 0.0
     gained: float = 0.0
 
-    def run(self, bundles: list[BundleSample]) -> None:
+    def choose_bundles(self, bundles: list[BundleSample]) -> None:
         """Choose bundles to move from the source. At least one bundle always remains on the source."""
         transfer = self.sample.settings.transfer
         back = iter(top_bundles(self.sample, self.destination.broker) if transfer else ())
@@ -130,7 +130,7 @@ class PairTransfer:
                 self._add_swapped(swapped)
 
     def _fit_bundle(
-        self, bundle: BundleSample, remaining: int, top_bundles: Iterator[BundleSample]
+        self, bundle: BundleSample, remaining: int, candidates: Iterator[BundleSample]
     ) -> tuple[Reason, list[BundleSample]]:
         """Return the reason code for a candidate bundle, and the bundles that move back in exchange for it."""
         leaving = bundle.present_msg_throughput
@@ -140,21 +140,21 @@ class PairTransfer:
             return Reason.NO_TRAFFIC, []
         if self.left - self.gained + leaving <= self.target:
             return Reason.TAKEN, []
-        swapped = self._bundles_in_exchange(leaving, top_bundles)
+        swapped = self._bundles_in_exchange(leaving, candidates)
         return (Reason.TAKEN if swapped else Reason.OVER_REMAINING), swapped
 
-    def _bundles_in_exchange(self, leaving: float, top_bundles: Iterator[BundleSample]) -> list[BundleSample]:
+    def _bundles_in_exchange(self, leaving: float, candidates: Iterator[BundleSample]) -> list[BundleSample]:
         """Return bundles to move back in exchange for a bundle that is too large; empty if there are none.
 
         Args:
             leaving: throughput of the large bundle in bytes/s.
-            top_bundles: the destination's top bundles that have not been considered yet.
+            candidates: the destination's top bundles that have not been considered yet.
         """
         most = self.source.throughput
         ours = most - self.left + self.gained - leaving
         theirs = self.destination.throughput + self.left - self.gained + leaving
         accepted: list[BundleSample] = []
-        for bundle in top_bundles:
+        for bundle in candidates:
             returning = bundle.present_msg_throughput
             if self._must_stay(bundle) or returning == 0:
                 continue
@@ -182,7 +182,7 @@ class PairTransfer:
 
     def _add_candidate(self, bundle: BundleSample, reason: Reason, destination: BrokerLoad | None) -> None:
         self.moves.append(
-            CandidateMove.of(
+            CandidateMove.new(
                 bundle,
                 pair=self.number,
                 rank=len(self.moves),
@@ -247,11 +247,11 @@ class LoadStats:
         self.std = math.sqrt(max(0.0, self._squares / self.counted - self.mean * self.mean)) if counted else 0.0
 
     @property
-    def least(self) -> BrokerLoad:
+    def least_loaded(self) -> BrokerLoad:
         return self._ordered[self._least]
 
     @property
-    def most(self) -> BrokerLoad:
+    def most_loaded(self) -> BrokerLoad:
         return self._ordered[self._most]
 
     @property
@@ -266,7 +266,7 @@ class LoadStats:
         return self._underload(min(0.5, max(0.0, target / 2))) or self._overload(target)
 
     def _underload(self, share: float) -> Imbalance | None:
-        least, most = self.least, self.most
+        least, most = self.least_loaded, self.most_loaded
         bound = self.mean * share
         if least.load < bound:
             words = f"the load of {least.broker} is {least.load:.1%}, below {share:.0%} of the mean {self.mean:.1%}"
@@ -280,17 +280,17 @@ class LoadStats:
 
     def _overload(self, target: float) -> Imbalance | None:
         bound = max(self._settings.overloaded_threshold / 100, self.mean + target)
-        if self.most.load > bound:
-            words = f"the load of {self.most.broker} is {self.most.load:.1%}, above {bound:.1%}"
-            return Imbalance("overloaded", self.most.load, bound, words)
+        if self.most_loaded.load > bound:
+            words = f"the load of {self.most_loaded.broker} is {self.most_loaded.load:.1%}, above {bound:.1%}"
+            return Imbalance("overloaded", self.most_loaded.load, bound, words)
         return None
 
     def take_pair(self) -> tuple[BrokerLoad, BrokerLoad]:
-        pair = self.most, self.least
+        pair = self.most_loaded, self.least_loaded
         self._most -= 1
         return pair
 
-    def move(self, source: BrokerLoad, destination: BrokerLoad, load: float) -> None:
+    def record_move(self, source: BrokerLoad, destination: BrokerLoad, load: float) -> None:
         """Record that load moves from the source to the destination. The destination then receives no more bundles."""
         self._squares -= source.load * source.load + destination.load * destination.load
         self._squares += max(0.0, source.load - load) ** 2 + (destination.load + load) ** 2

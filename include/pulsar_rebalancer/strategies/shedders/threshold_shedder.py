@@ -53,8 +53,8 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
         moves += walked
         if sample.brief and decisions[number].reason is Reason.BALANCED:
             break  # and so are the others, whose load is lower
-    sentence = _above_bound(sample, averages, mean)
-    if averages and sample.settings.lower_boundary and not any(move.taken for move in moves):
+    sentence = _above_bound_text(sample, averages, mean)
+    if averages and sample.settings.lower_boundary and not any(move.is_taken for move in moves):
         # Pulsar adds the sample to the averages a second time here.
         averages = _averages(sample, averages, usage)
         replaced, walked, below = _shed_below_bound(sample, in_order, averages)
@@ -80,7 +80,7 @@ def _mean_load(averages: Mapping[str, float]) -> float:
     return math.fsum(averages.values()) / len(averages) if averages else 0.0
 
 
-def _above_bound(sample: ClusterSample, averages: Mapping[str, float], mean: float) -> str:
+def _above_bound_text(sample: ClusterSample, averages: Mapping[str, float], mean: float) -> str:
     if not averages:
         return "no broker can be compared"
     bound = mean + _threshold(sample)
@@ -105,7 +105,7 @@ def _shed_above_bound(
 
 
 def _shed_below_bound(
-    sample: ClusterSample, in_order: list[str], averages: Mapping[str, float]
+    sample: ClusterSample, busiest_first: list[str], averages: Mapping[str, float]
 ) -> tuple[Decision | None, list[CandidateMove], str]:
     """Return the decision for the busiest broker, the moves away from it, and a sentence that explains the result.
 
@@ -117,14 +117,14 @@ def _shed_below_bound(
     if not averages[lowest] < bound:
         return None, [], f"no broker is below the lower boundary of {bound:.1%}"
     below = f"{lowest} has {averages[lowest]:.1%}, below the lower boundary of {bound:.1%}"
-    giving = [broker for broker in sample.taking_part if broker.bundles > 1 and averages[broker.broker] > bound]
+    giving = [broker for broker in sample.compared_brokers if broker.bundles > 1 and averages[broker.broker] > bound]
     if not giving:
         return None, [], f"{below}, but no other broker has more than one bundle"
     broker = max(giving, key=lambda broker: averages[broker.broker])
     average = averages[broker.broker]
     target = broker.traffic(MEASURE) * threshold * LOWER_MARGIN
     why = f"average load {average:.1%} is the highest, and {below}"
-    return *_offload(sample, broker, in_order.index(broker.broker), average, bound, target, why), below
+    return *_offload(sample, broker, busiest_first.index(broker.broker), average, bound, target, why), below
 
 
 def _offload(
@@ -136,7 +136,7 @@ def _offload(
         little = f"{amount(MEASURE, target)} would have to leave, less than the minimum of {amount(MEASURE, minimum)}"
         words = f"{why}: {little}"
         return broker_decision(sample, broker, pair, compared, Reason.BELOW_MINIMUM, words), []
-    return offload(sample, broker, pair=pair, target=target, why=why, compared=compared)
+    return offload(sample, broker, pair=pair, target=target, explanation=why, comparison=compared)
 
 
 def _threshold(sample: ClusterSample) -> float:

@@ -65,7 +65,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     loads, after = broker_loads(sample, state)
     stats = LoadStats(loads, sample.settings)
     # Only these two brokers count: in nearly every sample of a large cluster, some broker between them has changed.
-    outermost = (stats.most.broker, stats.least.broker) if loads else ()
+    outermost = (stats.most_loaded.broker, stats.least_loaded.broker) if loads else ()
     hits = state.cluster_hits
     decisions: list[Decision] = []
     moves: list[CandidateMove] = []
@@ -76,7 +76,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
         stopped_by = _why_waiting(sample, stats, imbalance, hits)
     if stopped_by is None:
         decisions, moves, stopped_by = _shed_pairs(sample, stats)
-        hits = 0 if any(move.taken for move in moves) else hits
+        hits = 0 if any(move.is_taken for move in moves) else hits
         sentence = f"{number_of(len(decisions), 'pair')} of brokers considered; shedding ended: {stopped_by.sentence}"
     else:
         sentence = stopped_by.sentence
@@ -93,7 +93,7 @@ def broker_loads(sample: ClusterSample, state: ShedderState) -> tuple[list[Broke
     loads_after = {name: average for name, average in state.loads.items() if name in listed}
     throughputs_after = {name: average for name, average in state.throughputs.items() if name in listed}
     loads = []
-    for broker in sample.taking_part:
+    for broker in sample.compared_brokers:
         name, throughput = broker.broker, broker.traffic(MEASURE)
         load, average = broker.load_average, broker.throughput_average
         if load is None:
@@ -166,7 +166,7 @@ def _shed_pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision]
         decisions.append(decision)
         moves += transfer.moves
         if transfer.left > 0:
-            stats.move(source, destination, (transfer.left - transfer.gained) * source.load / source.throughput)
+            stats.record_move(source, destination, (transfer.left - transfer.gained) * source.load / source.throughput)
             shed_brokers += 1
     return decisions, moves, NoShedding(Reason.NO_PARTNER, None, None, "no pair is left")
 
@@ -199,7 +199,7 @@ def _shed_pair(
         held = "the only bundle stays" if bundles else "the broker has no top bundles"
         words = f"{wanted}; {source.broker} gives no bundle: {held}"
         return replace(decision, reason=reason, explanation=words, fired=False, measure=None, target=None), transfer
-    transfer.run(bundles)
+    transfer.choose_bundles(bundles)
     return decision, transfer
 
 

@@ -83,7 +83,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
             continue
         broker = sample.broker(name)
         if name not in busiest:
-            decision = _not_busiest(sample, broker, looked_at, number)
+            decision = _other_decision(sample, broker, looked_at, number)
         elif firing:
             decision, moves = _shed_busiest(sample, broker, firing, number)
         else:
@@ -117,7 +117,7 @@ def _traffic_extremes(sample: ClusterSample, measure: Measure) -> tuple[str, flo
     return busiest, most, 1.0 if abs(least) <= NOTHING else least
 
 
-def _not_busiest(sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, pair: int) -> Decision:
+def _other_decision(sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, pair: int) -> Decision:
     carried = broker.traffic(difference.measure)
     explanation = (
         f"carries {amount(difference.measure, carried)}; only the busiest broker sheds: "
@@ -156,7 +156,7 @@ def _choose(sample: ClusterSample, broker: str, measure: Measure, pair: int, tra
         if reason is Reason.TAKEN:
             taken += 1
             traffic -= int(bundle.mean(measure))
-        moves.append(CandidateMove.of(bundle, pair=pair, rank=rank, measure=measure, reason=reason))
+        moves.append(CandidateMove.new(bundle, pair=pair, rank=rank, measure=measure, reason=reason))
     return moves
 
 

@@ -12,7 +12,7 @@ import { ask, Refusal } from "./server.js";
 import { moment } from "./texts.js";
 
 /** @import { Act, Page } from "./dialog.js" */
-/** @import { BundlesFound, OrderButton, Overview, PlanView, ShownQuestion } from "./documents.d.ts" */
+/** @import { FoundBundles, OrderButton, Overview, PlanView, QuestionView } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
 
 /** The buttons, in their order, with the orders of the group at ORDERS; others are next to what they help against. */
@@ -121,7 +121,7 @@ function hasBundles({ base, dag }) {
   let known = "";
   return async (form) => {
     const start = `${form.get("subject")}/`;
-    /** @type {BundlesFound | null} - an order must not depend on the files of runs */
+    /** @type {FoundBundles | null} - an order must not depend on the files of runs */
     const found = await ask(`${base}${dagPath(dag)}/bundles?part=${encodeURIComponent(start)}`).catch(() => null);
     if (start === known || !found || found.bundles.some(({ bundle }) => bundle.startsWith(start))) return;
     known = start;
@@ -180,7 +180,7 @@ function inQuestion({ awaiting, plan, acts }) {
   return asked && asked.bundles + asked.splits.length ? asked : undefined;
 }
 
-/** @type {(option: string, title: string, view: Overview, question: ShownQuestion) => Act} */
+/** @type {(option: string, title: string, view: Overview, question: QuestionView) => Act} */
 function answer(option, title, view, { dag, run, task, until }) {
   const [asked, approves] = [inQuestion(view), option === "Approve"];
   const what = asked

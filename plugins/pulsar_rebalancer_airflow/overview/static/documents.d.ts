@@ -6,9 +6,6 @@ export interface BrokerRestart { broker: string; score: number; traffic: number;
 export interface BrokerView { name: string; label: string; score: number | null; resources: Record<string, number>;
   deciding: string; lowest: number | null; highest: number | null; after: number | null; left_out: string; band: string;
   drained: string; average: number | null; average_throughput: number | null; msg_throughput: number; bundles: number; }
-export interface BundleFound { bundle: string; broker: string; traffic: number; topics: number; reason: string;
-  why: string; moved: string; }
-export interface BundlesFound { bundles: BundleFound[]; all: number; broker: string; sampled_at: string | null; }
 export interface Count { reason: Reason; count: number; meaning: string; }
 export interface DrainView { broker: string; drained: string; bundles: number | null; movable: number | null;
   moving: number; gone: number; left: StayView[]; more: number; }
@@ -16,6 +13,9 @@ export type Effect = "block" | "hold" | "quarantine" | "warn" | "verdict";
 export interface Event { at: string; kind: string; text: string; }
 export interface ExplainedReason { reason: Reason; count: number; worst: string[]; action: string; meaning: string;
   effect: Effect; }
+export interface FoundBundle { bundle: string; broker: string; traffic: number; topics: number; reason: string;
+  why: string; moved: string; }
+export interface FoundBundles { bundles: FoundBundle[]; all: number; broker: string; sampled_at: string | null; }
 export interface HitsView { have: number; need: number; }
 export interface Line { name: string; lower: number; upper: number; }
 export interface Links { dag: string; requests: string; run: string; log: string; validation: string; }
@@ -41,11 +41,11 @@ export interface PlanView { folder: string; run_id: string; hash: string; collec
   more: number; splits: SplitView[]; about_splits: string[]; unknown: string[]; stay: Count[]; done: number;
   failed: number; client_gap: string; }
 export interface Point { at: string; range: number | null; }
+export interface QuestionView { dag: string; run: string; task: string; hash: string; until: string; }
 export type Reason = string;
 export interface ReasonWithMeaning { reason: Reason; meaning: string; }
 export interface RollView { text: string; turns: TurnView[]; stop: string; }
 export interface RunAnswer { state: string; text: string; plan: string; restarts: ShownRestarts | null; }
-export interface ShownQuestion { dag: string; run: string; task: string; hash: string; until: string; }
 export interface ShownRestarts { plan: string; refused: string; waits: string; restarts: BrokerRestart[];
   minutes: number; moves_twice: number; }
 export interface Split { bundle: string; broker: string; algorithm: SplitAlgorithm; positions: number[];
@@ -66,5 +66,5 @@ export type Tone = "good" | "busy" | "warn" | "bad" | "idle";
 export interface TurnView { broker: string; state: string; detail: string; }
 export interface UndoView { folder: string; collected_at: string; }
 export interface UserActions { control: string; orders: OrderButton[]; rebalance: string; carries_out: string;
-  by_hand: string; roll: string; question: ShownQuestion | null; grace_minutes: number; rolls: boolean; closed: string;
+  by_hand: string; roll: string; question: QuestionView | null; grace_minutes: number; rolls: boolean; closed: string;
   stays_closed: string; paused_dags: string[]; barred: string[]; }

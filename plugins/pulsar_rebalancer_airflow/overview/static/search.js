@@ -7,7 +7,7 @@ import { left } from "./roll.js";
 import { ask } from "./server.js";
 import { moment, points, several, traffic } from "./texts.js";
 
-/** @import { BundleFound, BundlesFound, Overview } from "./documents.d.ts" */
+/** @import { FoundBundle, FoundBundles, Overview } from "./documents.d.ts" */
 /** @import { Child } from "./elements.d.ts" */
 /** @typedef {(names: string[], given: string) => Child} Buttons - of forms that are about a bundle or broker */
 
@@ -15,7 +15,7 @@ const PAUSE = 300;
 
 /**
  * Return a search field, the place of what it finds, and a function that searches again.
- * @type {(base: string, dag: string, render: (answer: BundlesFound, part: string) => Child) =>
+ * @type {(base: string, dag: string, render: (answer: FoundBundles, part: string) => Child) =>
  *   { field: HTMLInputElement, found: HTMLElement, again: () => void }}
  */
 export function search(base, dag, render) {
@@ -23,7 +23,7 @@ export function search(base, dag, render) {
   const field = make("input", { type: "search", autocomplete: "off", placeholder: "name or persistent://…" });
   const show = async () => {
     const part = field.value.trim();
-    /** @type {BundlesFound} */
+    /** @type {FoundBundles} */
     const answer = await ask(`${base}${dagPath(dag)}/bundles?part=${encodeURIComponent(part)}`);
     if (part === field.value.trim()) renew(found, [answer, part], () => render(answer, part));
   };
@@ -36,7 +36,7 @@ export function search(base, dag, render) {
   return { field, found, again };
 }
 
-/** @type {(answer: BundlesFound, part: string, view: Overview, buttons: Buttons) => Child} */
+/** @type {(answer: FoundBundles, part: string, view: Overview, buttons: Buttons) => Child} */
 export function answered(answer, part, view, buttons) {
   if (!part) return [];
   const none = make("p", { class: "empty" }, `No bundle${answer.broker ? "." : ", topic or broker has this name."}`);
@@ -56,7 +56,7 @@ function ofBroker(name, view, buttons) {
   return make("p", { class: "found" }, make("b", {}, name), ` ${state} `, acts);
 }
 
-/** @type {(answer: BundlesFound, name: (row: BundleFound) => Child, buttons?: Buttons) => Child} */
+/** @type {(answer: FoundBundles, name: (row: FoundBundle) => Child, buttons?: Buttons) => Child} */
 function list({ bundles, all, sampled_at: at }, name, buttons) {
   const drawn = table("found", "Bundles found", bundles, [
     { title: "bundle", cell: name },
@@ -86,7 +86,7 @@ export function bundleFields(base, dag, many, given) {
     const others = many ? lines(names.value).filter((line) => line !== bundle) : [];
     names.value = [...others, ...(picked ? [bundle] : [])].join("\n");
   };
-  /** @param {BundleFound} found */
+  /** @param {FoundBundle} found */
   const box = ({ bundle }) => {
     const onchange = (/** @type {Event} */ { target }) =>
       target instanceof HTMLInputElement && pick(bundle, target.checked);

@@ -59,7 +59,7 @@ def test_an_unload_that_reaches_nobody_leaves_its_destination_if_the_leader_sent
     def prepare(admin):
         def unreachable():
             if len(admin.unloads) > earlier:
-                raise AdminError(Reason.UNREACHABLE, "no connection", broker=getattr(scene, dead), sent=False)
+                raise AdminError(Reason.UNREACHABLE, "no connection", broker=getattr(scene, dead), was_sent=False)
 
         admin.before_unload = unreachable
 

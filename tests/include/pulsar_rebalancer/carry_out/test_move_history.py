@@ -120,7 +120,7 @@ def test_runs_in_a_row_that_miss_the_same_broker_are_counted(run, before, tries)
     stored = [MovesState(unloads={bundle(1): Unload(**known)})]
     history = WaveHistory(stored[0], lambda change: stored.append(change(stored[-1])), run, 0)
 
-    history.plan([move for move in read_moves(run) if move.bundle == bundle(1)], NOW)
+    history.record_planned([move for move in read_moves(run) if move.bundle == bundle(1)], NOW)
     history.add(outcome(Reason.ASTRAY, 3, "c:1"), NOW)
     history.write()
 
@@ -179,4 +179,4 @@ def test_a_kept_destination_is_forgotten_once_a_later_report_names_another_owner
 def test_unloads_far_ahead_of_a_clock_that_was_set_back_are_dropped():
     ends: dict[str, Any] = {"plan_id": "p", "source": "a:1", "destination": "b:1"}
     ahead = {name: Unload(at=NOW + timedelta(minutes=minutes), **ends) for name, minutes in (("near", 59), ("far", 61))}
-    assert MovesState(unloads=ahead).recent(NOW, 60).keys() == {"near"}
+    assert MovesState(unloads=ahead).recent_unloads(NOW, 60).keys() == {"near"}

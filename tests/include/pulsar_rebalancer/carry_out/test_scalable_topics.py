@@ -54,10 +54,10 @@ def test_segments_cost_no_more_than_ordinary_topics_even_if_they_vanish(scene, m
 def test_clients_of_a_segment_are_in_the_statistics_of_its_scalable_topic(scene):
     async def connected(topic):
         async with Transport(scene.connection()) as transport:
-            return await BundleAdmin(transport).clients(topic, scene.a)
+            return await BundleAdmin(transport).count_clients(topic, scene.a)
 
     for number, topic in enumerate(scene.cluster.topology.topics(SEGMENTS)):
-        assert asyncio.run(connected(topic)) == client_counts(scene.cluster.reporter.connected(SEGMENTS, number))
+        assert asyncio.run(connected(topic)) == client_counts(scene.cluster.reporter.client_stats(SEGMENTS, number))
 
 
 @pytest.mark.parametrize("owned", [True, False])

@@ -55,10 +55,10 @@ def run(tmp_path):
 def test_split_of_a_killed_attempt_is_settled_by_the_next(run, later, merged):
     store = Store()
     killed = SplitHistory(store.state, store.change, run)
-    killed.plan([split()], NOW)
+    killed.record_planned([split()], NOW)
     killed.begin(split())
     again = SplitHistory(store.state, store.change, run)
-    again.plan([split()], NOW)
+    again.record_planned([split()], NOW)
     again.add(SplitOutcome(bundle=ONE, positions=(0x40000000,), **later), NOW)
 
     (outcome,) = read_outcomes(run).values()
@@ -70,7 +70,7 @@ def test_a_retry_goes_on_with_what_was_planned(run):
     store, both = Store(), [split(), split(OTHER, 0xC0000000)]
     history = SplitHistory(store.state, store.change, run)
     assert (history.planned, history.remaining(both)) == (False, both)
-    history.plan(both, NOW)
+    history.record_planned(both, NOW)
     history.add(ended("split"), NOW)
 
     again = SplitHistory(store.state, store.change, run)

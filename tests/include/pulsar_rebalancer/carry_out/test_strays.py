@@ -37,7 +37,7 @@ def test_a_bundle_that_arrives_while_its_unload_is_tried_again_is_not_unloaded_t
         async def unload(bundle, destination):
             admin.unloads.append(bundle)
             placed()
-            raise AdminError(Reason.UNREACHABLE, "no connection to the owner", sent=False)
+            raise AdminError(Reason.UNREACHABLE, "no connection to the owner", was_sent=False)
 
         admin.unload = unload
 

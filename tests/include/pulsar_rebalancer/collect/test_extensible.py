@@ -122,7 +122,7 @@ def ask(monkeypatch, tmp_path):
         monkeypatch.setattr(extensible_reports, "receive", brokers.receive)
         state = StoragePath(str(tmp_path / "state"))
         asked = runtimes or {A: EXTENSIBLE}
-        reading = load_reports(brokers, asked, Settings(**settings), now=NOW, state_folder=state, keep=keep)
+        reading = load_reports(brokers, asked, Settings(**settings), now=NOW, state_folder=state, store=keep)
         return asyncio.run(reading)
 
     return run

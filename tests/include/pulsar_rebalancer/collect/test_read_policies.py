@@ -161,7 +161,7 @@ def read(calls, namespaces=("vip/x", "acme/a", "acme/b"), brokers=BROKERS, **giv
 
 
 def reserved(policies, brokers=BROKERS):
-    return {broker: name for broker in brokers if (name := policies.reserved_by(broker))}
+    return {broker: name for broker in brokers if (name := policies.reserving_policy(broker))}
 
 
 def test_primary_brokers_are_reserved_secondary_ones_are_not():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_rebalancer.command.__main__ import main
-from pulsar_rebalancer.command.check_age import CRITICAL, OK, WARNING, Ages, ages, judge_ages
+from pulsar_rebalancer.command.check_age import CRITICAL, OK, WARNING, Ages, judge_ages, read_ages
 from pulsar_rebalancer.storage.documents import ClusterStorage, CommitMark
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -67,7 +67,7 @@ def test_the_last_run_may_be_under_way(storage):
     ended_run(storage, 70)
     (storage.new_run(datetime.now(UTC)) / "input" / "settings.json").write_json({})
 
-    found = ages(storage, datetime.now(UTC)).outcome
+    found = read_ages(storage, datetime.now(UTC)).outcome
 
     assert found is not None
     assert 70 <= found < 100_000

@@ -232,7 +232,7 @@ def test_partitions_crowded_on_a_broker(held, crowded):
         )
         for i in range(8)
     ]
-    seen = [each.evidence for each in advice.crowded_partitions(topics, 4)]
+    seen = [each.evidence for each in advice.crowded_partition_advice(topics, 4)]
     assert seen == ([f"persistent://t/n/p: {held} of 8 partitions on b:0"] if crowded else [])
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from pulsar_rebalancer.config.clusters_file import Origin, differing_settings, from_brokers, parse_params, resolve
+from pulsar_rebalancer.config.clusters_file import Origin, broker_values, differing_settings, parse_params, resolve
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
 from pulsar_rebalancer.config.settings import CAPS, Settings, validate
@@ -116,7 +116,7 @@ def test_misspelt_weight_wins_only_while_the_new_key_has_its_default(new, old, e
     runtime = {"loadBalancerBandwithInResourceWeight": old}
     if new is not None:
         runtime["loadBalancerBandwidthInResourceWeight"] = new
-    assert resolve({}, from_brokers(runtime)).settings.bandwidth_in_weight == effective
+    assert resolve({}, broker_values(runtime)).settings.bandwidth_in_weight == effective
 
 
 def test_later_sources_win_and_each_origin_is_kept():
@@ -203,7 +203,7 @@ def test_a_forced_run_has_a_threshold_where_there_are_pairs(strategy, params, fo
         resolved=resolve({"strategy": strategy}, {}),
         collected_at="2026-11-21T10:00:00Z",
     )
-    assert (request.forced, force_threshold(request)) == (forced, threshold)
+    assert (request.is_forced, force_threshold(request)) == (forced, threshold)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_a_forced_run_has_a_threshold_where_there_are_pairs(strategy, params, fo
 )
 def test_parameters_know_what_they_change(given, decide, thresholds):
     params = parse_params(given)
-    assert (params.decide, params.changes_thresholds) == (decide, thresholds)
+    assert (params.changes_decision, params.changes_thresholds) == (decide, thresholds)
 
 
 def test_settings_in_which_brokers_differ_are_named():

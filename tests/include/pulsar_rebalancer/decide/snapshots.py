@@ -8,7 +8,7 @@ from pulsar_rebalancer.config.clusters_file import RunParams, RunSettings
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.planning import Plan, Proposal, SourceReport
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.decide.run_plan import plan_request, plan_with
+from pulsar_rebalancer.decide.run_plan import plan_request, plan_with_strategy
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.orders.manual_plans import HandedOverPlan, ShownPlan
 from pulsar_rebalancer.run.plan import Summary
@@ -126,9 +126,9 @@ def planned(
     sources = {move.source for move in wanted}
     traffic = {each.broker: each.traffic(Measure.THROUGHPUT) for each in run.brokers if each.broker in sources}
     told = SourceReport(list(decisions), sentence, traffic)
-    return plan_with(run, lambda arriving: Proposal(wanted, lambda capped: told, state or StrategyState()))
+    return plan_with_strategy(run, lambda arriving: Proposal(wanted, lambda capped: told, state or StrategyState()))
 
 
 def fates(run: StoragePath) -> dict[str, str]:
-    moves = [CandidateMove.of_row(row) for row in (run / "plan" / "moves.parquet").read_table().to_pylist()]
-    return {move.bundle: str(move.destination if move.taken else move.reason) for move in moves}
+    moves = [CandidateMove.from_row(row) for row in (run / "plan" / "moves.parquet").read_table().to_pylist()]
+    return {move.bundle: str(move.destination if move.is_taken else move.reason) for move in moves}

@@ -7,7 +7,7 @@ from pulsar_rebalancer.config.field_types import SplitAlgorithm
 from pulsar_rebalancer.config.pulsar_settings import MIB
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.split_algorithms import LoadedBundle, condition_of
-from pulsar_rebalancer.decide.split_planning import Cut, SplitContext, plan_splits, where_to_cut
+from pulsar_rebalancer.decide.split_planning import Cut, SplitContext, find_cut, plan_splits
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import splits_of
 from pulsar_rebalancer.run.snapshot import Candidate, TopicLoad
@@ -64,7 +64,7 @@ def test_a_bundle_that_meets_a_condition_is_split():
     (split,) = splits_of(found.rows)
     assert (split.bundle, split.positions, split.shares) == (NAMES[0], (0x20000000,), (1 / 3, 2 / 3))
     assert (split.condition, split.unload, split.algorithm) == ("msg_rate", True, "range_equally_divide")
-    assert found.taken == [NAMES[0]]
+    assert found.split_bundles == [NAMES[0]]
     assert found.skip_reasons == {}
     assert found.advice == (
         f"{NAMES[0]} on b:1 has 40,000 msg/s, more than 30,000; a split at 0x20000000 would "
@@ -76,7 +76,7 @@ def test_a_bundle_that_meets_a_condition_is_split():
 def test_a_bundle_with_too_many_topics_is_split_however_its_traffic_is_shared():
     of_one_topic = candidate(topics=(TopicLoad(1, 100.0), *TOPICS))
     found = planned([loaded(msg_rate=1.0, topics=1001)], candidates=[of_one_topic])
-    assert found.taken == [NAMES[0]]
+    assert found.split_bundles == [NAMES[0]]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_bundles_left_whole_have_a_reason(bundle, known, settings, reason):
     candidates = [] if known is None else [candidate(large.bundle, **known)]
     found = planned([large], settings=settings, candidates=candidates)
     assert reasons(found) == {large.bundle: reason}
-    assert found.taken == []
+    assert found.split_bundles == []
     assert found.skip_reasons == {reason: 1}
     assert Reason(reason).meaning in found.advice[0]
 
@@ -118,7 +118,7 @@ def test_caps_leave_the_less_loaded_for_later():
     assert [row["bundle"] for row in found.rows] == NAMES[::-1]
     assert [row["reason"] for row in found.rows] == ["to_be_split"] * 2 + ["cap_splits"] * 2
     of_run = planned(bundles, settings={"max_splits_per_run": 1})
-    assert of_run.taken == [NAMES[3]]
+    assert of_run.split_bundles == [NAMES[3]]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_the_extensible_load_manager_waits_for_hits_and_splits_so_many_per_broke
     taken, hits, counted = list[list[str]](), dict[str, int](), []
     for _ in range(5):
         found = planned(bundles, settings=limits | caps, extensible=True, hits=hits)
-        taken, hits = [*taken, found.taken], found.hits
+        taken, hits = [*taken, found.split_bundles], found.hits
         counted.append(hits.get(NAMES[1]))
     assert taken == [[], [], [], [NAMES[0]], [NAMES[1]]]
     assert hits == {NAMES[0]: 1}
@@ -162,8 +162,8 @@ def test_the_extensible_load_manager_waits_for_hits_and_splits_so_many_per_broke
 def test_the_extensible_load_manager_cuts_in_two_where_traffic_is_halved():
     topics = tuple(TopicLoad(position, 60.0) for position in range(0x1000000, 0x9000000, 0x1000000))
     settings = Settings(max_bundle_msg_rate=100)
-    each = where_to_cut(candidate(topics=topics), SplitAlgorithm.FLOW, settings)
-    single = where_to_cut(candidate(topics=topics), SplitAlgorithm.FLOW, settings, single_cut=True)
+    each = find_cut(candidate(topics=topics), SplitAlgorithm.FLOW, settings)
+    single = find_cut(candidate(topics=topics), SplitAlgorithm.FLOW, settings, single_cut=True)
     assert isinstance(each, Cut)
     assert len(each.positions) == 7
     assert single == Cut((0x4800001,), (0.5, 0.5))

@@ -36,14 +36,14 @@ def snapshot(tmp_path: Path, owned: Any = None, leader: str = "", **settings: An
 
 def test_all_brokers_in_the_order_of_their_names_and_the_leader_last(tmp_path):
     _, sample = snapshot(tmp_path, leader="a:1")
-    assert roll_plan.shown_roll(sample, (), "ada", "patch").order == ("b:1", "c:1", "a:1")
-    assert roll_plan.shown_roll(sample, ("c:1", "a:1"), "ada", "patch").order == ("c:1", "a:1")
+    assert roll_plan.roll_preview(sample, (), "ada", "patch").order == ("b:1", "c:1", "a:1")
+    assert roll_plan.roll_preview(sample, ("c:1", "a:1"), "ada", "patch").order == ("c:1", "a:1")
 
 
 def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path):
     caps: dict[str, Any] = {"max_bundles_per_broker": 2, "interval_seconds": 60, "host_usage_interval_minutes": 1}
     _, sample = snapshot(tmp_path, **caps)
-    roll = roll_plan.shown_roll(sample, ("a:1",), "ada", "patch")
+    roll = roll_plan.roll_preview(sample, ("a:1",), "ada", "patch")
 
     planned = roll_plan.restarts(sample, roll.order)
 
@@ -108,7 +108,7 @@ def test_only_what_ever_moves_needs_room_where_policies_allow_it(tmp_path):
 def test_roll_plan_shows_what_brokers_would_wait_for(tmp_path):
     _, sample = snapshot(tmp_path)
     assert roll_plan.why_no_turn(sample) == ""
-    roll = roll_plan.shown_roll(sample, ("a:1",), "ada", "patch")
+    roll = roll_plan.roll_preview(sample, ("a:1",), "ada", "patch")
     shown = ShownRestarts(plan=roll.id, refused="draining: c:1", waits="b:1 to recover", restarts=())
     told = roll_plan.roll_text(shown, roll.reason, "pulsar_roll__east").splitlines()
     assert "The rolling restart would be refused now: draining: c:1." in told
@@ -161,7 +161,7 @@ def in_phase(phase: Phase, tmp_path: Path, owned: dict[str, Any], **given: Any) 
     drains = Drains(brokers=roll.drains())
     run = snapshots.take(roll=roll.model_dump(mode="json"), drains=drains.model_dump(mode="json"))
     bundle = BundleSample("a:1", name(1), msg_throughput=5.0)
-    its = CandidateMove.of(bundle, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
+    its = CandidateMove.new(bundle, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
     read = RunInput.read(run.uri)
     plan_files.write_run(read, planned(read, [], [its]))
     for folder, verdict in zip((run, before), verdicts, strict=True):

@@ -131,7 +131,7 @@ def test_no_progress_counts_from_more_than_its_minutes() -> None:
 def test_once_a_window_has_closed_it_finishes_its_broker_and_begins_no_other() -> None:
     assert not new_roll().under_way
     roll = drained()
-    assert roll.under_way  # so that the window holds it no longer (`in_force.closings`)
+    assert roll.under_way  # so that the window holds it no longer (`in_force.holds_now`)
     for minute in (4, 5):
         roll = step(roll, minute, restarted(minute))
     roll = step(roll, 6, restarted(6, left=0))

@@ -51,14 +51,14 @@ def test_bundles_are_those_of_the_rows_and_means_are_waited_for_last(tmp_path):
     for announced in (None, names[1:3]):
         bundles = RunBundles(run, waited)
         if announced:
-            bundles.announce(announced)
+            bundles.request_brokers(announced)
         assert sum(held.total() for held in bundles.bundle_counts().values()) == len(rows)
         assert not asked
         for name in announced or names:
             expected = sorted(row["bundle"] for row in rows if row["broker"] == name)
-            assert [bundle.bundle for bundle in bundles.of(name)] == expected
-            assert all(bundle.msg_rate == bundle.present_msg_rate for bundle in bundles.of(name))
+            assert [bundle.bundle for bundle in bundles.of_broker(name)] == expected
+            assert all(bundle.msg_rate == bundle.present_msg_rate for bundle in bundles.of_broker(name))
         if announced:
-            assert bundles.of(names[0]) == []
+            assert bundles.of_broker(names[0]) == []
         assert len(asked) == 1
         asked.clear()

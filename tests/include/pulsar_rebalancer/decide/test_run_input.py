@@ -56,8 +56,8 @@ def test_a_bundle_whose_destination_the_leader_may_remember_is_passed_over_for_t
         kept_destinations={"t/n/1": kept, "t/n/3": kept},
     )
     run = given(tmp_path, moves=moves)
-    assert BundleFacts.of(run, run.settings).moved == {"t/n/1": "destination_kept", "t/n/2": "recently_unloaded"}
-    assert BundleFacts.of(run, run.settings, {Overrule.GRACE_PERIOD}).moved == {}
+    assert BundleFacts.of_run(run, run.settings).moved == {"t/n/1": "destination_kept", "t/n/2": "recently_unloaded"}
+    assert BundleFacts.of_run(run, run.settings, {Overrule.GRACE_PERIOD}).moved == {}
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path):
     run = RunInput.read(folder.uri)
     assert left_out_of(run) == {"a:1": Reason.DRAINING}
     stays = BundleSample("b:1", name(4), msg_throughput=10.0)
-    passed_over = CandidateMove.of(stays, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.OVER_REMAINING)
+    passed_over = CandidateMove.new(stays, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.OVER_REMAINING)
     left_out = Decision("a:1", Reason.DRAINING, source_high=3, source_low=5)
     pair = Decision("b:1", Reason.BALANCED, 0, destination="c:1", source_score=30.0, destination_score=10.0)
     summary = plan_files.write_run(run, planned(run, [left_out, pair], [passed_over]))
@@ -151,7 +151,7 @@ def test_a_bundle_that_two_brokers_report_after_its_move_changes_no_decision(tmp
         for broker in reporting:
             owned[broker] |= {name(1): 10.0}
         decided = learned_and_decided(forced(tmp_path / reporting, owned, cpu, owners=len(reporting)))
-        taken = [move for move in decided.moves if move.taken]
+        taken = [move for move in decided.moves if move.is_taken]
         plans[reporting] = taken, [decision.explanation for decision in decided.decisions]
     assert plans["a"] == plans["az"]
     assert plans["a"][0]
@@ -276,7 +276,7 @@ def test_a_broker_is_not_filled(tmp_path, given):
 
 def test_the_strategys_own_moves_come_first(tmp_path):
     sample = BundleSample("a:1", name(0), msg_throughput=10.0)
-    own = CandidateMove.of(sample, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
+    own = CandidateMove.new(sample, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
 
     summary, found, _ = filled(tmp_path, own._replace(wave=0))
 
@@ -294,7 +294,7 @@ def roll(phase: Phase) -> dict[str, Any]:
 @pytest.mark.parametrize("phase", list(Phase))
 def test_in_a_rolling_restart_only_its_own_bundles_move(tmp_path, phase):
     sample = BundleSample("a:1", name(5), msg_throughput=10.0)
-    own = CandidateMove.of(sample, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
+    own = CandidateMove.new(sample, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
 
     summary, found, _ = filled(tmp_path, own._replace(wave=0), roll=roll(phase))
 

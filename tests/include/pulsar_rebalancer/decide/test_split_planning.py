@@ -13,7 +13,7 @@ LARGE, SMALL = "acme/orders/0x00000000_0x40000000", "acme/orders/0x40000000_0x80
 
 def move(bundle: str, rank: int, traffic: float, reason: str = "over_remaining", pair: int = 0) -> CandidateMove:
     held = BundleSample(f"b:{pair}", bundle, msg_rate=traffic)
-    return CandidateMove.of(held, pair=pair, rank=rank, measure=Measure.RATE, reason=Reason(reason))
+    return CandidateMove.new(held, pair=pair, rank=rank, measure=Measure.RATE, reason=Reason(reason))
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_the_first_rule_of_the_list_counts():
 def moved(*names: str, source: str = "a:1", **more: Any) -> list[CandidateMove]:
     given: Any = {"pair": 0, "measure": Measure.THROUGHPUT, "reason": Reason.TAKEN, "destination": "b:1"}
     found = [BundleSample(source, name, topics=1, msg_throughput=5.0) for name in names]
-    return [CandidateMove.of(each, rank=rank, **given)._replace(**more) for rank, each in enumerate(found)]
+    return [CandidateMove.new(each, rank=rank, **given)._replace(**more) for rank, each in enumerate(found)]
 
 
 def cluster(**more: Any) -> ClusterSample:

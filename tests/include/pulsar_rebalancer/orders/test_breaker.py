@@ -4,13 +4,13 @@ from typing import Any
 import pytest
 
 from pulsar_rebalancer.config.settings import BreakerRules, Settings
-from pulsar_rebalancer.orders.breaker import Breaker, Round, advance
-from pulsar_rebalancer.orders.in_force import closings
+from pulsar_rebalancer.orders.breaker import Breaker, Tally, advance
+from pulsar_rebalancer.orders.in_force import holds_now
 from pulsar_rebalancer.orders.order import Control, GivenOrder, OrdersInForce
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-CALM = Round(bad_brokers=0, failed=0, moved=False, score_range=30.0, younger_than=NOW)
+CALM = Tally(bad_brokers=0, failed=0, moved=False, score_range=30.0, younger_than=NOW)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ CALM = Round(bad_brokers=0, failed=0, moved=False, score_range=30.0, younger_tha
         ({"worse_rounds": 1}, CALM._replace(bad_brokers=9, failed=9), ""),
     ],
 )
-def test_breaker_opens_at_its_number_of_failures(rules: dict[str, Any], seen: Round, why: str) -> None:
+def test_breaker_opens_at_its_number_of_failures(rules: dict[str, Any], seen: Tally, why: str) -> None:
     after = advance(Breaker(), BreakerRules.model_validate(rules), seen, NOW)
 
     assert (after.why, after.opened_at) == (why, NOW if why else None)
@@ -81,9 +81,9 @@ def test_breaker_closes_after_its_time_or_by_hand(minutes: int, closed_by_hand: 
     if closed_by_hand is not None:
         at = NOW + closed_by_hand * MINUTE
         control = control.with_order(GivenOrder(action="close_breaker", at=at, by="ada", reason="mended"))
-    orders = OrdersInForce.of(Breaker(opened_at=NOW, why="x"), control)
+    orders = OrdersInForce.build(Breaker(opened_at=NOW, why="x"), control)
 
-    found = closings(given, orders, NOW + minutes * MINUTE)
+    found = holds_now(given, orders, NOW + minutes * MINUTE)
 
     assert found == ([("breaker_open", "until 2026-11-22 13:00 UTC: x")] if is_open else [])
 

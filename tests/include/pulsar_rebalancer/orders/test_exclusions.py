@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.in_force import newly_excluded
+from pulsar_rebalancer.orders.in_force import new_exclusion
 from pulsar_rebalancer.orders.order import Control
 
 BUNDLE = "acme/billing/0x00000000_0x80000000"
@@ -28,4 +28,4 @@ BROKER = {"excluded_brokers": ["b:1"]}
 def test_excluded_bundles_leave_the_plan(planned: dict[str, Any], present: dict[str, Any], reason: str | None) -> None:
     before, after = Settings.model_validate(planned), Settings.model_validate(present)
 
-    assert newly_excluded((before, Control()), (after, Control()), BUNDLE, {"a:1", "b:1"}) == reason
+    assert new_exclusion((before, Control()), (after, Control()), BUNDLE, {"a:1", "b:1"}) == reason

@@ -7,7 +7,7 @@ import pytest
 from pulsar_rebalancer.config.clusters_file import Origin
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.breaker import Breaker
-from pulsar_rebalancer.orders.in_force import closings, orders_sentence
+from pulsar_rebalancer.orders.in_force import holds_now, orders_sentence
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Drains, Question
 from pulsar_rebalancer.orders.order import Control, GivenOrder, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
@@ -39,8 +39,8 @@ WINDOW = {"cron": "0 13 * * *", "minutes": 60}
 
 def said(given: dict[str, Any], documents: tuple[StateDocument, ...] = (), **told: Any) -> str:
     settings = Settings.model_validate({"mode": "auto"} | given)
-    orders = replace(OrdersInForce.of(*documents), **told)
-    closed = closings(settings, orders, NOW, JudgedRun(NOW))
+    orders = replace(OrdersInForce.build(*documents), **told)
+    closed = holds_now(settings, orders, NOW, JudgedRun(NOW))
     return orders_sentence(settings, closed, orders, NOW)
 
 

@@ -78,8 +78,8 @@ async def test_a_broker_is_asked_for_its_bundles_in_the_way_of_its_load_manager(
             "GET", f"/admin/v2/brokers/e2e/{extensible.id}/ownedNamespaces", {"t/m/0x00000000_0xffffffff": {}}
         )
         async with connect(modular) as admin:
-            assert await admin.bundles_on(modular.id) == {"t/n/0x00000000_0xffffffff"}
-            assert await admin.bundles_on(extensible.id) == {"t/m/0x00000000_0xffffffff"}
+            assert await admin.reported_bundles(modular.id) == {"t/n/0x00000000_0xffffffff"}
+            assert await admin.reported_bundles(extensible.id) == {"t/m/0x00000000_0xffffffff"}
         assert modular.paths == [f"GET {REPORT}", f"GET {RUNTIME}"]
 
 

@@ -53,4 +53,4 @@ async def test_clients_of_a_segment_are_counted_as_its_own_statistics_name_them(
         statistics = {"producers": [{}], "subscriptions": {"s": {"consumers": [{}, {}]}}}
         broker.on("GET", f"{LIST}/t/segments/12/stats", statistics)
         async with connect(broker) as admin:
-            assert await admin.bundles.clients("segment://acme/shop/t/8000-bfff-12", broker.id) == (1, 2)
+            assert await admin.bundles.count_clients("segment://acme/shop/t/8000-bfff-12", broker.id) == (1, 2)

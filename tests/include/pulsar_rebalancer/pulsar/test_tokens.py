@@ -289,8 +289,8 @@ async def test_a_success_ends_the_failure_of_a_token_file(tmp_path, clock):
     file.write_text("second")
 
     assert await held.get() == "second"
-    assert await held.get(rejected="second") == "second"
-    assert held.mask.text("a second one") == "a *** one"
+    assert await held.get(rejected_token="second") == "second"
+    assert held.mask.hide("a second one") == "a *** one"
     file.write_text("third")
     assert await held.get() == "second"
     clock.now += 2

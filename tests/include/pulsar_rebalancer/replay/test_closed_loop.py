@@ -36,9 +36,9 @@ def nothing(sample: ClusterSample, state: ShedderState) -> SheddingResult:
 def first_bundle_to_b(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     """Once, in the first sample: the busiest bundle of the first broker goes to the second."""
     moves = []
-    busiest = max(sample.bundles.of(A), key=lambda bundle: bundle.msg_rate, default=None)
+    busiest = max(sample.bundles.of_broker(A), key=lambda bundle: bundle.msg_rate, default=None)
     if not state.hits and busiest is not None:
-        moves = [CandidateMove.of(busiest, pair=0, rank=0, measure=Measure.RATE, reason=Reason.TAKEN, destination=B)]
+        moves = [CandidateMove.new(busiest, pair=0, rank=0, measure=Measure.RATE, reason=Reason.TAKEN, destination=B)]
         state = type(state)(hits={A: None})  # type: ignore[dict-item]
     return SheddingResult([], moves, state, "")
 
@@ -47,9 +47,9 @@ def there_and_back(sample: ClusterSample, state: ShedderState) -> SheddingResult
     """The first bundle to the second broker at once, and back after four minutes if it may."""
     asked = state.cluster_hits
     source, destination = (A, B) if asked == 0 else (B, A)
-    held = [bundle for bundle in sample.bundles.of(source) if bundle.bundle == FOUR[0] and bundle.reason is None]
+    held = [bundle for bundle in sample.bundles.of_broker(source) if bundle.bundle == FOUR[0] and bundle.reason is None]
     moves = [
-        CandidateMove.of(bundle, pair=0, rank=0, measure=Measure.RATE, reason=Reason.TAKEN, destination=destination)
+        CandidateMove.new(bundle, pair=0, rank=0, measure=Measure.RATE, reason=Reason.TAKEN, destination=destination)
         for bundle in held
         if asked in (0, 4)
     ]
@@ -222,7 +222,7 @@ seen: list[dict[str, float]] = []
 
 def means_seen(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     names = [broker.broker for broker in sample.brokers]
-    seen.append({bundle.bundle: bundle.msg_rate for name in names for bundle in sample.bundles.of(name)})
+    seen.append({bundle.bundle: bundle.msg_rate for name in names for bundle in sample.bundles.of_broker(name)})
     return nothing(sample, state)
 
 
@@ -271,6 +271,6 @@ def test_a_strategy_that_raises_an_error_ends_only_its_own_variant(tmp_path: Pat
     for one in failed:
         sample, words = RAISING[one.variant]
         assert one.failed is not None
-        assert one.failed.at == minute(sample)
+        assert one.failed.time == minute(sample)
         assert one.failed.error.startswith(words)
         assert len(one.ranges) == sample + 1

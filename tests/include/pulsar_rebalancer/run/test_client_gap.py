@@ -10,7 +10,7 @@ def back(seconds: float) -> ClientGap:
 
 def test_several_moves_are_summed_up() -> None:
     seconds = [float(number) for number in range(1, 21)]
-    found = ClientGapSummary.of([*map(back, reversed(seconds)), NOBODY, MISSING, UNKNOWN, None])
+    found = ClientGapSummary.from_gaps([*map(back, reversed(seconds)), NOBODY, MISSING, UNKNOWN, None])
 
     assert found == ClientGapSummary(
         moves=24, unknown=2, not_back=1, median_seconds=10.5, p95_seconds=19, longest_seconds=20, errors=1

@@ -56,6 +56,6 @@ def test_a_storage_that_refuses_does_not_make_anybody_forget(tmp_path, monkeypat
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(StoragePath, "_parts", refuse)
+    monkeypatch.setattr(StoragePath, "_parquet_files", refuse)
     with pytest.raises(SnapshotError, match="storage_failed"):
         known_file(StoragePath(str(tmp_path)), NAME, MEANS)

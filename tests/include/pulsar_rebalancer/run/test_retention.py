@@ -162,7 +162,7 @@ def test_object_stores_are_kept_up_in_the_same_way(storage, monkeypatch):
     aged(storage.state / "means-1-0a0a0a0a.parquet", 3)
     aged(table_file(storage, "runs", at(100).date()), 3)
     general = pafs.SubTreeFileSystem("/", pafs.LocalFileSystem())
-    monkeypatch.setattr(StoragePath, "open", lambda folder: (general, folder.uri.lstrip("/")))
+    monkeypatch.setattr(StoragePath, "locate", lambda folder: (general, folder.uri.lstrip("/")))
     for kind in KINDS:
         (storage.base / "history" / kind).open()[0].create_dir(str(Path(storage.base.uri, "history", kind)))
 

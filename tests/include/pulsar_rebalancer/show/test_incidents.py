@@ -11,8 +11,8 @@ from pulsar_rebalancer.show.incidents import (
     PendingMessage,
     advance,
     compose,
-    delivered,
     pending_messages,
+    with_delivered,
 )
 
 START = datetime(2026, 11, 21, 10, tzinfo=UTC)
@@ -38,7 +38,7 @@ def history(runs: str, down: Collection[int] = (), *, quiet: timedelta = QUIET) 
         for message in pending_messages(state, now, quiet):
             if minute not in down:
                 sent.append(f"{minute} {'end' if message.over else 'start'}")
-                state = delivered(state, message)
+                state = with_delivered(state, message)
     return sent
 
 

@@ -17,7 +17,7 @@ from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome, Outcome, client_gap_of
 from pulsar_rebalancer.run.plan import SplitOutcome, Summary
-from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure, measure_orders
+from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure_orders, run_measurements
 from pulsar_rebalancer.state import StateDocument
 
 OWNED = {"a": {name(1): 60.0, name(2): 20.0}, "b": {name(3): 30.0}, "c": {name(4): 10.0}, "d": {name(5): 99.0}}
@@ -65,7 +65,7 @@ def told(tmp_path: Path) -> list[Measurement]:
     assert run is not None
     counted = {"counting": "counted", "bundles_split": 1, "split_skip_reasons": {"no_position": 2}}
     Summary.model_validate(summary.model_dump() | counted).write(run)
-    return [*measure("east", run, outcome()), *measure_orders("east", cluster.settings, OrdersInForce(), NOW)]
+    return [*run_measurements("east", run, outcome()), *measure_orders("east", cluster.settings, OrdersInForce(), NOW)]
 
 
 def test_outcomes_are_counted_by_reason(told: list[Measurement]) -> None:
@@ -108,7 +108,7 @@ def test_states_are_sent_as_the_time_of_their_end(tmp_path: Path) -> None:
         Control(orders=(GivenOrder(action="pause", until=minutes(10), **order),)),
         *(breaker, Drains(brokers={"a:1": Drain(**order)}), question, roll),
     )
-    orders = OrdersInForce.of(*documents)
+    orders = OrdersInForce.build(*documents)
 
     def measured(orders: OrdersInForce, after: float = 1, **changed: Any) -> dict[str, float]:
         """The minutes from now; 0 stays 0."""
@@ -133,13 +133,13 @@ def test_states_are_sent_as_the_time_of_their_end(tmp_path: Path) -> None:
     )
     assert measured(orders) == pytest.approx(states | waits)
     answered = Answers(plans={"p": Answer(question=question, **order)})
-    assert measured(OrdersInForce.of(*documents, answered)) == pytest.approx(states | nothing_waits)
+    assert measured(OrdersInForce.build(*documents, answered)) == pytest.approx(states | nothing_waits)
     assert measured(orders, after=61) == pytest.approx(states | nothing_waits)
     assert measured(orders, mode=Mode.AUTO) == pytest.approx(states | nothing_waits)
-    closed = OrdersInForce.of(*documents, Control(orders=(GivenOrder(action="close_breaker", **order),)))
+    closed = OrdersInForce.build(*documents, Control(orders=(GivenOrder(action="close_breaker", **order),)))
     assert measured(closed)["breaker_open_until"] == 0
     assert measured(closed)["paused_until"] == 5, "of the clusters file"
-    over = measured(OrdersInForce.of(*documents, roll.stopped(Reason.ROLL_STUCK, "", NOW, stranded=False)))
+    over = measured(OrdersInForce.build(*documents, roll.stopped(Reason.ROLL_STUCK, "", NOW, stranded=False)))
     assert (over["roll_phase"], over["roll_brokers_left"]) == (0, 0)
 
 

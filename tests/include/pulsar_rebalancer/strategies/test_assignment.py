@@ -34,7 +34,7 @@ def placed(brokers, bundles, *, policies=None, planned=(), untaken=(), state=Non
     chosen = Settings(**(settings or LEAST_RATE))
     given = sample(brokers, bundles, chosen)
     moves = [
-        CandidateMove.of(
+        CandidateMove.new(
             leaving,
             pair=0,
             rank=rank,
@@ -42,12 +42,12 @@ def placed(brokers, bundles, *, policies=None, planned=(), untaken=(), state=Non
             reason=Reason.OVER_REMAINING if rank in untaken else Reason.TAKEN,
             destination=dict(planned).get(rank),
         )
-        for rank, leaving in enumerate(given.bundles.of("a:1"))
+        for rank, leaving in enumerate(given.bundles.of_broker("a:1"))
     ]
     filters = PolicyFilter(policies or Policies(), given.brokers, given.bundles, chosen)
     found, after = place(given, reversed(moves), lambda: filters, state or PlacementState(), "run-1")
     assert [move.rank for move in found] == list(range(len(moves)))
-    return [move.destination if move.taken else move.reason for move in found], after
+    return [move.destination if move.is_taken else move.reason for move in found], after
 
 
 def test_moves_see_those_before_them():

@@ -5,7 +5,7 @@ from tests.vectors.rows import broker, brokers_of
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.state import Learned
-from pulsar_rebalancer.strategies.scoring import LASTING, bottleneck_of, continued
+from pulsar_rebalancer.strategies.scoring import LASTING, bottleneck_of, learned_before
 
 CPU, MEMORY, NETWORK = "cpu", "direct_memory", "bandwidth_out"
 
@@ -30,7 +30,7 @@ def of(*rows: Any, settings: Settings = SETTINGS) -> str:
 
 def after(known: Learned, resource: str, *, counts: bool = True) -> Learned:
     names = {CPU: "cpu", MEMORY: "memory", NETWORK: "outward"}
-    return continued(known, brokers_of([used("a", **{names[resource]: 50.0})]), SETTINGS, counts=counts)
+    return learned_before(known, brokers_of([used("a", **{names[resource]: 50.0})]), SETTINGS, counts=counts)
 
 
 def test_a_bottleneck_must_last_and_takes_what_was_learned_with_it():

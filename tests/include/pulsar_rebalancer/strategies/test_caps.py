@@ -15,7 +15,7 @@ OLD = [BrokerSample("old:1", version="4.0.9")]
 def move(rank, bundle, source=HOT, destination=COLD, *, pair=0, taken=True):
     held = BundleSample(source, f"{bundle}_0x1", msg_throughput=10.0)
     reason = Reason.TAKEN if taken else Reason.NO_TRAFFIC
-    return CandidateMove.of(held, pair=pair, rank=rank, measure=Measure.RATE, reason=reason, destination=destination)
+    return CandidateMove.new(held, pair=pair, rank=rank, measure=Measure.RATE, reason=reason, destination=destination)
 
 
 SWAP = [
@@ -42,35 +42,35 @@ SWAP = [
     ],
 )
 def test_a_cap_never_splits_a_swap(settings, taken, reason):
-    moves = caps.apply(SWAP, Settings(**settings), {}, OLD)
-    assert [each.rank for each in moves if each.taken] == taken
+    moves = caps.apply_caps(SWAP, Settings(**settings), {}, OLD)
+    assert [each.rank for each in moves if each.is_taken] == taken
     assert {each.reason for each in moves[1:4]} == {reason or "taken"}
-    assert all((each.wave is not None) == each.taken for each in moves)
+    assert all((each.wave is not None) == each.is_taken for each in moves)
 
 
 def test_traffic_that_is_not_a_number_is_over_every_cap():
     moves = [move(0, "t/a/0x0")._replace(msg_throughput=float("nan")), move(1, "t/b/0x0")]
-    found = caps.apply(moves, Settings(max_bytes_per_run=40), {}, OLD)
+    found = caps.apply_caps(moves, Settings(max_bytes_per_run=40), {}, OLD)
     assert [each.reason for each in found] == ["cap_bytes", "taken"]
 
 
 def test_a_swap_waits_whose_one_way_finds_no_wave():
     moves = [move(rank, f"t/n{rank}/0x0", pair=-1) for rank in range(MAX_WAVES)]
     moves += [move(0, "t/a/0x0"), move(1, "t/b/0x3", COLD, HOT)]
-    assert [each.reason for each in caps.apply(moves, Settings(), {}, OLD)[-2:]] == ["cap_waves"] * 2
+    assert [each.reason for each in caps.apply_caps(moves, Settings(), {}, OLD)[-2:]] == ["cap_waves"] * 2
 
 
 def test_a_swap_beyond_the_run_cap_is_not_overtaken_by_a_later_move():
     later = [move(0, "t/c/0x6", "c:1", "d:1", pair=1)]
-    moves = caps.apply([*SWAP, *later], Settings(max_bundles_per_run=3), {}, OLD)
+    moves = caps.apply_caps([*SWAP, *later], Settings(max_bundles_per_run=3), {}, OLD)
     assert [each.reason for each in moves if each.pair == 1] == ["cap_run"]
 
 
 def test_the_gate_is_asked_again_after_so_many_bundles_and_a_swap_stays_in_one_wave():
     many = [move(rank, f"t/n{rank}/0x0", pair=-1) for rank in range(OF_A_WAVE - 2)]
     last = move(9, "t/z/0x0", pair=1)
-    moves = caps.apply([*many, *SWAP, last], Settings(), {}, [])
-    assert [each.wave for each in moves if each.taken] == [0] * (OF_A_WAVE + 2) + [1]
+    moves = caps.apply_caps([*many, *SWAP, last], Settings(), {}, [])
+    assert [each.wave for each in moves if each.is_taken] == [0] * (OF_A_WAVE + 2) + [1]
 
 
 @pytest.mark.parametrize(
@@ -85,5 +85,5 @@ def test_the_gate_is_asked_again_after_so_many_bundles_and_a_swap_stays_in_one_w
     ],
 )
 def test_groups_give_one_bundle_a_run_and_swaps_stay_whole(groups, settings, reasons):
-    moves = caps.apply(SWAP, Settings().model_copy(update=settings), groups, OLD)
+    moves = caps.apply_caps(SWAP, Settings().model_copy(update=settings), groups, OLD)
     assert [each.reason for each in moves] == [*reasons, "no_traffic"]

@@ -5,10 +5,10 @@ import pytest
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.state import Counting
+from pulsar_rebalancer.state import HitRules
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, used_samples
 
-COUNTED, FORCED = Counting(True, Reason.COUNTED), Counting(False, Reason.FORCED)
+COUNTED, FORCED = HitRules(True, Reason.COUNTED), HitRules(False, Reason.FORCED)
 BOTH = {"a:1": 80.0, "b:1": 20.0}
 
 
@@ -22,7 +22,7 @@ MIDDLE = Decision("m:1", Reason.NO_PARTNER, 1, None, "m:1", 50.0, 50.0, 0.0, low
 
 def move(source: str, destination: str, reason: Reason = Reason.TAKEN, pair: int = 0) -> CandidateMove:
     bundle = BundleSample(source, "t/n/0x00000000_0x80000000")
-    return CandidateMove.of(bundle, pair=pair, rank=0, measure=Measure.RATE, reason=reason, destination=destination)
+    return CandidateMove.new(bundle, pair=pair, rank=0, measure=Measure.RATE, reason=reason, destination=destination)
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_the_error_is_put_down_to_the_bundles_whose_rate_changed():
 def corrected(variance: float, *given: float) -> tuple[float, float]:
     """The cost and its variance after a correction, of one bundle whose cost is 1."""
     values = BundleCosts(*(np.array([value]) for value in (9.0, 9.0, 9.0, 9.0, 1.0, variance, 9.0)))
-    after = values.corrected(*(np.array([value]) for value in given))
+    after = values.with_correction(*(np.array([value]) for value in given))
     return after.cost.item(), after.variance.item()
 
 
@@ -91,9 +91,9 @@ def test_deviations_last_in_a_daily_curve_and_not_in_bursts():
     minutes = np.arange(2880)
     bursts, daily = np.where(minutes % 90 < 10, 1000.0, 100.0), 500 + 400 * np.sin(minutes / 1440 * 2 * np.pi)
     for rates, least, most in ((daily * 0 + 100, 0.5, 0.5), (bursts, 0.0, 0.3), (daily, 0.8, 1.0)):
-        costs, known = BundleCosts.unknown(1), Learned()
+        costs, known = BundleCosts.all_unknown(1), Learned()
         for rate in rates:
-            costs, change = costs.averaged(now := np.array([rate]), 1.0, counts=True)
+            costs, change = costs.with_sample(now := np.array([rate]), 1.0, counts=True)
             sums = {"a": Sums(*(column.item() for column in costs.summands(now, change)))}
             known = learn(known, brokers_of([broker("a", 50.0)]), sums, [], SETTINGS, 1.0).learned
         assert least <= known.persistence <= most

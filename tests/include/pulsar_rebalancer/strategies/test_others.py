@@ -10,7 +10,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.state import PlacementState
 from pulsar_rebalancer.strategies.candidates import AllBut
-from pulsar_rebalancer.strategies.placement import selector
+from pulsar_rebalancer.strategies.placement import make_selector
 
 
 def others(random, names):
@@ -49,7 +49,7 @@ def test_a_placement_chooses_the_same(placement, load_average, seed):
         for name in names
     ]
     settings = Settings(strategy=Strategy.THRESHOLD, placement=placement, overloaded_threshold=80)
-    one, other = (selector(sample(listed, [], settings), PlacementState()) for _ in range(2))
+    one, other = (make_selector(sample(listed, [], settings), PlacementState()) for _ in range(2))
     for number in range(60):
         found, written = others(random, names) if number % 4 else (names, names)
         chosen = list(one.eligible("t/n/0x0_0x1", found))

@@ -15,7 +15,7 @@ from pulsar_rebalancer.strategies.placement import (
     LeastResourceUsageWithWeight,
     RoundRobin,
     below_average,
-    selector,
+    make_selector,
 )
 
 
@@ -58,7 +58,7 @@ def test_round_robin_starts_anew_after_the_largest_count():
 )
 def test_a_cluster_gets_the_placement_that_its_settings_name(settings, load, expected):
     given = sample([broker("a", load_average=load), broker("b")], [], settings)
-    assert type(selector(given, PlacementState(count=7))) is expected
+    assert type(make_selector(given, PlacementState(count=7))) is expected
 
 
 def test_the_least_rate_is_the_long_term_one_of_what_brokers_report():
@@ -71,7 +71,7 @@ def test_the_least_rate_is_the_long_term_one_of_what_brokers_report():
     # A heartbeat namespace counts for nothing.
     rows.append({"broker": "b", "bundle": "pulsar/b:8080/0x0_0x1", "msg_rate": 99.0})
     given = sample([broker("a"), broker("b")], rows, settings)
-    chooser = selector(given, PlacementState())
+    chooser = make_selector(given, PlacementState())
     assert chooser.eligible("t/n/0x9_0xa", ["a", "b"]) == ["b"]
     chooser.add_placed(given.bundles.find("a", names[0]), "b")
     assert chooser.eligible("t/n/0x9_0xa", ["a", "b"]) == ["a"]

@@ -8,7 +8,7 @@ from pulsar_rebalancer.state import HitCount, PlacementState
 from pulsar_rebalancer.strategies.placement import (
     ExtensibleLeastResourceUsageWithWeight,
     LeastResourceUsageWithWeight,
-    selector,
+    make_selector,
 )
 
 
@@ -27,8 +27,8 @@ def test_avg_shedder():
             given, where = shedding.sample(before), f"{asking.name} step {number}"
             result = decided(given, hits)
             hits = histories.with_the_departed(shedding.settings, before, hits, result.decisions, result.hits)
-            planned = {move.bundle: move.destination for move in result.moves if move.taken}
-            chooser = selector(given, PlacementState())
+            planned = {move.bundle: move.destination for move in result.moves if move.is_taken}
+            chooser = make_selector(given, PlacementState())
             for ask in step.asks:
                 assert planned.get(ask.bundle) == ask.planned, where
                 if ask.planned is None:

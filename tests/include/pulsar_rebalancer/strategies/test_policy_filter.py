@@ -95,7 +95,7 @@ def test_candidates_are_those_that_the_rules_leave_one_after_the_other(seed):
 )
 def test_forbids(policies, bundles, brokers, destination, reason):
     found = over(policies, bundles, brokers)
-    assert found.forbids(FIRST, "a:1" if "a:1" in brokers else "a", destination) == reason
+    assert found.refusal_reason(FIRST, "a:1" if "a:1" in brokers else "a", destination) == reason
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_planned_destination_spreads_a_group_no_worse(namespaces, domains, rea
     held = [bundle(owner, f"t/{name}", n) for owner, names in namespaces.items() for n, name in enumerate(names)]
     groups = {f"t/{name}": "g" for name in "mnopq"}
     policies = Policies(groups=groups, domains=dict(zip("abc", domains, strict=False)))
-    assert over(policies, held, "abcd").forbids(held[0]["bundle"], "a", "b") == reason
+    assert over(policies, held, "abcd").refusal_reason(held[0]["bundle"], "a", "b") == reason
 
 
 @pytest.mark.parametrize(
@@ -128,16 +128,16 @@ def test_a_planned_destination_spreads_a_group_no_worse(namespaces, domains, rea
 )
 def test_a_planned_destination_keeps_to_the_ceiling_of_topics(topics, reason):
     rows = [broker(name, topics=count) for name, count in zip("abc", topics, strict=True)]
-    assert over(Policies(), HELD, rows, max_broker_topics=10).forbids(FIRST, "a", "b") == reason
+    assert over(Policies(), HELD, rows, max_broker_topics=10).refusal_reason(FIRST, "a", "b") == reason
 
 
 def test_placed_bundles_count_for_later_ones():
     found = over(GROUPED, HELD, max_broker_topics=9)
-    assert found.holds(HELD[1]["bundle"], "a") is None
-    first, second = bundles_of(HELD).of("a")
+    assert found.stay_reason(HELD[1]["bundle"], "a") is None
+    first, second = bundles_of(HELD).of_broker("a")
     found.add_placed(first, "c")
     # The group now has a namespace on each of the three: nothing of it may leave, and the topics fill c.
-    assert found.holds(HELD[1]["bundle"], "a") == "anti_affinity"
+    assert found.stay_reason(HELD[1]["bundle"], "a") == "anti_affinity"
     assert found.candidates("t/other/0x0_0x1") == ["a", "b"]
     # The last bundle of t/n leaves a as well, so a is free for the group.
     found.add_placed(second, "c")

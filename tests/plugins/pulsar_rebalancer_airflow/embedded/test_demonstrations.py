@@ -57,7 +57,7 @@ class Demonstration:
             at = self.roster.bundle_at[bundle["bundle"]]
             owner[at] = self.roster.broker_at[bundle["broker"]]
             load[:, at] = [bundle[value] for value in TRAFFIC]
-        learning = self.columns.learning(
+        learning = self.columns.learn(
             run.strategy_state.shedder.learned,
             owner,
             load,

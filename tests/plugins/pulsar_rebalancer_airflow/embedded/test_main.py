@@ -11,7 +11,7 @@ import pytest
 from pulsar_rebalancer_airflow.embedded import EmbeddedError
 from pulsar_rebalancer_airflow.embedded import __main__ as embedded_main
 from pulsar_rebalancer_airflow.embedded.__main__ import RunLine, _own_cluster, _parser, main
-from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome, locked
+from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome, lock_folder
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes
 
 
@@ -64,21 +64,21 @@ def test_a_folder_of_somebody_else_is_not_deleted(tmp_path):
     home = AirflowHome(folder=thesis.parent, clusters={}, connections={})
 
     with pytest.raises(EmbeddedError, match="no earlier run created"):
-        home.prepare(keep=False)
+        home.prepare(keep_data=False)
     assert thesis.read_text() == "years of work"
 
     thesis.unlink()
-    home.prepare(keep=False)
+    home.prepare(keep_data=False)
     old = home.storage / "old"
     old.mkdir(parents=True)
-    home.prepare(keep=False)
+    home.prepare(keep_data=False)
     assert not old.exists()
 
 
 @pytest.mark.usefixtures("_process_as_it_was")
 def test_a_second_run_in_the_same_folder_does_not_begin(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(embedded_main, "_run", lambda *_: 0)
-    with locked(tmp_path):
+    with lock_folder(tmp_path):
         assert main(["--folder", str(tmp_path)]) == 1
         said = capsys.readouterr().err
         assert f"another run is using {tmp_path}" in said
@@ -153,7 +153,7 @@ FAILED = RunLine("the line", failed="decide failed [bad_value]")
 def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     def watch(lines: list[RunLine], *, once: bool, acts: bool = True) -> int:
         airflow = Mock(spec=LocalAirflow, **{"ended_runs.return_value": iter(lines)})
-        return embedded_main._watch(airflow, "dag", once=once, acts=acts)
+        return embedded_main._watch(airflow, "dag", one_run=once, acts=acts)
 
     monkeypatch.setattr(embedded_main, "describe", lambda _airflow, _dag_id, line, _number: line)
     return watch

@@ -19,7 +19,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow import notifications
 from pulsar_rebalancer_airflow.operators import ReportOperator
-from pulsar_rebalancer_airflow.options import FAILURE, MESSAGE, final_unless_passing
+from pulsar_rebalancer_airflow.options import FAILURE, MESSAGE, fail_unless_temporary
 
 SETTINGS = Settings(mode="auto", alert_connection="alerts")
 WITHOUT_ALERTS = Settings(mode="auto")
@@ -112,7 +112,7 @@ def test_without_a_connection_nothing_is_told_or_kept_and_what_was_open_is_told_
 def test_a_task_leaves_the_reason_it_failed_with(state):
     given: Any = context(CLUSTER, state)
 
-    with pytest.raises(Exception, match="state_lost"), final_unless_passing(given):
+    with pytest.raises(Exception, match="state_lost"), fail_unless_temporary(given):
         raise StateError(Reason.STATE_LOST, "the store is empty")
 
     assert given["ti"].pushed == {FAILURE: "state_lost", MESSAGE: "the store is empty"}

@@ -11,6 +11,6 @@ from pulsar_rebalancer.show.measurements import Measurement
 
 
 def test_a_line_of_statsd_holds_whatever_a_broker_calls_itself() -> None:
-    text = Measurement.of("score", 1.0, broker="[::1]:8080,x=y z|é\n").labels["broker"]
+    text = Measurement.create("score", 1.0, broker="[::1]:8080,x=y z|é\n").labels["broker"]
 
     assert set(text) <= ALLOWED_CHARACTERS

@@ -50,7 +50,7 @@ def plan(storage: ClusterStorage, state: MemoryState, moves: Any = MOVES, **give
 def gate(storage, state, run, record=True, runs=None, run_id="manual__1", **present):
     """What the gate says of a plan; the run that asks is under way unless `runs` says otherwise."""
     given: Any = context(CLUSTER, state, run_id=run_id)
-    given["ti"].runs = {store_of(state).readable(Question).run_id: "running"} if runs is None else runs
+    given["ti"].runs = {store_of(state).peek(Question).run_id: "running"} if runs is None else runs
     if record:
         RecordOperator(task_id="record", cluster=CLUSTER, run=run.uri).execute(given)
     GateOperator(task_id="gate", cluster=CLUSTER, settings=settings(**present), run=run.uri).execute(given)

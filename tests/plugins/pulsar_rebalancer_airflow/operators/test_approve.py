@@ -23,7 +23,7 @@ from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.orders.manual_plans import Answers
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.run.plan import ForcedRun, Summary
-from pulsar_rebalancer.run.request import DrainProgress, HandRequest, ManualPlanRecord
+from pulsar_rebalancer.run.request import DrainProgress, ManualPlanRecord, PlanRequest
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -47,11 +47,11 @@ def test_an_approved_plan_is_handed_over_with_who_approved_it(storage, state, wa
     run_id, identity = carried_out(storage, state)
 
     assert identity == Summary.read(waits).hash
-    found = store_of(state).handed_over(identity, run_id)
+    found = store_of(state).handed_over_plan(identity, run_id)
     assert found is not None
     assert (found.plan.plan_id, found.by, found.reason, found.approved) == (waits.name, "bob", "it is quiet", True)
-    assert store_of(state).handed_over("f" * 64, run_id) is None
-    assert store_of(state).handed_over(identity, run_id[:-1]) is None
+    assert store_of(state).handed_over_plan("f" * 64, run_id) is None
+    assert store_of(state).handed_over_plan(identity, run_id[:-1]) is None
 
 
 @pytest.mark.usefixtures("waits")
@@ -104,7 +104,7 @@ def test_an_approval_is_of_the_plan_that_was_asked_about(storage, state):
 
 def approved_plan(storage: ClusterStorage, state: MemoryState, run_id: str, identity: str) -> StoragePath:
     run = plan(storage, state, airflow_run_id=run_id)
-    by_hand = ManualPlanRecord(by="ada", request=HandRequest(plan=identity), carries_out=identity)
+    by_hand = ManualPlanRecord(by="ada", request=PlanRequest(plan=identity), carries_out=identity)
     Summary.read(run).model_copy(update={"by_hand": by_hand}).write(run)
     return run
 
@@ -149,7 +149,7 @@ def test_whoever_asks_by_hand_for_moves_that_were_rejected_is_asked(storage, sta
     gate(storage, state, first)
     answer(storage, state, "Reject")
     run = plan(storage, state)
-    by_hand = ManualPlanRecord(by="ada", request=HandRequest(action="unload", bundles=("t/n",)))
+    by_hand = ManualPlanRecord(by="ada", request=PlanRequest(action="unload", bundles=("t/n",)))
     Summary.read(run).model_copy(update={"by_hand": by_hand}).write(run)
 
     assert gate(storage, state, run) == "awaiting_approval"
@@ -200,7 +200,7 @@ DRAINED = {"a:1": DrainProgress(since=datetime(2026, 1, 1, tzinfo=UTC), by="ada"
 
 @pytest.mark.parametrize(
     "requested",
-    [{"by_hand": ManualPlanRecord(by="ada", request=HandRequest(action="undo", run="x"))}, FORCED, {"drains": DRAINED}],
+    [{"by_hand": ManualPlanRecord(by="ada", request=PlanRequest(action="undo", run="x"))}, FORCED, {"drains": DRAINED}],
 )
 def test_two_people_are_needed_if_the_clusters_file_says_so(storage, state, requested):
     two: dict[str, Any] = {"two_people": True}

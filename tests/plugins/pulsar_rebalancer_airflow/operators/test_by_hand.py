@@ -197,7 +197,7 @@ def test_a_roll_that_begins_at_the_same_time_comes_first(storage, state, monkeyp
 
 
 def test_no_plan_is_made_during_a_roll(state):
-    form = FormOperator(task_id="form", cluster=CLUSTER, shows="collect", acts="carry_out")
+    form = FormOperator(task_id="form", cluster=CLUSTER, show_task="collect", act_task="carry_out")
     assert form.choose_branch(context(CLUSTER, state, params=UNLOAD)) == "collect"
 
     store_of(state).put(Roll(id="f", order=("b:1",), at=datetime.now(UTC)))
@@ -211,7 +211,7 @@ def test_releases_of_a_year_are_known():
     now, day = datetime.now(UTC), timedelta(days=1)
     drains = Drains(released={"a:1": now - 365 * day, "b:1": now - 367 * day})
 
-    assert drains.without("c:1", now).released == {"a:1": now - 365 * day, "c:1": now}
+    assert drains.without_broker("c:1", now).released == {"a:1": now - 365 * day, "c:1": now}
 
 
 @pytest.mark.parametrize(("reason", "note"), [("new disks", "Unload by bob: new disks"), ("", "Unload by bob")])

@@ -17,7 +17,7 @@ from pulsar_rebalancer.state import DecisionState, HitCount, MovesState, StateDo
 from pulsar_rebalancer.storage.documents import ClusterStorage, CommitMark
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import GateOperator, RecordOperator
-from pulsar_rebalancer_airflow.operators.gate import present_verdict
+from pulsar_rebalancer_airflow.operators.gate import current_verdict
 from pulsar_rebalancer_airflow.state_store import DOCUMENTS, StateStore
 
 UNLOAD = Unload(at=datetime(2026, 1, 2, tzinfo=UTC), plan_id="p5", source="a:1", destination="b:1", outcome="moved")
@@ -117,7 +117,7 @@ def test_the_loss_of_any_document_closes_the_gate_until_a_person_acts(storage, s
     lose(state, model.KEY, damage)
 
     assert gate(state, last) == "state_lost"
-    verdict = present_verdict(context(CLUSTER, state), CLUSTER, last, SETTINGS, datetime.now(UTC))
+    verdict = current_verdict(context(CLUSTER, state), CLUSTER, last, SETTINGS, datetime.now(UTC))
     assert verdict.detail.startswith(f"{model.KEY}: ")
     shown = act(storage, state, "show")
     assert shown["in_force"].startswith("Nothing is moved: mode auto; the state and perhaps orders are lost")

@@ -18,7 +18,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 from pulsar_rebalancer_airflow.operators import DecideOperator
-from pulsar_rebalancer_airflow.operators.spark_application import ARCHIVE_VARIABLE, JAVA_OPTIONS, path_of
+from pulsar_rebalancer_airflow.operators.spark_application import ARCHIVE_VARIABLE, JAVA_OPTIONS, app_path
 from pulsar_rebalancer_airflow.options import FAILURE, STORAGE_VARIABLE
 
 SUBMIT = "airflow.providers.apache.spark.hooks.spark_submit.subprocess.Popen"
@@ -57,7 +57,7 @@ def test_submits_the_application_to_the_connections_master(submitted):
 
     command = submitted["command"]
     assert command[:3] == ["spark-submit", "--master", "local[2]"]
-    assert command[-5:] == [path_of("application"), "--root", os.environ[STORAGE_VARIABLE], "--run", run]
+    assert command[-5:] == [app_path("application"), "--root", os.environ[STORAGE_VARIABLE], "--run", run]
     assert "spark.ui.enabled=false" in command
     options = next(part for part in command if part.startswith("spark.driver.extraJavaOptions="))
     assert options == f"spark.driver.extraJavaOptions={JAVA_OPTIONS}"
@@ -112,7 +112,7 @@ def test_the_driver_runs_under_this_interpreter(submitted):
     assert submitted["path"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
     roots = {Path(part).name for part in submitted["python"].split(os.pathsep)}
     # The interpreter finds a wheel by itself.
-    needed = set() if "site-packages" in path_of("application") else {"include", "spark_apps"}
+    needed = set() if "site-packages" in app_path("application") else {"include", "spark_apps"}
     assert roots & {"include", "spark_apps"} == needed
     assert os.environ["PATH"] == before
 

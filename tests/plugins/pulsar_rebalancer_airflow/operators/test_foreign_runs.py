@@ -107,7 +107,7 @@ def execute(task: str, storage: ClusterStorage, run: StoragePath, state: MemoryS
 
 def test_a_run_whose_folder_is_a_copy_elsewhere_in_the_root_is_refused(storage, state):
     run = make_run(storage, MOVES)
-    copy = run.beside("20261121T120000.000000Z-01234567")
+    copy = run.sibling("20261121T120000.000000Z-01234567")
     shutil.copytree(run.uri, copy.uri)
 
     with pytest.raises(AirflowFailException, match="foreign_run"):

@@ -15,7 +15,7 @@ from pulsar_rebalancer.run.plan import Move, read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.show.alert_conditions import EndedRun
 from pulsar_rebalancer.show.incidents import value_lines
-from pulsar_rebalancer.show.measurements import describe
+from pulsar_rebalancer.show.measurements import outcome_text
 from pulsar_rebalancer.state import MovesState, Unload
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import ReportOperator
@@ -26,7 +26,7 @@ def carried_out(run: StoragePath, state: MemoryState, wave: int, reasons: dict[i
     """A wave with these outcomes; an empty reason is a bundle that was under way when the task was killed."""
     history = WaveHistory(store_of(state).get(MovesState), store_of(state).change_moves, run, wave)
     planned: list[Move] = [m for m in read_moves(run) if m.bundle in {bundle(number) for number in reasons}]
-    history.plan(planned, datetime.now(UTC))
+    history.record_planned(planned, datetime.now(UTC))
     by_bundle = {bundle(number): reason for number, reason in reasons.items()}
     for move in planned:
         asyncio.run(history.begin(move))
@@ -94,7 +94,7 @@ def test_says_what_became_of_every_move(storage, state):
     assert events == [
         (moves_asset(CLUSTER).name, {"cluster": CLUSTER, "plan_id": run.name, "run": run.uri, "moved": 3, "split": 0})
     ]
-    text = describe(outcome, run)
+    text = outcome_text(outcome, run)
     assert "10.0 to 70.0 % (range 60.0) over 3 brokers" in text
     assert "2 of 6 on their planned broker: 2 moved" in text
     assert f"{bundle(1)}: a:1 -> b:1: astray" in text
@@ -113,7 +113,7 @@ def test_report_names_orders_in_force_and_who_gave_them(storage, state):
     assert outcome.in_force.startswith("Nothing is moved: mode auto; blackout ")
     assert "; stopped by bob: wait; " in outcome.in_force
     assert outcome.in_force.endswith("; caps from the clusters file: 3 bundles per run")
-    assert f"  state:   {outcome.in_force}" in describe(outcome, run)
+    assert f"  state:   {outcome.in_force}" in outcome_text(outcome, run)
     assert value_lines(EndedRun({}, outcome=outcome))[-1] == f"in force: {outcome.in_force}"
 
 

@@ -119,7 +119,7 @@ def test_a_drain_that_ends_while_a_wave_is_under_way_moves_no_further_bundle(sce
 
     def ended(_: str) -> None:
         if end == "released":
-            store.put(drains.without(source, now))
+            store.put(drains.without_broker(source, now))
         elif end == "roll stopped":
             store.put(Control().with_order(GivenOrder(action="stop_roll", **order)))
         elif end == "broker skipped":

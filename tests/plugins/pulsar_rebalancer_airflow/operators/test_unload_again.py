@@ -41,7 +41,7 @@ def test_a_wave_that_was_begun_in_time_is_resumed_later(scene, minutes, resumed)
     moves = scene.moves(2)
     run = scene.run(moves, age=timedelta(minutes=minutes))
     store = store_of(scene.state)
-    WaveHistory(store.get(MovesState), store.change_moves, run, 0).plan(
+    WaveHistory(store.get(MovesState), store.change_moves, run, 0).record_planned(
         read_moves(run), datetime.now(UTC) - timedelta(minutes=15)
     )
 

@@ -14,7 +14,7 @@ from pulsar_rebalancer.carry_out.bundle_move import BundleMove
 from pulsar_rebalancer.carry_out.move_executor import AdaptivePace
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap, MoveOutcome, Outcome, conclude, read_waves
-from pulsar_rebalancer.show.measurements import describe
+from pulsar_rebalancer.show.measurements import outcome_text
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import ReportOperator, unload
 from pulsar_simulator.faults import FaultKind
@@ -37,7 +37,7 @@ class Truth:
     def _watched(self, at: int, topic: str) -> Any:
         answer = self._real(at, topic)
         topology = self._scene.cluster.topology
-        bundle = topology.bundles[topology.of_topic(topic)]
+        bundle = topology.bundles[topology.bundle_of_topic(topic)]
         self.asked[bundle] += 1
         if bundle in self.unloaded and isinstance(answer, dict) and answer["publishers"]:
             self.back[bundle] = time.monotonic()
@@ -79,7 +79,7 @@ def test_clients_that_come_back_are_timed(scene):
     outcome = conclude(run, Reason.OPEN, datetime.now(UTC))
     assert outcome.client_gap is not None
     assert (outcome.client_gap.moves, outcome.client_gap.unknown, outcome.client_gap.not_back) == (5, 0, 0)
-    assert "clients were back after" in describe(outcome, run)
+    assert "clients were back after" in outcome_text(outcome, run)
 
 
 def test_a_report_keeps_what_each_bundles_move_cost(scene):

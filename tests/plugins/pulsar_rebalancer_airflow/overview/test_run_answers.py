@@ -22,7 +22,7 @@ from pulsar_rebalancer.config.clusters_file import RunParams
 from pulsar_rebalancer.config.field_types import Action
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question, ShownPlan, ShownPlans
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.request import HandRequest, ManualPlanRecord, RunRequest
+from pulsar_rebalancer.run.request import ManualPlanRecord, PlanRequest, RunRequest
 from pulsar_rebalancer.state import StateDocument
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE, STORAGE_VARIABLE
@@ -216,7 +216,7 @@ def test_action_of_a_failure_is_said_once(message, monkeypatch):
 def test_the_hour_has_people_s_orders_and_the_runs_that_failed(session, tmp_path):
     plan, request = (
         Scene(str(tmp_path), uneven(4)).run(JUST_NOW, dry_run=True),
-        HandRequest(action=Action.DRAIN, broker="a:1", reason="x"),
+        PlanRequest(action=Action.DRAIN, broker="a:1", reason="x"),
     )
     summary = plan / "plan" / "summary.json"
     record = ManualPlanRecord(by="ada", request=request)

@@ -7,10 +7,10 @@ from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, fat
 from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.decide.run_plan import plan_again
+from pulsar_rebalancer.decide.run_plan import replan
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
-from pulsar_rebalancer.reasons import Reason, counted
+from pulsar_rebalancer.reasons import Reason, counts_text
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.tables import Measure
@@ -27,7 +27,7 @@ def marks(*overruled: Overrule, broker: str = "a:1") -> Drains:
 def strategy(bundle: str) -> CandidateMove:
     """What the strategy wants beside the drain: a bundle of b that goes to c."""
     sample = BundleSample("b:1", bundle, msg_throughput=5.0)
-    return CandidateMove.of(sample, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="c:1")
+    return CandidateMove.new(sample, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="c:1")
 
 
 def decided(snapshots: Snapshots, drains: Drains) -> Summary:
@@ -50,7 +50,7 @@ def approved(snapshots: Snapshots, shown: Summary, drains: Drains) -> dict[str, 
         drains=drains.model_dump(mode="json"),
     )
     snapshots.unloaded = unloaded
-    summary = plan_again(snapshots.storage, run)
+    summary = replan(snapshots.storage, run)
     assert summary.sentence.startswith("approved by bob (it is night): ")
     return fates(run)
 
@@ -85,7 +85,7 @@ def test_overruling_of_a_drain_outlasts_an_approval(tmp_path, prepare, overrule,
     found = approved(snapshots, shown, marks(overrule))
     assert {found[name(1)], found[name(2)]} == {"b:1", "c:1"}
     # Marked anew since, with nothing overruled: what holds now holds.
-    with pytest.raises(PlanError, match=rf"{counted({Reason(reason): 2})}.*not_whole"):
+    with pytest.raises(PlanError, match=rf"{counts_text({Reason(reason): 2})}.*not_whole"):
         approved(snapshots, shown, marks())
 
 
@@ -127,6 +127,6 @@ def test_a_plan_that_is_too_old_by_the_time_of_its_run_is_not_carried_out(tmp_pa
 
     if refused:
         with pytest.raises(PlanError, match=r"is 3660 s old.*plan_expired"):
-            plan_again(snapshots.storage, run)
+            replan(snapshots.storage, run)
     else:
-        assert plan_again(snapshots.storage, run).bundles_taken == 3
+        assert replan(snapshots.storage, run).bundles_taken == 3

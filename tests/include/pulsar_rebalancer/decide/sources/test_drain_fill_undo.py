@@ -8,7 +8,7 @@ from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, nam
 from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.decide.planning import Arriving, Proposal, SourceReport
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.decide.run_plan import plan_with
+from pulsar_rebalancer.decide.run_plan import plan_with_strategy
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.orders.manual_plans import Drain
@@ -81,12 +81,12 @@ def served(snapshots: Snapshots, *strategy: CandidateMove, **drains: Drain) -> A
 
 
 def fate(moves: list[CandidateMove]) -> dict[str, str | None]:
-    return {move.bundle: move.destination if move.taken else str(move.reason) for move in moves}
+    return {move.bundle: move.destination if move.is_taken else str(move.reason) for move in moves}
 
 
 def strategy_move(bundle: str, source: str, destination: str) -> CandidateMove:
     sample = BundleSample(source, bundle, msg_throughput=10.0)
-    return CandidateMove.of(
+    return CandidateMove.new(
         sample, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination=destination
     )
 
@@ -111,7 +111,7 @@ def test_every_run_serves_a_drain_first_and_within_the_caps(snapshots):
         seen.extend(traffic[Measure.THROUGHPUT] for traffic in arriving.values())
         return Proposal([], lambda _: SourceReport([]))
 
-    plan_with(drained(snapshots, a=DRAIN), strategy)
+    plan_with_strategy(drained(snapshots, a=DRAIN), strategy)
     assert seen == [20.0]
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import Snapshots, name
 
 from pulsar_rebalancer.decide.planning import Plan, Sources, plan
-from pulsar_rebalancer.decide.sources.returns import bring_back
+from pulsar_rebalancer.decide.sources.returns import return_proposal
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import Snapshot
@@ -28,12 +28,12 @@ def brought_back(tmp_path: Path, **given: Any) -> tuple[Plan | None, dict[str, s
     for attribute, value in given.items():
         setattr(snapshots, attribute, value)
     snapshot = Snapshot(snapshots.take())
-    wanted = bring_back(snapshot, bundles, home, "o")
+    wanted = return_proposal(snapshot, bundles, home, "o")
     if wanted is None:
         return None, {}
     brokers = snapshot.brokers_without({})
     made = plan(Sources(otherwise=lambda: wanted), snapshot.settings, snapshot.policies, brokers)
-    return made, {move.bundle: str(move.destination if move.taken else move.reason) for move in made.moves}
+    return made, {move.bundle: str(move.destination if move.is_taken else move.reason) for move in made.moves}
 
 
 def test_bundles_go_home(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import Snapshots
 
 from pulsar_rebalancer.decide.plan_files import plan_document
-from pulsar_rebalancer.decide.run_plan import plan_again, plan_request
+from pulsar_rebalancer.decide.run_plan import plan_request, replan
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.run.plan import Summary, read_splits, verify
 from pulsar_rebalancer.run.request import parse_form
@@ -157,7 +157,7 @@ def test_a_run_carries_out_the_split_that_was_shown(snapshots):
     entry = snapshots.handed_over(plan).model_dump(mode="json")
 
     run = snapshots.take(params={"plan": plan.hash}, handed_over=entry)
-    plan_again(snapshots.storage, run)
+    replan(snapshots.storage, run)
 
     (split,) = read_splits(run)
     assert (split.bundle, split.positions, split.unload) == (LOW, (0x18000000,), True)
@@ -169,7 +169,7 @@ def test_a_split_is_carried_out_where_its_bundle_is_now(snapshots, owned, topics
     snapshots.owned = {"a:1": {HIGH: 10.0}, "b:1": owned["b"], "c:1": {}}
     entry = snapshots.handed_over(plan).model_dump(mode="json")
 
-    summary = plan_again(snapshots.storage, snapshots.take(params={"plan": plan.hash}, handed_over=entry))
+    summary = replan(snapshots.storage, snapshots.take(params={"plan": plan.hash}, handed_over=entry))
 
     assert summary.by_hand is not None
     assert (summary.bundles_split, summary.by_hand.topics) == (1, topics)

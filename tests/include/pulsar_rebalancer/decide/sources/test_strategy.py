@@ -14,9 +14,9 @@ from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state import (
     WHOLE_CLUSTER,
-    Counting,
     DecisionState,
     HitCount,
+    HitRules,
     ShedderState,
     StrategyState,
     samples_at,
@@ -41,7 +41,7 @@ HELD = [
 ]
 
 
-FORCED = Counting(counts=False, reason=Reason.FORCED)
+FORCED = HitRules(counts=False, reason=Reason.FORCED)
 
 
 def judged(counting, *, brokers=BROKERS, state=KEPT, policies=None, settings=EAGER, unloaded=None):
@@ -53,19 +53,19 @@ def judged(counting, *, brokers=BROKERS, state=KEPT, policies=None, settings=EAG
 
 def test_a_forced_run_acts_without_hits_and_they_must_be_earned_again_once_it_is_carried_out():
     answer = judged(FORCED)
-    assert any(move.taken for move in answer.moves)
+    assert any(move.is_taken for move in answer.moves)
     assert answer.strategy_state == KEPT
     at = datetime(2026, 4, 1, tzinfo=UTC)
     recorded = DecisionState(strategy_state=answer.strategy_state.document(), restarts=samples_at(answer.samples, at))
-    done = recorded.carried_out()
+    done = recorded.without_restarts()
     assert StrategyState.parse(done.hits, done.strategy_state) == StrategyState(ShedderState(loads={"a:1": 0.5}))
     assert done.samples == {"a:1": (0.9, at), "b:1": (0.1, at), "c:1": (0.2, at)}
-    assert done.carried_out() == done
+    assert done.without_restarts() == done
 
 
 def test_a_sample_too_soon_sheds_nothing_and_changes_nothing():
     settings = EAGER.model_copy(update={"hit_count_transfer": 3})
-    answer = judged(Counting(counts=False, reason=Reason.TOO_SOON), settings=settings)
+    answer = judged(HitRules(counts=False, reason=Reason.TOO_SOON), settings=settings)
     assert (answer.moves, answer.strategy_state) == ([], KEPT)
     found = {(row.reason, row.fired, row.measure, row.target) for row in answer.decisions}
     assert found == {(Reason.TOO_SOON, False, None, None)}
@@ -91,7 +91,7 @@ def test_a_sample_is_new_by_the_hottest_and_the_coldest_broker(gave_a_hit, reaso
 def test_a_swap_that_a_policy_forbids_in_one_direction_is_not_made():
     vip = IsolationPolicy(name="vip", namespaces=("t/n",), primary=("a",))
     answer = judged(FORCED, policies=Policies(isolation=(vip,)))
-    assert not any(move.taken for move in answer.moves)
+    assert not any(move.is_taken for move in answer.moves)
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ def test_report_names_the_moves_left_after_caps(policies, caps, reason, told):
     settings = THRESHOLD.model_copy(update=caps)
     answer = judged(COUNTED, policies=Policies(**policies), settings=settings)
     assert answer.samples == {}
-    decision = answer.completed[0]
-    assert (decision.reason, decision.bundles_taken) == (reason, len(answer.taken))
+    decision = answer.full_decisions[0]
+    assert (decision.reason, decision.bundles_taken) == (reason, len(answer.taken_moves))
     assert told in (decision.explanation or "")
     assert told in answer.sentence
 
@@ -148,9 +148,9 @@ def returning(*bundles: str) -> Profile:
 
     def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
         fired = Decision("a:1", Reason.FIRED, 0, destination="b:1", fired=True, measure=Measure.RATE, target=1.0)
-        left = [Decision(each.broker, Reason.BALANCED, n) for n, each in enumerate(sample.taking_part[1:], 1)]
+        left = [Decision(each.broker, Reason.BALANCED, n) for n, each in enumerate(sample.compared_brokers[1:], 1)]
         given: dict[str, Any] = {"pair": 0, "measure": Measure.RATE, "reason": Reason.TAKEN, "destination": "b:1"}
-        moves = [CandidateMove.of(BundleSample("a:1", name), rank=n, **given) for n, name in enumerate(bundles)]
+        moves = [CandidateMove.new(BundleSample("a:1", name), rank=n, **given) for n, name in enumerate(bundles)]
         return SheddingResult([fired, *left], moves, state, "it sheds")
 
     return Profile(shed, judges_pairs=True)

@@ -6,7 +6,7 @@ import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import Snapshots, fates, name
 
 from pulsar_rebalancer.decide.plan_files import plan_document, plan_text
-from pulsar_rebalancer.decide.run_plan import plan_again
+from pulsar_rebalancer.decide.run_plan import replan
 from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.reasons import Reason
@@ -205,21 +205,21 @@ def test_a_run_carries_out_what_was_shown_as_far_as_it_still_holds(snapshots: Sn
     del snapshots.owned["a:1"][name(3, "t/other")]
 
     run = snapshots.take(params={"plan": shown.hash}, handed_over=snapshots.handed_over(shown).model_dump(mode="json"))
-    summary = plan_again(snapshots.storage, run)
+    summary = replan(snapshots.storage, run)
 
     assert fates(run) == {name(1): "c:1", name(2): "owner_changed", name(3, "t/other"): "unknown_name"}
     assert summary.by_hand is not None
     assert (summary.by_hand.by, summary.by_hand.carries_out) == ("bob", shown.hash)
-    assert plan_again(snapshots.storage, run) == summary == Summary.read(run)  # a retry
+    assert replan(snapshots.storage, run) == summary == Summary.read(run)  # a retry
 
 
 def test_a_run_that_does_not_know_its_plan_is_refused(snapshots: Snapshots) -> None:
     with pytest.raises(SnapshotError, match=r"names no plan to carry out.*file_damaged"):
-        plan_again(snapshots.storage, snapshots.take())
+        replan(snapshots.storage, snapshots.take())
     handed = snapshots.handed_over(snapshots.show(action="unload", bundles=[name(1)])[0])
     elsewhere = handed.model_copy(update={"plan": handed.plan.model_copy(update={"plan_id": "../etc"})})
     with pytest.raises(PlanError, match=r"did not make the plan.*other_plan"):
-        plan_again(snapshots.storage, snapshots.take(handed_over=elsewhere.model_dump(mode="json")))
+        replan(snapshots.storage, snapshots.take(handed_over=elsewhere.model_dump(mode="json")))
 
 
 @pytest.mark.parametrize("reason", ["other_plan", "plan_changed", "plan_expired"])
@@ -237,7 +237,7 @@ def test_no_other_plan_is_carried_out(snapshots: Snapshots, reason: str) -> None
     run = snapshots.take(after=late, params={"plan": wanted.hash}, handed_over=entry)
 
     with pytest.raises(PlanError) as refused:
-        plan_again(snapshots.storage, run)
+        replan(snapshots.storage, run)
 
     assert refused.value.reason == reason
 
@@ -247,7 +247,7 @@ def test_plan_names_requester_and_approver(snapshots: Snapshots) -> None:
     approved = snapshots.handed_over(shown).model_copy(update={"approved": True, "reason": "until five"})
     run = snapshots.take(params={"plan": shown.hash}, handed_over=approved.model_dump(mode="json"))
 
-    summary = plan_again(snapshots.storage, run)
+    summary = replan(snapshots.storage, run)
 
     assert summary.sentence.startswith("unload by hand, approved by bob (until five): ")
     assert summary.by_hand is not None

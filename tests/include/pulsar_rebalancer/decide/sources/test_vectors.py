@@ -86,7 +86,7 @@ def _decided(name, history, number, state):
     """Moves and what is kept, the same if nobody reads the decisions."""
     given = _case(name, history, number, state)
     decided, brief = decided_by(given), decided_by(replace(given, brief=True))
-    assert (brief.taken, brief.strategy_state) == (decided.taken, decided.strategy_state)
+    assert (brief.taken_moves, brief.strategy_state) == (decided.taken_moves, decided.strategy_state)
     return decided.moves, decided.strategy_state
 
 

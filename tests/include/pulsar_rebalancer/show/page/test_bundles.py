@@ -5,18 +5,18 @@ from zlib import crc32
 import pytest
 from tests.overview_scene import JUST_NOW, NOW, Scene, broker, uneven
 
-from pulsar_rebalancer.decide.stays import rules_keeping
+from pulsar_rebalancer.decide.stays import keeping_rules
 from pulsar_rebalancer.names import is_in_bundle
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.show.page.bundles import FOUND_LISTED, find_bundles
-from pulsar_rebalancer.show.page.page_model import BundlesFound
+from pulsar_rebalancer.show.page.page_model import FoundBundles
 from pulsar_rebalancer.state import MovesState, Unload
 
 
-def found(scene: Scene, part: str) -> BundlesFound:
-    return find_bundles(scene.storage, part, NOW, rules_keeping)
+def found(scene: Scene, part: str) -> FoundBundles:
+    return find_bundles(scene.storage, part, NOW, keeping_rules)
 
 
 def test_a_broker_shows_its_bundles_and_a_pair_that_has_not_fired_says_its_hits(tmp_path: Path) -> None:
@@ -92,4 +92,4 @@ def test_the_answer_is_bounded(tmp_path: Path) -> None:
     scene.run(JUST_NOW)
     answer = found(scene, "acme/")
     assert (len(answer.bundles), answer.all) == (FOUND_LISTED, 4 * FOUND_LISTED)
-    assert found(scene, "nothing of this name") == BundlesFound(sampled_at=JUST_NOW)
+    assert found(scene, "nothing of this name") == FoundBundles(sampled_at=JUST_NOW)

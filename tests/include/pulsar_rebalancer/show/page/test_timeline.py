@@ -52,6 +52,6 @@ def test_a_slow_storage_is_read_bit_by_bit(tmp_path):
     made = scene(tmp_path)
     history(made, NOW - timedelta(minutes=1), 3)
 
-    left = [timeline(made.storage, made.settings, NOW, reading=0.0).unread for _ in range(3)]
+    left = [timeline(made.storage, made.settings, NOW, max_read_s=0.0).unread for _ in range(3)]
 
     assert left[0] == 2

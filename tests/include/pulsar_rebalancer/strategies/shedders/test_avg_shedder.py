@@ -7,7 +7,7 @@ from tests.vectors.rows import brokers_of, decided, sample, whatever_the_order
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state import Counting, HitCount, ShedderState
+from pulsar_rebalancer.state import HitCount, HitRules, ShedderState
 from pulsar_rebalancer.strategies.sample import hits_after
 from pulsar_rebalancer.strategies.scoring import percent, score
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
@@ -43,7 +43,7 @@ def scores(rows, settings):
 
 
 def taken(result):
-    return [(move.bundle, move.destination) for move in result.moves if move.taken]
+    return [(move.bundle, move.destination) for move in result.moves if move.is_taken]
 
 
 SPREAD = [broker("b1", 80, 20000), broker("b2", 30, 2000), broker("b3", 50, 10000)]
@@ -109,7 +109,7 @@ def test_throughput_decides_when_message_rates_are_close():
     held = [bundle("b1", "t/n/0x0_0x1", 5, 3e6), bundle("b1", "t/n/0x1_0x2", 9, 2e6)]
     result = shed(sample(brokers, held, EAGER), {})
     assert result.decisions[0].measure == "msg_throughput"
-    assert [move.taken for move in result.moves] == [True, False]
+    assert [move.is_taken for move in result.moves] == [True, False]
 
 
 class TestBrokersLeftOut:
@@ -131,7 +131,7 @@ BEFORE = HITS | {"gone": HitCount(0, 2)}
 
 class TestCounting:
     def run(self, reason, *, force=None, settings=None):
-        rule = Counting(counts=False, reason=Reason(reason))
+        rule = HitRules(counts=False, reason=Reason(reason))
         return shed(sample(SPREAD, bundles("b1"), settings, counting=rule, force_threshold=force), BEFORE)
 
     @pytest.mark.parametrize(("reason", "force"), [("other_thresholds", None), ("forced", 45.0), ("forced", 0.0)])

@@ -10,7 +10,7 @@ from tests.vectors.rows import broker, bundle, completed, sample
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.state import Counting, HitCount, Learned, LearnedBroker, ShedderState
+from pulsar_rebalancer.state import HitCount, HitRules, Learned, LearnedBroker, ShedderState
 from pulsar_rebalancer.strategies.learning import LearningResult, Sums
 from pulsar_rebalancer.strategies.sample import ClusterSample, SheddingResult
 from pulsar_rebalancer.strategies.shedders import avg_shedder
@@ -56,7 +56,7 @@ def shed_once(given: ClusterSample, hits: dict[str, HitCount] | None = None) -> 
 
 
 def moved(result: SheddingResult) -> dict[str, str | None]:
-    return {move.bundle.rpartition("/")[2]: move.destination for move in result.moves if move.taken}
+    return {move.bundle.rpartition("/")[2]: move.destination for move in result.moves if move.is_taken}
 
 
 def reasons(result: SheddingResult) -> dict[str, Reason]:
@@ -151,12 +151,12 @@ def test_where_memory_decides_it_says_so_and_acts_as_avg_shedder():
     )
     assert result.sentence.endswith("[memory_decides]")
     assert result.state.learned == given.learning.learned
-    forced = replace(given, counting=Counting(counts=False, reason=Reason.FORCED), forced=True, force_threshold=10)
+    forced = replace(given, counting=HitRules(counts=False, reason=Reason.FORCED), forced=True, force_threshold=10)
     assert shed(forced, hits).state.learned == Learned()
 
 
 def test_a_gap_between_samples_takes_the_hits():
-    after = shed_once(scene(USUAL, counting=Counting(counts=True, reason=Reason.GAP, clear=True)))
+    after = shed_once(scene(USUAL, counting=HitRules(counts=True, reason=Reason.GAP, clear=True)))
     assert (moved(after), after.state.hits["hot"]) == ({}, HitCount(1, 1))
 
 

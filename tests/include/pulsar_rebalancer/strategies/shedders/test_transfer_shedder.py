@@ -48,7 +48,7 @@ class TestSwaps:
     )
     def test_bundle_that_must_stay_is_not_swapped(self, reason, swapped):
         result = shed(cluster(**SWAP, reason={"a": reason}), NOTHING)
-        assert [move.source for move in result.moves if move.taken] == (["b", "a"] if swapped else [])
+        assert [move.source for move in result.moves if move.is_taken] == (["b", "a"] if swapped else [])
 
     def test_policies_are_asked_for_both_directions(self):
         asked = []
@@ -60,7 +60,7 @@ class TestSwaps:
         result = shed(cluster(**SWAP, forbids=forbids), NOTHING)
         assert asked == [("t/b/1", "b", "a"), ("t/a/1", "a", "b"), ("t/a/2", "a", "b"), ("t/b/2", "b", "a")]
         assert result.moves[-1].reason == "policy_forbids"
-        assert [move.bundle for move in result.moves if move.taken] == ["t/b/1", "t/a/2"]
+        assert [move.bundle for move in result.moves if move.is_taken] == ["t/b/1", "t/a/2"]
 
     def test_without_transfer_nothing_comes_back_and_placement_names_the_destination(self):
         result = shed(cluster(**SWAP, settings=UPSTREAM.model_copy(update={"transfer": False})), NOTHING)
@@ -77,7 +77,7 @@ def test_bundles_under_policies_move_when_the_switch_is_on(switch, expected):
         row["policy"] = "isolation" if row["broker"] == "b5" else None
     settings = UPSTREAM.model_copy(update={"shed_policy_bundles": switch})
     result = shed(sample(brokers, bundles, settings), NOTHING)
-    assert [move.bundle for move in result.moves if move.taken] == expected
+    assert [move.bundle for move in result.moves if move.is_taken] == expected
     assert "policy_forbids" not in {move.reason for move in result.moves} or not switch
 
 

@@ -43,7 +43,7 @@ def test_decides_as_pulsars_own_class(history):
 
 def skipped(result):
     """Pulsar's label of a run that moves nothing, from the reason codes."""
-    if any(move.taken for move in result.moves):
+    if any(move.is_taken for move in result.moves):
         return None
     found = set(reasons(result).values())
     pairs = [name for code, name in FRUITLESS.items() if code in found]
@@ -54,7 +54,7 @@ def std_after(settings, loads, spread, result):
     """The standard deviation that the moves leave, from the rows alone."""
     by_name = {load.broker: load for load in loads}
     for row in result.decisions:
-        walked = [move for move in result.moves if move.pair == row.pair and move.taken]
+        walked = [move for move in result.moves if move.pair == row.pair and move.is_taken]
         if walked:
             source, destination = by_name[row.source], by_name[row.destination]
             left = sum(move.traffic for move in walked if move.source == source.broker)
