@@ -38,7 +38,7 @@ class Brokers:
             raise self._topics[TOPIC]
         return {"acme/shop": {"0x0_0x1": {"persistent": self._topics if self._topics[TOPIC] else {}}}}
 
-    async def clients(self, *_: object) -> ClientCounts:
+    async def count_clients(self, *_: object) -> ClientCounts:
         self.asked += 1
         answer = self._answers.pop(0) if self._answers[1:] else self._answers[0]
         if isinstance(answer, Exception):

@@ -32,7 +32,7 @@ def test_reading_topics_ends_and_holds_one_broker_s_statistics_at_a_time(monkeyp
     class Admin:
         class bundles:
             @staticmethod
-            async def bounds(_):
+            async def boundaries(_):
                 return [0, 1]
 
             @staticmethod
