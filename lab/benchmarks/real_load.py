@@ -1,9 +1,10 @@
-"""Balance real brokers under a scripted load, and keep the runs: `python -m lab.benchmarks.real_load FOLDER`.
+"""Balance real brokers under a scripted load, block by block: `python -m lab.benchmarks.real_load FOLDER`.
 
-Three real brokers with unequal CPU quotas, persistent topics, a producer and a consumer on every bundle; at first half
-of the bundles are on the smallest broker. The script plays bundles of different size, a burst of some of them every ten
-minutes, and one broker restarted by SIGTERM after half an hour; there is a run a minute. FOLDER is the storage root of
-these runs, which replays read; `load.json` there has the messages and the waits of each topic's clients.
+Three real brokers with unequal CPU quotas, persistent topics, a producer and a consumer on every bundle; at first two
+thirds of the bundles are on the smallest broker. Bundles differ in size, and some burst every ten minutes; there is a run a
+minute. For `--learning` minutes nothing moves and GainShedder learns. Then come three blocks with the same script, from
+the same placement: nothing moves; GainShedder; AvgShedder. FOLDER is the storage root of these runs, which replays
+read; `load.json` there has the times of the blocks, and the messages and waits of each topic's clients.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 from tests.integration.airflow_world import World, dags
+from tests.patience import awaited
 from tests.pulsar.costs import settled_cpu
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import connection
@@ -37,27 +40,32 @@ from pulsar_rebalancer.run.plan import Summary
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.pulsar.load import TopicReport
 
 CLUSTER = "real"
 BUNDLES, RATE, SEED = 48, 900.0, 1
 """Of the script; the rate is of all bundles together, in msg/s."""
 
-QUOTAS = (20, 24, 28)
+QUOTAS = (28, 32, 38)
 """Of the brokers, percent of a core."""
 
-HOMES = (0, 1, 0, 2)
+HOMES = (0, 1, 0, 0, 2, 0)
 """Brokers that bundles begin on, in turns."""
 
-RESTARTED, RESTART_MINUTE = 1, 30
-"""The broker that is restarted, and when: never in a shorter script."""
+PAUSE_MINUTES = 4
+"""Between blocks, while bundles go back: more than `state_max_gap` intervals, so that hits start again."""
 
 INTERVAL_SECONDS = 60
 """Brokers measure their CPU and compute their rates at this interval: Pulsar's defaults."""
 
+OBSERVED = {"strategy": "GainShedder", "mode": "observe"}
+
 SETTINGS: dict[str, Any] = {
     "interval_seconds": INTERVAL_SECONDS,
     "host_usage_interval_minutes": INTERVAL_SECONDS / 60,
+    # Half of the default: a block is short.
+    "hit_count_low": 4,
+    # Bundles that one block moved may move in the next.
+    "grace_period_minutes": PAUSE_MINUTES,
     # A bundle has a few messages a second.
     "min_unload_message": 10,
     # Loopback has no bandwidth: brokers report that of the machine's network card.
@@ -67,47 +75,75 @@ SETTINGS: dict[str, Any] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Play the script once, and keep what it left."""
+    """Play the script in each block, and keep what the runs left."""
     given = _options(arguments)
-    decides = {"strategy": given.strategy, "mode": "auto"} if given.strategy else {"mode": "observe"}
     with (
         tempfile.TemporaryDirectory() as name,
         real_cluster(Path(name), BUNDLES, homes=HOMES, stats_seconds=INTERVAL_SECONDS) as real,
     ):
-        folder, sources, at = Path(name), commit(), datetime.now(UTC)
-        rates = scripted(BUNDLES, given.minutes, RATE, SEED).tolist()
-        script = [dict(zip(real.topics.values(), row, strict=True)) for row in rates]
-        with (
-            dags(CLUSTER, folder, connection(real.brokers), **SETTINGS, **decides) as root,
-            Load(real.brokers, script[0], folder / "load.log", batching=False, steady=True, subscribed=True) as load,
-        ):
+        folder, sources = Path(name), commit()
+        before, script = (
+            [
+                dict(zip(real.topics.values(), row, strict=True))
+                for row in scripted(BUNDLES, minutes, RATE, SEED).tolist()
+            ]
+            for minutes in (given.learning, given.minutes)
+        )
+        with Load(real.brokers, script[0], folder / "load.log", batching=False, steady=True, subscribed=True) as load:
             load.start()
             for broker, quota in zip(BROKERS, QUOTAS, strict=True):
                 real.brokers.set_cpu_quota(broker, 1000 * quota)
             settled_cpu(real.brokers, len(BROKERS))
             # The first sample is also of the time before.
             await_host_samples(real.admin, 2)
-            touched = _play(script, real, World(CLUSTER, root), load)
-            reports: dict[str, TopicReport] = load.report()
-        shutil.copytree(root, given.folder, dirs_exist_ok=True)
-    topics = {topic: asdict(report) | {"restarted": topic in touched} for topic, report in reports.items()}
-    where = {"at": at.isoformat(), "commit": sources, "machine": machine(), **decides, "minutes": given.minutes}
-    (given.folder / "load.json").write_text(json.dumps({**where, "topics": topics}, indent=1), encoding="utf-8")
+            blocks = [
+                _play("learning", before, OBSERVED, real, folder, load),
+                _play("no shedding", script, OBSERVED, real, folder, load),
+            ]
+            for strategy in ("GainShedder", "AvgShedder"):
+                load.change(before[-1])
+                begun = time.monotonic()
+                awaited(lambda: _are_home(real))
+                time.sleep(max(0.0, begun + 60 * PAUSE_MINUTES - time.monotonic()))
+                blocks.append(_play(strategy, script, {"strategy": strategy, "mode": "auto"}, real, folder, load))
+                _keep(folder, given.folder, {"blocks": blocks})
+            topics = {topic: asdict(report) for topic, report in load.report().items()}
+        _keep(folder, given.folder, {"commit": sources, "machine": machine(), "blocks": blocks, "topics": topics})
 
 
-def _play(script: Sequence[dict[str, float]], real: RealCluster, world: World, load: Load) -> set[str]:
-    """Play the script, and return the topics of the broker that was restarted."""
-    touched: set[str] = set()
-    begun = time.monotonic()
-    for minute, rates in enumerate(script):
-        load.change(rates)
-        if minute == RESTART_MINUTE:
-            restarted, owners = real.brokers.broker_ids[RESTARTED], real.owners()
-            touched = {topic for bundle, topic in real.topics.items() if owners[bundle] == restarted}
-            real.restart(RESTARTED)
-        _run(world, minute)
-        time.sleep(max(0.0, begun + INTERVAL_SECONDS * (minute + 1) - time.monotonic()))
-    return touched
+def _are_home(real: RealCluster) -> bool:
+    """Bring the bundles home; return whether they are: some stray, and a busy broker may be too slow to answer."""
+    try:
+        real.bring_home()
+    except (RuntimeError, httpx.HTTPError) as error:
+        say(f"  {error!r:.200}")
+        return False
+    return True
+
+
+def _keep(folder: Path, kept: Path, facts: dict[str, Any]) -> None:
+    shutil.copytree(folder / "runs", kept, dirs_exist_ok=True)
+    (kept / "load.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
+
+
+def _play(
+    name: str,
+    script: Sequence[dict[str, float]],
+    decides: dict[str, Any],
+    real: RealCluster,
+    folder: Path,
+    load: Load,
+) -> dict[str, str]:
+    """Play the script, a run a minute; return the block's name, begin and end."""
+    say(name)
+    at, begun = datetime.now(UTC), time.monotonic()
+    with dags(CLUSTER, folder, connection(real.brokers), **SETTINGS, **decides) as root:
+        world = World(CLUSTER, root)
+        for minute, rates in enumerate(script):
+            load.change(rates)
+            _run(world, minute)
+            time.sleep(max(0.0, begun + INTERVAL_SECONDS * (minute + 1) - time.monotonic()))
+    return {"name": name, "begin": at.isoformat(), "end": datetime.now(UTC).isoformat()}
 
 
 def _run(world: World, minute: int) -> None:
@@ -123,8 +159,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     summary, _, rest = (__doc__ or "").partition(":")
     parser = argparse.ArgumentParser(prog="python -m lab.benchmarks.real_load", description=summary, epilog=rest)
     parser.add_argument("folder", type=Path, help="folder for the runs and load.json")
-    parser.add_argument("--strategy", help="strategy that moves bundles (default: none moves)")
-    parser.add_argument("--minutes", type=int, default=60, help="length of the script in minutes (60)")
+    parser.add_argument("--learning", type=int, default=48, help="minutes before the blocks (48)")
+    parser.add_argument("--minutes", type=int, default=15, help="minutes of a block (15)")
     return parser.parse_args(arguments)
 
 

@@ -54,6 +54,7 @@ def replay(
     *,
     first_minute: int | None = None,
     last_minute: int | None = None,
+    moves_from: int = 0,
     seed: int = 1,
     report: Callable[[float], None] = lambda share: None,
 ) -> list[VariantOutcome]:
@@ -64,17 +65,18 @@ def replay(
     Args:
         judging_settings: settings that determine which brokers are compared and how they are scored.
         first_minute, last_minute: times in minutes since 1970; None for the recording's first and last sample.
+        moves_from: minute before which variants move nothing, count no hits, and only learn.
         report: called regularly with the completed fraction, 0 to 1.
     """
     means = MeanColumns(len(recording.roster.bundles))
-    replicas = [_ReplayedVariant(recording, variant, judging_settings, means, seed) for variant in variants]
+    replicas = [_ReplayedVariant(recording, variant, judging_settings, means, moves_from, seed) for variant in variants]
     recorded = RecordedCluster(len(recording.roster.bundles)) if any(v.current for v in variants) else None
     minutes = recording.minutes(first_minute, last_minute)
     costs = _message_costs(recording, minutes) if len(minutes) >= LEARNS_FROM else None
     for number, sample in enumerate(recording.samples(minutes)):
         means.update(sample.present, sample.carried, np.append(sample.left_out, sample.repeated))
         compared = _compared_brokers(sample, judging_settings, recording.roster)
-        if recorded is not None:
+        if recorded is not None and sample.minute >= moves_from:
             recorded.step(sample, _scores(sample.brokers, compared, judging_settings))
         flows = sample.flows(costs)
         for replica in replicas:
@@ -88,7 +90,13 @@ def replay(
 
 class _ReplayedVariant:
     def __init__(
-        self, recording: Recording, variant: Variant, settings_of_scores: Settings, means: MeanColumns, seed: int
+        self,
+        recording: Recording,
+        variant: Variant,
+        settings_of_scores: Settings,
+        means: MeanColumns,
+        moves_from: int,
+        seed: int,
     ) -> None:
         settings, roster = variant.settings, recording.roster
         self.outcome = VariantOutcome(variant.name)
@@ -97,6 +105,7 @@ class _ReplayedVariant:
         self._owner = np.full(len(roster.bundles), NOBODY)
         self._averages = _Averages(settings)
         self._judged_by = settings_of_scores
+        self._moves_from = moves_from
         self._shortest = settings.interval_seconds / 2
         # At most one sample per minute counts.
         self._longest = settings.state_max_gap * max(MINUTE, settings.interval_seconds)
@@ -113,6 +122,11 @@ class _ReplayedVariant:
             self.outcome.failed = Failure(sample.minute, error_line(error))
 
     def _step(self, sample: RecordedSample, flows: Floats, compared: Flags) -> None:
+        if sample.minute < self._moves_from:
+            self._owner = np.where(sample.present, sample.owner, self._owner)
+            stays = dict.fromkeys(range(len(self._owner)), Reason.OBSERVE)
+            self._balancer.decide(replace(self._minute_of_sample(sample, flows), stays=stays))
+            return
         self._assign_owners(sample)
         minute = self._minute_of_sample(sample, flows)
         scores = _scores(minute.brokers, compared, self._judged_by)
@@ -175,7 +189,7 @@ class _ReplayedVariant:
         )
 
     def _counting(self, minute: int) -> Counting:
-        apart = self._last is not None and (minute - self._last) * MINUTE > self._longest
+        apart = self._last is None or (minute - self._last) * MINUTE > self._longest
         return AFTER_A_GAP if apart else COUNTED
 
 

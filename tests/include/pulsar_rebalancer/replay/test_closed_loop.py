@@ -8,6 +8,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.closed_loop import replay
 from pulsar_rebalancer.replay.minute import Minute
+from pulsar_rebalancer.replay.recording import minute_of
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.variant_outcome import VariantOutcome
 from pulsar_rebalancer.replay.variants import CURRENT, Variant
@@ -134,6 +135,15 @@ def test_recorded_moves_are_not_repeated_in_a_variant(tmp_path: Path) -> None:
     )
     recording = recorded(tmp_path, {0: HOT, 1: HOT, 2: even, 3: even})
     assert outcome(recording, "nothing").ranges == pytest.approx([60] * 4, abs=1e-4)
+
+
+def test_before_its_first_minute_a_variant_follows_the_recording_and_counts_no_hits(tmp_path: Path) -> None:
+    even = Run({A: 40, B: 60}, {A: dict(list(HOT.held[A].items())[1:]), B: {FOUR[0]: 400, **HOT.held[B]}})
+    recording = recorded(tmp_path, {0: even, **dict.fromkeys(range(1, 7), HOT)})
+    chosen = settings(strategy="AvgShedder", hit_count_low=2, hit_count_high=99)
+    [found] = replay(recording, [Variant("it", chosen)], chosen, moves_from=minute_of(minute(3)))
+    assert (found.moved, found.events) == (2, 1)
+    assert found.ranges == pytest.approx([60, 60, 0, 0], abs=1e-4)
 
 
 def test_hits_start_anew_after_a_gap(tmp_path: Path) -> None:
