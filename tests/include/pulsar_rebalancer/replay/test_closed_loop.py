@@ -112,9 +112,11 @@ def test_a_moved_bundle_takes_the_cpu_that_goes_up_and_down_with_its_messages(tm
     blocks: dict[float, Run] = {at: (low, high)[at // 5 % 2] for at in range(60)}
     idle = Run({A: 8, B: 20}, high.held)
     found = outcome(recorded(tmp_path, {**blocks, 60: idle}), "first_bundle_to_b")
-    # Equal costs would be (46 + 20) / 300 = 0.22 points per msg/s, 44 from block to block, which sees 20 eleven times.
-    share = 0.5 * 11 * 44**2 / (0.5 * 11 * 44**2 + 1.5**2)
-    cost = 0.22 * (1 - share * (1 - 20 / 44))
+    # Equal costs would be (46 + 20) / 300 = 0.22 points per msg/s: 44 from block to block, which sees 20 eleven times,
+    # and 33 between each broker and the mean, which is 13.
+    seen = [(20, 44, 1.5)] * 11 + [(13, 33, 10.0)] * 2
+    wrong = 0.5 * sum(by * (found - by) / noise**2 for found, by, noise in seen)
+    cost = 0.22 * (1 + wrong / (1 + 0.5 * sum(by**2 / noise**2 for _, by, noise in seen)))
     expected = [20 + cost * rate - (16 + rate / 10 - cost * rate) for rate in (200, 400)]
     assert list(found.ranges)[:11] == pytest.approx([16, *[expected[0]] * 4, *[expected[1]] * 5, expected[0]], abs=1e-4)
     # It takes no more than was used.
