@@ -9,17 +9,14 @@ import tests.airflow_home  # noqa: F401 - before anything of Airflow
 
 # isort: split
 
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-import httpx
 from airflow.utils import db
 from tests.integration.airflow_world import decided_in_one_session
-from tests.patience import awaited
 from tests.pulsar.admin import Admin, topics_in_bundles
 from tests.pulsar.cluster import PulsarCluster
 from tests.pulsar.distribution import from_dependencies
@@ -52,42 +49,6 @@ class RealCluster:
         """Move every bundle to the broker that it begins on."""
         for (bundle, topic), home in zip(self.topics.items(), cycle(self.homes), strict=False):
             self.admin.move(NAMESPACE, bundle.rpartition("/")[2], topic, home)
-
-    def restart(self, broker: int) -> None:
-        """Stop a broker by SIGTERM, and start it again; it is healthy then."""
-        begun = time.monotonic()
-        self.brokers.stop_broker(broker)
-        stopped = time.monotonic()
-        self.brokers.start_broker(broker)
-        # Otherwise the first client waits until the broker has loaded its classes.
-        awaited(lambda: self._healthy(broker))
-        say(f"  broker {broker} took {stopped - begun:.0f} s to end, {time.monotonic() - stopped:.0f} s to start")
-
-    def _healthy(self, broker: int) -> bool:
-        """Return whether the broker writes and reads a message of its own, as `pulsar-admin brokers healthcheck`."""
-        try:
-            self.admin.call("GET", "/admin/v2/brokers/health", params={"topicVersion": "V2"}, broker=broker)
-        except httpx.HTTPError as error:
-            say(f"  broker {broker} is not healthy yet: {error!r:.200}")
-            return False
-        return True
-
-    def owners(self) -> dict[str, str]:
-        """Return the owner of every bundle, once each has one."""
-        owners: dict[str, str] = {}
-
-        def known() -> bool:
-            missing = self.topics.keys() - owners
-            for bundle in sorted(missing):
-                try:
-                    owners[bundle] = self.admin.owner(bundle)
-                except (httpx.HTTPError, KeyError) as error:
-                    say(f"  {len(missing)} bundles have no owner yet; {bundle}: {error!r:.200}")
-                    return False
-            return True
-
-        awaited(known)
-        return owners
 
 
 @contextmanager

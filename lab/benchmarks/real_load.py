@@ -1,9 +1,9 @@
-"""Balance real brokers under a scripted load, and keep the runs: `python -m lab.benchmarks.real_load FOLDER`.
+"""Balance real brokers under a scripted load, block by block: `python -m lab.benchmarks.real_load FOLDER`.
 
-Three real brokers with unequal CPU quotas, persistent topics, a producer and a consumer on every bundle; at first half
-of the bundles are on the smallest broker. The script plays bundles of different size, a burst of some of them every ten
-minutes, and one broker restarted by SIGTERM after half an hour; there is a run a minute. FOLDER is the storage root of
-these runs, which replays read; `load.json` there has the messages and the waits of each topic's clients.
+Three real brokers with unequal CPU quotas, persistent topics, a producer and a consumer on every bundle; at first two
+thirds of the bundles are on the smallest broker. Bundles differ in size, and some burst every ten minutes; there is a
+run a minute. First nothing moves, and GainShedder learns. Then come blocks with the same script, from the same
+placement: without shedding, and with each strategy. FOLDER gets the recording, for `real_replay`.
 """
 
 from __future__ import annotations
@@ -14,100 +14,116 @@ from lab.benchmarks.real_cluster import BROKERS, RealCluster, real_cluster, say
 
 import argparse
 import json
-import shutil
 import sys
 import tempfile
 import time
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import httpx
 from tests.integration.airflow_world import World, dags
+from tests.patience import awaited
 from tests.pulsar.costs import settled_cpu
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import connection
 from tests.pulsar.throttling import await_host_samples
 
-from lab.benchmarks.conditions import commit, machine
+from lab.benchmarks.real_replay import (
+    BLOCKS,
+    INTERVAL_SECONDS,
+    LEARNING,
+    PAUSE_MINUTES,
+    SETTINGS,
+    STRATEGIES,
+    UNSHED,
+    compare,
+)
 from lab.benchmarks.scripted_load import scripted
+from pulsar_rebalancer.config.settings import validate
+from pulsar_rebalancer.replay.snapshots import record
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary
+from pulsar_rebalancer.storage.documents import ClusterStorage
+from pulsar_rebalancer.storage.path import StoragePath
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.pulsar.load import TopicReport
+    from collections.abc import Iterator, Sequence
 
 CLUSTER = "real"
 BUNDLES, RATE, SEED = 48, 900.0, 1
 """Of the script; the rate is of all bundles together, in msg/s."""
 
-QUOTAS = (20, 24, 28)
+QUOTAS = (28, 32, 38)
 """Of the brokers, percent of a core."""
 
-HOMES = (0, 1, 0, 2)
+HOMES = (0, 1, 0, 0, 2, 0)
 """Brokers that bundles begin on, in turns."""
-
-RESTARTED, RESTART_MINUTE = 1, 30
-"""The broker that is restarted, and when: never in a shorter script."""
-
-INTERVAL_SECONDS = 60
-"""Brokers measure their CPU and compute their rates at this interval: Pulsar's defaults."""
-
-SETTINGS: dict[str, Any] = {
-    "interval_seconds": INTERVAL_SECONDS,
-    "host_usage_interval_minutes": INTERVAL_SECONDS / 60,
-    # A bundle has a few messages a second.
-    "min_unload_message": 10,
-    # Loopback has no bandwidth: brokers report that of the machine's network card.
-    "bandwidth_in_weight": 0,
-    "bandwidth_out_weight": 0,
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Play the script once, and keep what it left."""
+    """Play the script in each block, keep the recording, and compare the blocks with their replay."""
     given = _options(arguments)
-    decides = {"strategy": given.strategy, "mode": "auto"} if given.strategy else {"mode": "observe"}
     with (
         tempfile.TemporaryDirectory() as name,
         real_cluster(Path(name), BUNDLES, homes=HOMES, stats_seconds=INTERVAL_SECONDS) as real,
     ):
-        folder, sources, at = Path(name), commit(), datetime.now(UTC)
-        rates = scripted(BUNDLES, given.minutes, RATE, SEED).tolist()
-        script = [dict(zip(real.topics.values(), row, strict=True)) for row in rates]
-        with (
-            dags(CLUSTER, folder, connection(real.brokers), **SETTINGS, **decides) as root,
-            Load(real.brokers, script[0], folder / "load.log", batching=False, steady=True, subscribed=True) as load,
-        ):
-            load.start()
-            for broker, quota in zip(BROKERS, QUOTAS, strict=True):
-                real.brokers.set_cpu_quota(broker, 1000 * quota)
-            settled_cpu(real.brokers, len(BROKERS))
-            # The first sample is also of the time before.
-            await_host_samples(real.admin, 2)
-            touched = _play(script, real, World(CLUSTER, root), load)
-            reports: dict[str, TopicReport] = load.report()
-        shutil.copytree(root, given.folder, dirs_exist_ok=True)
-    topics = {topic: asdict(report) | {"restarted": topic in touched} for topic, report in reports.items()}
-    where = {"at": at.isoformat(), "commit": sources, "machine": machine(), **decides, "minutes": given.minutes}
-    (given.folder / "load.json").write_text(json.dumps({**where, "topics": topics}, indent=1), encoding="utf-8")
+        storage, begun = ClusterStorage(f"{name}/runs", CLUSTER), datetime.now(UTC)
+        blocks = list(_blocks(given.learning, given.minutes, real, Path(name)))
+        kept = StoragePath(str(given.folder))
+        record(storage, validate(SETTINGS, label=CLUSTER), begun, datetime.now(UTC), kept)
+    (given.folder / BLOCKS).write_text(json.dumps(blocks, indent=1), encoding="utf-8")
+    for row in compare(kept):
+        say(str(row))
 
 
-def _play(script: Sequence[dict[str, float]], real: RealCluster, world: World, load: Load) -> set[str]:
-    """Play the script, and return the topics of the broker that was restarted."""
-    touched: set[str] = set()
-    begun = time.monotonic()
-    for minute, rates in enumerate(script):
-        load.change(rates)
-        if minute == RESTART_MINUTE:
-            restarted, owners = real.brokers.broker_ids[RESTARTED], real.owners()
-            touched = {topic for bundle, topic in real.topics.items() if owners[bundle] == restarted}
-            real.restart(RESTARTED)
-        _run(world, minute)
-        time.sleep(max(0.0, begun + INTERVAL_SECONDS * (minute + 1) - time.monotonic()))
-    return touched
+def _blocks(learning: int, minutes: int, real: RealCluster, folder: Path) -> Iterator[dict[str, str]]:
+    rates = scripted(BUNDLES, max(learning, minutes), RATE, SEED).tolist()
+    script = [dict(zip(real.topics.values(), row, strict=True)) for row in rates]
+    with Load(real.brokers, script[0], folder / "load.log", batching=False, steady=True, subscribed=True) as load:
+        load.start()
+        for broker, quota in zip(BROKERS, QUOTAS, strict=True):
+            real.brokers.set_cpu_quota(broker, 1000 * quota)
+        settled_cpu(real.brokers, len(BROKERS))
+        # The first sample is also of the time before.
+        await_host_samples(real.admin, 2)
+        player = _Player(real, folder, load)
+        yield player.play(LEARNING, script[:learning], STRATEGIES[0], "observe")
+        yield player.play(UNSHED, script[:minutes], STRATEGIES[0], "observe")
+        for strategy in STRATEGIES:
+            load.change(script[learning - 1])
+            begun = time.monotonic()
+            awaited(lambda: _are_home(real))
+            time.sleep(max(0.0, begun + 60 * PAUSE_MINUTES - time.monotonic()))
+            yield player.play(strategy, script[:minutes], strategy, "auto")
+
+
+def _are_home(real: RealCluster) -> bool:
+    """Bring the bundles home; return whether they are: some stray, and a busy broker may be too slow to answer."""
+    try:
+        real.bring_home()
+    except (RuntimeError, httpx.HTTPError) as error:
+        say(f"  {error!r:.200}")
+        return False
+    return True
+
+
+class _Player:
+    def __init__(self, real: RealCluster, folder: Path, load: Load) -> None:
+        self._real, self._folder, self._load = real, folder, load
+
+    def play(self, name: str, script: Sequence[dict[str, float]], strategy: str, mode: str) -> dict[str, str]:
+        """Play the script, a run a minute; return the block's name, begin and end."""
+        say(name)
+        at, begun = datetime.now(UTC), time.monotonic()
+        chosen = {**SETTINGS, "strategy": strategy, "mode": mode}
+        with dags(CLUSTER, self._folder, connection(self._real.brokers), **chosen) as root:
+            world = World(CLUSTER, root)
+            for minute, rates in enumerate(script):
+                self._load.change(rates)
+                _run(world, minute)
+                time.sleep(max(0.0, begun + INTERVAL_SECONDS * (minute + 1) - time.monotonic()))
+        return {"name": name, "begin": at.isoformat(), "end": datetime.now(UTC).isoformat()}
 
 
 def _run(world: World, minute: int) -> None:
@@ -122,9 +138,9 @@ def _run(world: World, minute: int) -> None:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     summary, _, rest = (__doc__ or "").partition(":")
     parser = argparse.ArgumentParser(prog="python -m lab.benchmarks.real_load", description=summary, epilog=rest)
-    parser.add_argument("folder", type=Path, help="folder for the runs and load.json")
-    parser.add_argument("--strategy", help="strategy that moves bundles (default: none moves)")
-    parser.add_argument("--minutes", type=int, default=60, help="length of the script in minutes (60)")
+    parser.add_argument("folder", type=Path, help="folder for the recording")
+    parser.add_argument("--learning", type=int, default=47, help="minutes before the blocks (47)")
+    parser.add_argument("--minutes", type=int, default=15, help="minutes of a block (15)")
     return parser.parse_args(arguments)
 
 

@@ -41,7 +41,8 @@ LEARNS_FROM = 60
 """Minimum number of samples to learn costs from. With fewer, a bundle's share of CPU is its message share."""
 
 _BLOCK, _MOST_RATES = 5, 5_000_000  # samples of a block; rates to keep: with more, samples are left out
-_LEAST, _SPREAD, _NOISE = 0.05, 0.5, 1.5  # costs relative to the mean; noise of a change of score, in points
+_LEAST, _SPREAD = 0.05, 0.5  # costs relative to the mean
+_NOISE, _APART = 1.5, 10.0  # points: noise of a change of score; how far brokers' other CPU is apart
 _MOST_STEPS = 100
 
 AFTER_A_GAP = HitRules(counts=True, reason=Reason.GAP, clear=True)
@@ -54,6 +55,7 @@ def replay(
     *,
     first_minute: int | None = None,
     last_minute: int | None = None,
+    moves_from: int = 0,
     seed: int = 1,
     report: Callable[[float], None] = lambda share: None,
 ) -> list[VariantOutcome]:
@@ -64,17 +66,18 @@ def replay(
     Args:
         judging_settings: settings that determine which brokers are compared and how they are scored.
         first_minute, last_minute: times in minutes since 1970; None for the recording's first and last sample.
+        moves_from: minute before which variants move nothing, count no hits, and only learn.
         report: called regularly with the completed fraction, 0 to 1.
     """
     means = MeanColumns(len(recording.roster.bundles))
-    replicas = [_ReplayedVariant(recording, variant, judging_settings, means, seed) for variant in variants]
+    replicas = [_ReplayedVariant(recording, variant, judging_settings, means, moves_from, seed) for variant in variants]
     recorded = RecordedCluster(len(recording.roster.bundles)) if any(v.current for v in variants) else None
     minutes = recording.minutes(first_minute, last_minute)
     costs = _message_costs(recording, minutes) if len(minutes) >= LEARNS_FROM else None
     for number, sample in enumerate(recording.samples(minutes)):
         means.update(sample.is_present, sample.carried, np.append(sample.left_out, sample.repeated))
         compared = _compared_brokers(sample, judging_settings, recording.roster)
-        if recorded is not None:
+        if recorded is not None and sample.minute >= moves_from:
             recorded.step(sample, _scores(sample.brokers, compared, judging_settings))
         flows = sample.flows(costs)
         for replica in replicas:
@@ -88,7 +91,13 @@ def replay(
 
 class _ReplayedVariant:
     def __init__(
-        self, recording: Recording, variant: Variant, settings_of_scores: Settings, means: MeanColumns, seed: int
+        self,
+        recording: Recording,
+        variant: Variant,
+        settings_of_scores: Settings,
+        means: MeanColumns,
+        moves_from: int,
+        seed: int,
     ) -> None:
         settings, roster = variant.settings, recording.roster
         self.outcome = VariantOutcome(variant.name)
@@ -97,6 +106,7 @@ class _ReplayedVariant:
         self._owner = np.full(len(roster.bundles), NOBODY)
         self._averages = _Averages(settings)
         self._judged_by = settings_of_scores
+        self._moves_from = moves_from
         self._shortest = settings.interval_seconds / 2
         # At most one sample per minute counts.
         self._longest = settings.state_max_gap * max(MINUTE, settings.interval_seconds)
@@ -113,6 +123,11 @@ class _ReplayedVariant:
             self.outcome.failed = VariantFailure(sample.minute, error_line(error))
 
     def _step(self, sample: RecordedSample, flows: Floats, is_compared: Flags) -> None:
+        if sample.minute < self._moves_from:
+            self._owner = np.where(sample.is_present, sample.owner, self._owner)
+            stays = dict.fromkeys(range(len(self._owner)), Reason.OBSERVE)
+            self._balancer.decide(replace(self._minute_of_sample(sample, flows), stays=stays))
+            return
         self._assign_owners(sample)
         minute = self._minute_of_sample(sample, flows)
         scores = _scores(minute.brokers, is_compared, self._judged_by)
@@ -175,7 +190,7 @@ class _ReplayedVariant:
         )
 
     def _counting(self, minute: int) -> HitRules:
-        apart = self._last is not None and (minute - self._last) * MINUTE > self._longest
+        apart = self._last is None or (minute - self._last) * MINUTE > self._longest
         return AFTER_A_GAP if apart else COUNTED
 
 
@@ -183,35 +198,47 @@ def _message_costs(recording: Recording, minutes: Sequence[int]) -> Floats:
     """Return the CPU of a message by bundle, in percent of a core per msg/s.
 
     Scores and rates are means over some samples: a block. From block to block, a broker's score changes by the sum
-    of cost times change of rate, plus noise; other processes stay. Where this leaves costs open, they are near a
-    common one, which is near the mean (regularized least squares, in the dual form: an unknown per change).
+    of cost times change of rate, plus noise; other processes stay. Brokers with more messages have higher scores, apart
+    from other processes. Where this leaves costs open, they are near a common one, which is near the mean (regularized
+    least squares, in the dual form: an unknown per observation).
     """
     bundles, brokers = len(recording.roster.bundles), len(recording.roster.brokers)
     used = minutes[:: min(len(minutes) // (2 * _BLOCK), len(minutes) * bundles // _MOST_RATES + 1)]
-    scores, found = np.zeros((len(used) // _BLOCK, brokers)), []
+    (scores, squares), found = np.zeros((2, len(used) // _BLOCK, brokers)), []
     for number, sample in enumerate(recording.samples(used[: len(scores) * _BLOCK])):
         row, owned = number // _BLOCK, np.flatnonzero(sample.is_present)
         rates = sample.carried[_MESSAGES].sum(axis=0)[owned] / _BLOCK
         found.append((row * brokers + sample.owner[owned], owned, rates))
-        scores[row] += np.where(sample.brokers.registered, sample.brokers.percents[CARRIED[0]], np.nan) / _BLOCK
+        score = np.where(sample.brokers.registered, sample.brokers.percents[CARRIED[0]], np.nan)
+        scores[row], squares[row] = scores[row] + score / _BLOCK, squares[row] + score**2 / _BLOCK
     at, of, rates = (np.concatenate(column) for column in zip(*found, strict=True))
     limits = sample.brokers.limits[CARRIED[0]]
     cores = np.where(limits > 0, limits / 100, np.nan)
     mean = np.nansum(scores * cores) / (rates.sum() or 1.0)
     points, known = rates * np.nan_to_num(mean / cores)[at % brokers], np.isfinite(np.diff(scores * cores, axis=0))
+    steady = np.isfinite(scores * cores).all(axis=0)
 
-    def score_changes(costs: Floats) -> Floats:
-        explained = np.bincount(at, points * costs[of], scores.size).reshape(scores.shape)
-        return np.asarray(known * np.diff(explained, axis=0))
+    def contrast(levels: Floats) -> Floats:
+        return np.where(steady, levels - levels.mean(where=steady | ~steady.any()), 0.0)
 
-    def transpose_product(weights: Floats) -> Floats:
-        of_blocks = -np.diff(np.pad(known * weights, ((1, 1), (0, 0))), axis=0).ravel()
-        of_bundles = np.bincount(of, points * of_blocks[at], bundles)
+    def observed(explained: Floats) -> Floats:
+        changes = known * np.diff(explained, axis=0)
+        return np.concatenate([[contrast(explained.mean(axis=0))], changes])
+
+    def explained(costs: Floats) -> Floats:
+        return np.bincount(at, points * costs[of], scores.size).reshape(scores.shape)
+
+    def likely(weights: Floats) -> Floats:
+        of_blocks = contrast(weights[0]) / len(scores) - np.diff(np.pad(known * weights[1:], ((1, 1), (0, 0))), axis=0)
+        of_bundles = np.bincount(of, points * of_blocks.ravel()[at], bundles)
         return np.asarray(_SPREAD**2 * (of_bundles + of_bundles.sum()))
 
-    unexplained = known * np.nan_to_num(np.diff(scores, axis=0)) - score_changes(np.ones(bundles))
-    weights = _solution(lambda weights: score_changes(transpose_product(weights)) + _NOISE**2 * weights, unexplained)
-    return np.asarray(mean * np.maximum(1 + transpose_product(weights), _LEAST))
+    # Samples within a block differ as well: by half of that, squared, the means of two blocks.
+    of_changes = np.hypot(_NOISE, np.sqrt(np.nanmedian(squares - scores**2).clip(0) / 2))
+    noise = np.array([_APART, *[of_changes] * len(known)])[:, None]
+    unexplained = observed(np.nan_to_num(scores)) - observed(explained(np.ones(bundles)))
+    weights = _solution(lambda weights: observed(explained(likely(weights))) + noise**2 * weights, unexplained)
+    return np.asarray(mean * np.maximum(1 + likely(weights), _LEAST))
 
 
 def _solution(matrix_product: Callable[[Floats], Floats], target: Floats) -> Floats:

@@ -8,6 +8,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.balancer import Balancer
 from pulsar_rebalancer.replay.closed_loop import replay
 from pulsar_rebalancer.replay.minute import Minute
+from pulsar_rebalancer.replay.recording import minute_of
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.variant_outcome import VariantOutcome
 from pulsar_rebalancer.replay.variants import CURRENT, Variant
@@ -111,9 +112,11 @@ def test_a_moved_bundle_takes_the_cpu_that_goes_up_and_down_with_its_messages(tm
     blocks: dict[float, Run] = {at: (low, high)[at // 5 % 2] for at in range(60)}
     idle = Run({A: 8, B: 20}, high.held)
     found = outcome(recorded(tmp_path, {**blocks, 60: idle}), "first_bundle_to_b")
-    # Equal costs would be (46 + 20) / 300 = 0.22 points per msg/s, 44 from block to block, which sees 20 eleven times.
-    share = 0.5 * 11 * 44**2 / (0.5 * 11 * 44**2 + 1.5**2)
-    cost = 0.22 * (1 - share * (1 - 20 / 44))
+    # Equal costs would be (46 + 20) / 300 = 0.22 points per msg/s: 44 from block to block, which sees 20 eleven times,
+    # and 33 between each broker and the mean, which is 13.
+    seen = [(20, 44, 1.5)] * 11 + [(13, 33, 10.0)] * 2
+    wrong = 0.5 * sum(by * (found - by) / noise**2 for found, by, noise in seen)
+    cost = 0.22 * (1 + wrong / (1 + 0.5 * sum(by**2 / noise**2 for _, by, noise in seen)))
     expected = [20 + cost * rate - (16 + rate / 10 - cost * rate) for rate in (200, 400)]
     assert list(found.ranges)[:11] == pytest.approx([16, *[expected[0]] * 4, *[expected[1]] * 5, expected[0]], abs=1e-4)
     # It takes no more than was used.
@@ -134,6 +137,15 @@ def test_recorded_moves_are_not_repeated_in_a_variant(tmp_path: Path) -> None:
     )
     recording = recorded(tmp_path, {0: HOT, 1: HOT, 2: even, 3: even})
     assert outcome(recording, "nothing").ranges == pytest.approx([60] * 4, abs=1e-4)
+
+
+def test_before_its_first_minute_a_variant_follows_the_recording_and_counts_no_hits(tmp_path: Path) -> None:
+    even = Run({A: 40, B: 60}, {A: dict(list(HOT.held[A].items())[1:]), B: {FOUR[0]: 400, **HOT.held[B]}})
+    recording = recorded(tmp_path, {0: even, **dict.fromkeys(range(1, 7), HOT)})
+    chosen = settings(strategy="AvgShedder", hit_count_low=2, hit_count_high=99)
+    [found] = replay(recording, [Variant("it", chosen)], chosen, moves_from=minute_of(minute(3)))
+    assert (found.moved, found.events) == (2, 1)
+    assert found.ranges == pytest.approx([60, 60, 0, 0], abs=1e-4)
 
 
 def test_hits_start_anew_after_a_gap(tmp_path: Path) -> None:
