@@ -29,16 +29,7 @@ from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import connection
 from tests.pulsar.throttling import await_host_samples
 
-from lab.benchmarks.real_replay import (
-    BLOCKS,
-    INTERVAL_SECONDS,
-    LEARNING,
-    PAUSE_MINUTES,
-    SETTINGS,
-    STRATEGIES,
-    UNSHED,
-    compare,
-)
+from lab.benchmarks import real_replay
 from lab.benchmarks.scripted_load import scripted
 from pulsar_rebalancer.config.settings import validate
 from pulsar_rebalancer.replay.snapshots import record
@@ -66,14 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = _options(arguments)
     with (
         tempfile.TemporaryDirectory() as name,
-        real_cluster(Path(name), BUNDLES, homes=HOMES, stats_seconds=INTERVAL_SECONDS) as real,
+        real_cluster(Path(name), BUNDLES, homes=HOMES, stats_seconds=real_replay.INTERVAL_SECONDS) as real,
     ):
         storage, begun = ClusterStorage(f"{name}/runs", CLUSTER), datetime.now(UTC)
         blocks = list(_blocks(given.learning, given.minutes, real, Path(name)))
         kept = StoragePath(str(given.folder))
-        record(storage, validate(SETTINGS, label=CLUSTER), begun, datetime.now(UTC), kept)
-    (given.folder / BLOCKS).write_text(json.dumps(blocks, indent=1), encoding="utf-8")
-    for row in compare(kept):
+        record(storage, validate(real_replay.SETTINGS, label=CLUSTER), begun, datetime.now(UTC), kept)
+    (given.folder / real_replay.BLOCKS).write_text(json.dumps(blocks, indent=1), encoding="utf-8")
+    for row in real_replay.compare(kept):
         say(str(row))
 
 
@@ -87,15 +78,27 @@ def _blocks(learning: int, minutes: int, real: RealCluster, folder: Path) -> Ite
         settled_cpu(real.brokers, len(BROKERS))
         # The first sample is also of the time before.
         await_host_samples(real.admin, 2)
-        player = _Player(real, folder, load)
-        yield player.play(LEARNING, script[:learning], STRATEGIES[0], "observe")
-        yield player.play(UNSHED, script[:minutes], STRATEGIES[0], "observe")
-        for strategy in STRATEGIES:
+
+        def play(name: str, minutes: int, strategy: str, mode: str) -> dict[str, str]:
+            say(name)
+            at, begun = datetime.now(UTC), time.monotonic()
+            chosen = {**real_replay.SETTINGS, "strategy": strategy, "mode": mode}
+            with dags(CLUSTER, folder, connection(real.brokers), **chosen) as root:
+                world = World(CLUSTER, root)
+                for minute, rates in enumerate(script[:minutes]):
+                    load.change(rates)
+                    _run(world, minute)
+                    time.sleep(max(0.0, begun + real_replay.INTERVAL_SECONDS * (minute + 1) - time.monotonic()))
+            return {"name": name, "begin": at.isoformat(), "end": datetime.now(UTC).isoformat()}
+
+        yield play(real_replay.LEARNING, learning, real_replay.STRATEGIES[0], "observe")
+        yield play(real_replay.UNSHED, minutes, real_replay.STRATEGIES[0], "observe")
+        for strategy in real_replay.STRATEGIES:
             load.change(script[learning - 1])
             begun = time.monotonic()
             awaited(lambda: _are_home(real))
-            time.sleep(max(0.0, begun + 60 * PAUSE_MINUTES - time.monotonic()))
-            yield player.play(strategy, script[:minutes], strategy, "auto")
+            time.sleep(max(0.0, begun + 60 * real_replay.PAUSE_MINUTES - time.monotonic()))
+            yield play(strategy, minutes, strategy, "auto")
 
 
 def _are_home(real: RealCluster) -> bool:
@@ -106,24 +109,6 @@ def _are_home(real: RealCluster) -> bool:
         say(f"  {error!r:.200}")
         return False
     return True
-
-
-class _Player:
-    def __init__(self, real: RealCluster, folder: Path, load: Load) -> None:
-        self._real, self._folder, self._load = real, folder, load
-
-    def play(self, name: str, script: Sequence[dict[str, float]], strategy: str, mode: str) -> dict[str, str]:
-        """Play the script, a run a minute; return the block's name, begin and end."""
-        say(name)
-        at, begun = datetime.now(UTC), time.monotonic()
-        chosen = {**SETTINGS, "strategy": strategy, "mode": mode}
-        with dags(CLUSTER, self._folder, connection(self._real.brokers), **chosen) as root:
-            world = World(CLUSTER, root)
-            for minute, rates in enumerate(script):
-                self._load.change(rates)
-                _run(world, minute)
-                time.sleep(max(0.0, begun + INTERVAL_SECONDS * (minute + 1) - time.monotonic()))
-        return {"name": name, "begin": at.isoformat(), "end": datetime.now(UTC).isoformat()}
 
 
 def _run(world: World, minute: int) -> None:
