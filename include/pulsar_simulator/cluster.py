@@ -127,13 +127,7 @@ class Cluster:
         )
         self.samples = Samples(spec.brokers, self.traffic, spec.timing, self.start)
         self.reporter = Reporter(
-            spec.name,
-            spec.version,
-            self.topology,
-            self.samples,
-            spec.producers,
-            spec.consumers,
-            tls=spec.tls,
+            spec.name, spec.version, self.topology, self.samples, spec.producers, spec.consumers, tls=spec.tls
         )
         self._answers = Answers(
             self.membership, self.topology, self.ownership, self.samples, self.reporter, self.faults

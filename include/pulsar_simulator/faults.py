@@ -86,7 +86,7 @@ class FaultKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class KindInfo:
+class FaultInfo:
     """The description and defaults of a kind of fault.
 
     Attributes:
@@ -103,42 +103,42 @@ class KindInfo:
 _REPORT = ("/load-report",)
 _HOPS = ("/unload", "/lookup/", "/ownedNamespaces", "/topicHashPositions")
 
-KINDS: dict[FaultKind, KindInfo] = {
-    FaultKind.SILENT: KindInfo("accepts the connection and never answers"),
-    FaultKind.SLOW: KindInfo("answers `amount` seconds late", amount=1.0),
-    FaultKind.RESET: KindInfo("resets the connection instead of answering"),
-    FaultKind.DEAD: KindInfo("refuses connections, but other brokers still list it"),
-    FaultKind.UNAUTHORIZED: KindInfo("401 with an HTML page, whatever the token"),
-    FaultKind.FORBIDDEN: KindInfo("403 with a JSON reason"),
-    FaultKind.REDIRECT_TO_STRANGER: KindInfo("307 to `target`, a host outside the cluster", _HOPS),
-    FaultKind.REDIRECT_CIRCLE: KindInfo("307 to the next broker that has this fault, in a loop", _HOPS),
-    FaultKind.ERROR_500: KindInfo("500, as the extensible load manager answers report requests", _REPORT),
-    FaultKind.NULL_ANSWER: KindInfo("the literal null, as the no-op load manager answers", _REPORT),
-    FaultKind.GARBAGE: KindInfo("200 with bytes that are not JSON", _REPORT),
-    FaultKind.HALF_JSON: KindInfo("200 with JSON that is cut off", _REPORT),
-    FaultKind.HUGE_ANSWER: KindInfo("200 with a valid JSON object of `amount` bytes", _REPORT, 64.0 * 1024 * 1024),
-    FaultKind.NAN_USAGE: KindInfo('cpu usage is "NaN", quoted as Jackson writes it', _REPORT),
-    FaultKind.BARE_NAN: KindInfo("cpu usage is NaN without quotes", _REPORT),
-    FaultKind.NEGATIVE_USAGE: KindInfo("cpu usage is -1", _REPORT),
-    FaultKind.NEGATIVE_RATE: KindInfo("the message rates of the first `amount` bundles are negative", _REPORT, 1.0),
-    FaultKind.HUGE_COUNT: KindInfo("the first `amount` bundles have 2^62 producers and consumers", _REPORT, 1.0),
-    FaultKind.MISSING_FIELD: KindInfo("the field named by `target` is missing (cpu if empty)", _REPORT),
-    FaultKind.OVER_LIMIT: KindInfo("usage of `target` (cpu if empty) is `amount` times its limit", _REPORT, 3.0),
-    FaultKind.ZERO_LIMIT: KindInfo(
+KINDS: dict[FaultKind, FaultInfo] = {
+    FaultKind.SILENT: FaultInfo("accepts the connection and never answers"),
+    FaultKind.SLOW: FaultInfo("answers `amount` seconds late", amount=1.0),
+    FaultKind.RESET: FaultInfo("resets the connection instead of answering"),
+    FaultKind.DEAD: FaultInfo("refuses connections, but other brokers still list it"),
+    FaultKind.UNAUTHORIZED: FaultInfo("401 with an HTML page, whatever the token"),
+    FaultKind.FORBIDDEN: FaultInfo("403 with a JSON reason"),
+    FaultKind.REDIRECT_TO_STRANGER: FaultInfo("307 to `target`, a host outside the cluster", _HOPS),
+    FaultKind.REDIRECT_CIRCLE: FaultInfo("307 to the next broker that has this fault, in a loop", _HOPS),
+    FaultKind.ERROR_500: FaultInfo("500, as the extensible load manager answers report requests", _REPORT),
+    FaultKind.NULL_ANSWER: FaultInfo("the literal null, as the no-op load manager answers", _REPORT),
+    FaultKind.GARBAGE: FaultInfo("200 with bytes that are not JSON", _REPORT),
+    FaultKind.HALF_JSON: FaultInfo("200 with JSON that is cut off", _REPORT),
+    FaultKind.HUGE_ANSWER: FaultInfo("200 with a valid JSON object of `amount` bytes", _REPORT, 64.0 * 1024 * 1024),
+    FaultKind.NAN_USAGE: FaultInfo('cpu usage is "NaN", quoted as Jackson writes it', _REPORT),
+    FaultKind.BARE_NAN: FaultInfo("cpu usage is NaN without quotes", _REPORT),
+    FaultKind.NEGATIVE_USAGE: FaultInfo("cpu usage is -1", _REPORT),
+    FaultKind.NEGATIVE_RATE: FaultInfo("the message rates of the first `amount` bundles are negative", _REPORT, 1.0),
+    FaultKind.HUGE_COUNT: FaultInfo("the first `amount` bundles have 2^62 producers and consumers", _REPORT, 1.0),
+    FaultKind.MISSING_FIELD: FaultInfo("the field named by `target` is missing (cpu if empty)", _REPORT),
+    FaultKind.OVER_LIMIT: FaultInfo("usage of `target` (cpu if empty) is `amount` times its limit", _REPORT, 3.0),
+    FaultKind.ZERO_LIMIT: FaultInfo(
         "limit of `target` (both NICs if empty) is 0, as if its speed were unknown", _REPORT
     ),
-    FaultKind.STALE_LAST_UPDATE: KindInfo("lastUpdate is `amount` seconds old", _REPORT, 3600.0),
-    FaultKind.FUTURE_CLOCK: KindInfo("the broker's clock is `amount` seconds ahead", _REPORT, 3600.0),
-    FaultKind.WRONG_BROKER: KindInfo("answers with the report of the next broker", _REPORT),
-    FaultKind.UNACCOUNTED: KindInfo("the broker's traffic is `amount` times the sum of its bundles", _REPORT, 2.0),
-    FaultKind.ODD_BUNDLE: KindInfo("the report has an idle extra bundle, which `target` names", _REPORT),
-    FaultKind.TWO_OWNERS: KindInfo("the broker lists `bundle` as its own, no matter which broker owns it"),
-    FaultKind.LISTED_TWICE: KindInfo("the list of active brokers names the broker twice"),
-    FaultKind.NOT_LISTED: KindInfo("the broker is missing from the list of active brokers"),
-    FaultKind.STRAY: KindInfo("a bundle unloaded with a destination lands on another broker"),
-    FaultKind.DESTINATION_VANISHES: KindInfo("the destination dies after the leader has accepted the move"),
-    FaultKind.OTHER_CONFIGURATION: KindInfo("runtime configuration shows `values`, not the cluster's"),
-    FaultKind.CLIENTS_GONE: KindInfo("producers and consumers of `bundle` do not reconnect after its unload"),
+    FaultKind.STALE_LAST_UPDATE: FaultInfo("lastUpdate is `amount` seconds old", _REPORT, 3600.0),
+    FaultKind.FUTURE_CLOCK: FaultInfo("the broker's clock is `amount` seconds ahead", _REPORT, 3600.0),
+    FaultKind.WRONG_BROKER: FaultInfo("answers with the report of the next broker", _REPORT),
+    FaultKind.UNACCOUNTED: FaultInfo("the broker's traffic is `amount` times the sum of its bundles", _REPORT, 2.0),
+    FaultKind.ODD_BUNDLE: FaultInfo("the report has an idle extra bundle, which `target` names", _REPORT),
+    FaultKind.TWO_OWNERS: FaultInfo("the broker lists `bundle` as its own, no matter which broker owns it"),
+    FaultKind.LISTED_TWICE: FaultInfo("the list of active brokers names the broker twice"),
+    FaultKind.NOT_LISTED: FaultInfo("the broker is missing from the list of active brokers"),
+    FaultKind.STRAY: FaultInfo("a bundle unloaded with a destination lands on another broker"),
+    FaultKind.DESTINATION_VANISHES: FaultInfo("the destination dies after the leader has accepted the move"),
+    FaultKind.OTHER_CONFIGURATION: FaultInfo("runtime configuration shows `values`, not the cluster's"),
+    FaultKind.CLIENTS_GONE: FaultInfo("producers and consumers of `bundle` do not reconnect after its unload"),
 }
 
 

@@ -129,11 +129,7 @@ class ControlApi:
 
     async def broker(self, request: Request) -> Response:
         """Kill, start or restart a broker. The path contains the brokerId and the action."""
-        actions = {
-            "kill": self._cluster.kill,
-            "start": self._cluster.start_broker,
-            "restart": self._cluster.restart,
-        }
+        actions = {"kill": self._cluster.kill, "start": self._cluster.start_broker, "restart": self._cluster.restart}
         action = actions.get(request.path_params["action"])
         if action is None:
             raise Refusal(404, f"No such action: {request.path_params['action']}; expected {' or '.join(actions)}")
@@ -194,7 +190,7 @@ class SimulatorApp:
         self._cluster = cluster
         self._auth = auth
         self._router = Router([*ControlApi(cluster).routes(), *AdminApi(cluster).routes()])
-        self.reset: Callable[[int, int], None] = lambda client_port, broker_port: None
+        self.reset: Callable[[int, int], None] = lambda *_: None
         self.ports: dict[int, int] = {}
         """Index of the broker that listens on each local port."""
 

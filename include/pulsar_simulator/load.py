@@ -22,13 +22,13 @@ def per_broker(values: Floats, owner: Ints, brokers: int) -> Floats:
     return np.bincount(owner + 1, weights=values, minlength=brokers + 1)[1:].astype(np.float64)
 
 
-def assign_bundles(cost: Floats, target_cost: Floats) -> Ints:
+def assign_bundles(cost_by_bundle: Floats, target_by_broker: Floats) -> Ints:
     """Assign each bundle, costliest first, to the broker that is furthest below its target cost."""
-    missing = target_cost * cost.sum() / max(target_cost.sum(), 1e-9)
-    owner = np.zeros(len(cost), dtype=np.int64)
-    for bundle in np.argsort(-cost, kind="stable"):
+    missing = target_by_broker * cost_by_bundle.sum() / max(target_by_broker.sum(), 1e-9)
+    owner = np.zeros(len(cost_by_bundle), dtype=np.int64)
+    for bundle in np.argsort(-cost_by_bundle, kind="stable"):
         owner[bundle] = int(np.argmax(missing))
-        missing[owner[bundle]] -= cost[bundle]
+        missing[owner[bundle]] -= cost_by_bundle[bundle]
     return owner
 
 

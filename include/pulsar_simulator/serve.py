@@ -187,10 +187,7 @@ class RunningCluster:
 
 @contextlib.contextmanager
 def running(
-    cluster: Cluster,
-    *,
-    ssl_certfile: Path | None = None,
-    ssl_keyfile: Path | None = None,
+    cluster: Cluster, *, ssl_certfile: Path | None = None, ssl_keyfile: Path | None = None
 ) -> Iterator[RunningCluster]:
     """Serve a cluster on free loopback ports from a thread of this process, for tests.
 

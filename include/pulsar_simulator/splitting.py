@@ -89,7 +89,9 @@ class Splitter:
             rates = self.samples.rates
             throughput = rates.msg_throughput_in + rates.msg_throughput_out
             count = self.topology.topic_count
-            return max(members, key=lambda b: (count(b) if text == "LARGEST" else throughput[b], -b))
+            return max(
+                members, key=lambda bundle: (count(bundle) if text == "LARGEST" else throughput[bundle], -bundle)
+            )
         try:
             return self.topology.resolve(namespace, text)
         except Refusal as refusal:

@@ -118,8 +118,7 @@ def get_provider_info() -> dict[str, Any]:
                         "schema": {"type": ["boolean", "null"], "default": False},
                     },
                     "address_map": _text(
-                        "Address map",
-                        'URL by brokerId, as JSON: {"broker-0:8080": "http://127.0.0.1:18080"}',
+                        "Address map", 'URL by brokerId, as JSON: {"broker-0:8080": "http://127.0.0.1:18080"}'
                     ),
                     "address_template": _text(
                         "Address template",
@@ -150,7 +149,7 @@ def get_cli_commands() -> list[CLICommand]:
         ("words",), nargs=argparse.REMAINDER, metavar="SUBCOMMAND", help=f"{' or '.join(SUBCOMMANDS)}, with options"
     )
     what = "Check and operate the Pulsar rebalancer"
-    return [ActionCommand("pulsar-rebalancer", what, lambda given: sys.exit(main(given.words)), [words])]
+    return [ActionCommand("pulsar-rebalancer", what, lambda args: sys.exit(main(args.words)), [words])]
 
 
 def _text(label: str, description: str) -> dict[str, JsonValue]:

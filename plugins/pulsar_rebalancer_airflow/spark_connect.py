@@ -120,10 +120,10 @@ def _error(problem: str) -> SettingsError:
 class ConnectedApplication:
     """Runs an application in a child process of the task. The process does not need Java."""
 
-    def __init__(self, command: Sequence[str], server: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
             [sys.executable, *command],
-            env=os.environ | server,
+            env=os.environ | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

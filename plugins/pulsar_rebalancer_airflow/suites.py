@@ -190,10 +190,7 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, parameters: Mapping
     outcome = batch.get_batch({"dataframe": frame}).validate(
         gx.ExpectationSuite(**suite),
         expectation_parameters=dict(parameters),
-        result_format={
-            "result_format": "COMPLETE",
-            "unexpected_index_column_names": [KEYS[name], *sorted(detail)],
-        },
+        result_format={"result_format": "COMPLETE", "unexpected_index_column_names": [KEYS[name], *sorted(detail)]},
     )
     results: list[Result] = outcome.to_json_dict()["results"]
     if len(results) != len(suite["expectations"]):

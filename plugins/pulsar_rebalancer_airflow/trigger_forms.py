@@ -87,9 +87,7 @@ def _form_params(model: type[BaseModel], fields: Mapping[str, Mapping[str, Any]]
     """Return a form with these fields of a model, each with its default and JSON schema."""
     return {
         name: Param(
-            **given,
-            title=name.replace("_", " ").capitalize(),
-            description=model.model_fields[name].description,
+            **given, title=name.replace("_", " ").capitalize(), description=model.model_fields[name].description
         )
         for name, given in fields.items()
     }

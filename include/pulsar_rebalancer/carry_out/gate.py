@@ -250,6 +250,6 @@ def quoted(text: str) -> str:
 
 
 def _clients_disturbed(run: StoragePath, bundles: list[str]) -> tuple[int, int, int]:
-    clients = Snapshot(run).clients(bundles).values()
+    clients = Snapshot(run).clients_by_bundle_and_kind(bundles).values()
     topics, producers, consumers = (sum(counts[name] for counts in clients) for name in CLIENTS)
     return topics, producers, consumers

@@ -218,10 +218,7 @@ class SplitHistory:
 
 
 def splits_to_keep(
-    splits: Mapping[str, BundleSplit],
-    outcome: Outcome,
-    now: datetime,
-    counted_at: datetime | None = None,
+    splits: Mapping[str, BundleSplit], outcome: Outcome, now: datetime, counted_at: datetime | None = None
 ) -> dict[str, BundleSplit]:
     """Return the split records to keep after a run (see `attempts.remembered`).
 

@@ -18,10 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, module in SUBCOMMANDS.items():
         words = module.__doc__ or ""
         options = subcommands.add_parser(
-            name,
-            help=words.partition("\n")[0],
-            description=words,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            name, help=words.partition("\n")[0], description=words, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         module.add_options(options)
         options.set_defaults(run=module.run)

@@ -64,14 +64,14 @@ class _Loader(yaml.SafeLoader):
 _TOO_DEEP = f"the file is nested more than {_DEEPEST} levels deep"
 
 
-def _value_count(node: yaml.Node, ancestors: tuple[int, ...], known_counts: dict[int, int]) -> int:
-    if id(node) in ancestors:
+def _value_count(node: yaml.Node, ancestor_ids: tuple[int, ...], known_counts: dict[int, int]) -> int:
+    if id(node) in ancestor_ids:
         raise yaml.YAMLError(f"an alias in line {node.start_mark.line + 1} contains itself")
-    if len(ancestors) >= _DEEPEST:
+    if len(ancestor_ids) >= _DEEPEST:
         raise yaml.YAMLError(_TOO_DEEP)
     if id(node) not in known_counts and not isinstance(node, yaml.ScalarNode):
         parts = node.value if isinstance(node, yaml.SequenceNode) else [part for pair in node.value for part in pair]
-        known_counts[id(node)] = 1 + sum(_value_count(part, (*ancestors, id(node)), known_counts) for part in parts)
+        known_counts[id(node)] = 1 + sum(_value_count(part, (*ancestor_ids, id(node)), known_counts) for part in parts)
     return known_counts.get(id(node), 1)
 
 
@@ -135,20 +135,20 @@ def _refuse_repeated_keys(entries: _YamlMap, label: str) -> None:
 
 
 def _cluster_entry(
-    name: str, defaults: _YamlMap, entry: object, file: str, check: Check | None, *, is_repeated: bool
+    name: str, defaults: _YamlMap, entry: object, path: str, check: Check | None, *, is_repeated: bool
 ) -> ClusterEntry:
     safe = name if CLUSTER_NAME.fullmatch(name) else "".join(c if c.isalnum() else "_" for c in name)[:60] or "unnamed"
     try:
         if safe != name:
             raise SettingsError(
-                Reason.WRONG_SETTING, f"{file}: {name!r} is not a cluster name: only letters, digits, . _ - are allowed"
+                Reason.WRONG_SETTING, f"{path}: {name!r} is not a cluster name: only letters, digits, . _ - are allowed"
             )
         if is_repeated:
-            raise SettingsError(Reason.CONTRADICTION, f"{file}: two clusters are named {name}: give each its own name")
+            raise SettingsError(Reason.CONTRADICTION, f"{path}: two clusters are named {name}: give each its own name")
         if entry is not None and not isinstance(entry, _YamlMap):
-            raise SettingsError(Reason.WRONG_SETTING, f"{file}: {name}: expected a mapping of settings")
-        merged = _field_values(defaults, f"{file}: defaults") | _field_values(entry or _YamlMap(), f"{file}: {name}")
-        return ClusterEntry(name=name, given=merged, settings=validate(merged, label=f"{file}: {name}", check=check))
+            raise SettingsError(Reason.WRONG_SETTING, f"{path}: {name}: expected a mapping of settings")
+        merged = _field_values(defaults, f"{path}: defaults") | _field_values(entry or _YamlMap(), f"{path}: {name}")
+        return ClusterEntry(name=name, given=merged, settings=validate(merged, label=f"{path}: {name}", check=check))
     except SettingsError as error:
         return ClusterEntry(name=safe, given={}, settings=Settings(), error=str(error))
 
@@ -305,8 +305,7 @@ def _param_changes(settings: Settings, params: RunParams) -> dict[str, object]:
     changed = {name: value for name, value in given.items() if value not in ((), settings.mode)}
     if params.mode is not None and params.mode.rank > settings.mode.rank:
         raise SettingsError(
-            Reason.WRONG_SETTING,
-            f"mode: a run may lower the mode, not raise it from {settings.mode} to {params.mode}",
+            Reason.WRONG_SETTING, f"mode: a run may lower the mode, not raise it from {settings.mode} to {params.mode}"
         )
     for name in CAPS:
         cap = getattr(settings, name)

@@ -59,12 +59,7 @@ class BreakerRules(BaseModel):
         return self
 
 
-CAPS = (
-    "max_bundles_per_run",
-    "max_bundles_per_broker",
-    "max_bundles_per_namespace",
-    "max_bytes_per_run",
-)
+CAPS = ("max_bundles_per_run", "max_bundles_per_broker", "max_bundles_per_namespace", "max_bytes_per_run")
 
 
 class Settings(PulsarSettings):

@@ -320,13 +320,13 @@ def _combined(reports: Sequence[SourceReport], moves: list[CandidateMove]) -> Pl
     )
 
 
-def _with_fallback(base: Plan, report: SourceReport, moves: list[CandidateMove]) -> Plan:
+def _with_fallback(plan: Plan, report: SourceReport, moves: list[CandidateMove]) -> Plan:
     """Add a source that acts because nothing else moves; its brokers' hits are reset unless all bundles stay."""
     if not report.decisions and not report.sentence:
-        return base
+        return plan
     ends = {end for move in moves if move.is_taken for end in (move.source, move.destination)}
-    decisions = [decision.with_hits_reset(ends) for decision in base.decisions]
-    joined = _combined([report, SourceReport(decisions, base.sentence, base.traffic, base.samples, base.drains)], moves)
+    decisions = [decision.with_hits_reset(ends) for decision in plan.decisions]
+    joined = _combined([report, SourceReport(decisions, plan.sentence, plan.traffic, plan.samples, plan.drains)], moves)
     return replace(
-        joined, moves=[*moves, *base.moves], strategy_state=base.strategy_state, traffic=report.traffic or base.traffic
+        joined, moves=[*moves, *plan.moves], strategy_state=plan.strategy_state, traffic=report.traffic or plan.traffic
     )

@@ -38,11 +38,7 @@ class PlanningSample:
     policies: Policies
 
     @classmethod
-    def read(
-        cls,
-        snapshot: Snapshot,
-        overruled: Collection[Overrule] = (),
-    ) -> Self:
+    def read(cls, snapshot: Snapshot, overruled: Collection[Overrule] = ()) -> Self:
         """Read a run's snapshot without the overruled rules. Raises the errors of `RunInput.read`."""
         settings, policies = _planning_settings(snapshot.settings, overruled), _policies(snapshot.policies, overruled)
         brokers = snapshot.brokers_without(left_out_of(snapshot, settings, policies))

@@ -156,19 +156,19 @@ def why_unsafe(roll: Roll, sample: RollSample, *, may_be_down: bool = False) -> 
 
 
 def why_wait(
-    roll_brokers: Iterable[str], active: Container[str], problems: Mapping[str, Reason], drained: Collection[str]
+    roll_brokers: Iterable[str], active: Container[str], problems: Mapping[str, Reason], drained_names: Collection[str]
 ) -> str:
     """Return why no broker may be drained or restart now; empty if one may.
 
     `roll_brokers` must be among the `active` ones that the cluster lists; operators drained those in
-    `drained`.
+    `drained_names`.
     """
     missing = [name for name in roll_brokers if name not in active]
     if missing:
         return f"the return of {', '.join(missing[:3])} to the list of active brokers"
     if problems:
         return "; ".join(f"{name} to recover: {reason}" for name, reason in sorted(problems.items())[:3])
-    return f"an operator to release {', '.join(sorted(drained)[:3])}" if drained else ""
+    return f"an operator to release {', '.join(sorted(drained_names)[:3])}" if drained_names else ""
 
 
 def _drain_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
@@ -241,13 +241,13 @@ def _counts_text(counts: Mapping[Reason, int]) -> str:
     return ", ".join(f"{why} x{count}" for why, count in counts.items())
 
 
-def _with_remaining(roll: Roll, facts: RollFacts, sample: RollSample, purpose: str) -> Roll:
+def _with_remaining(roll: Roll, facts: RollFacts, sample: RollSample, purpose_text: str) -> Roll:
     """Update the number of remaining bundles; fewer than ever in this phase are progress."""
     left = sample.left
     if left is None:
         return roll
     causes = "; ".join(filter(None, [_counts_text(sample.stay), sample.outcome and f"the last run: {sample.outcome}"]))
-    waits = f"{number_of(left, 'bundle')} {purpose}" + (f" ({causes})" if causes else "")
+    waits = f"{number_of(left, 'bundle')} {purpose_text}" + (f" ({causes})" if causes else "")
     fewer = roll.fewest is None or left < roll.fewest
     progress = {"progress_at": facts.now, "fewest": left} if fewer else {}
     return roll.model_copy(update={"left": left, "waits": waits} | progress)

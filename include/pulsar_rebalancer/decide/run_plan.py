@@ -202,7 +202,7 @@ def plan_run(run: RunInput, bundles: Bundles, learned: RunLearning | None = None
         seed=run.folder.name,
         judge=judge,
     )
-    return plan_with_strategy(run, lambda arriving: strategy.proposal(given, arriving))
+    return plan_with_strategy(run, lambda traffic: strategy.proposal(given, traffic))
 
 
 def plan_with_strategy(run: RunInput, propose: Callable[[Arriving], Proposal]) -> Plan:

@@ -115,7 +115,7 @@ def find_cut(
     """
     hash_range, topics = HashRange.of_bundle(candidate.bundle), candidate.topics
     by_topics = algorithm is not SplitAlgorithm.RANGE
-    early = _why_no_cut(candidate, hash_range, given_positions, by_topics=by_topics)
+    early = _why_no_cut(candidate, hash_range, given_positions, uses_topics=by_topics)
     if early is not None:
         return early
     positions = positions_of(algorithm, hash_range, topics or (), settings, given_positions)
@@ -130,9 +130,9 @@ def find_cut(
 
 
 def _why_no_cut(
-    candidate: Candidate, hash_range: HashRange, given_positions: Sequence[int], *, by_topics: bool
+    candidate: Candidate, hash_range: HashRange, given_positions: Sequence[int], *, uses_topics: bool
 ) -> Reason | None:
-    if not candidate.bounds or (by_topics and candidate.topics is None):
+    if not candidate.bounds or (uses_topics and candidate.topics is None):
         return Reason.TOPICS_UNKNOWN
     if hash_range not in set(pairwise(candidate.bounds)):
         return Reason.RANGE_GONE
@@ -306,7 +306,7 @@ def advice(
     busiest: dict[int, CandidateMove] = {}
     for move in moves if stuck else ():
         if move.pair in stuck and move.reason in (Reason.OVER_REMAINING, Reason.WOULD_OVERSHOOT):
-            busiest[move.pair] = max(busiest.get(move.pair, move), move, key=lambda each: each.traffic)
+            busiest[move.pair] = max(busiest.get(move.pair, move), move, key=lambda candidate: candidate.traffic)
     examined = [busiest[pair] for pair in sorted(busiest)[:_MOST_ADVICE]]
     rows = run.bundle_rows([move.bundle for move in examined], ["bundle", "topics"])
     topics = {row["bundle"]: row["topics"] or 0 for row in rows}

@@ -190,10 +190,10 @@ def checked_moves(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list
     return [move.put_off(stay.get(move.bundle, move.reason)) for move in checked] if stay else checked
 
 
-def _error(move: CandidateMove, reported: Mapping[tuple[str, str], Reason | None], checked: Collection[str]) -> str:
+def _error(move: CandidateMove, reported: Mapping[tuple[str, str], Reason | None], bundles: Collection[str]) -> str:
     if (move.source, move.bundle) not in reported:
         return f"is not a bundle of {move.source!r:.200}"
-    if move.bundle in checked:
+    if move.bundle in bundles:
         return "is moved twice"
     values = (move.traffic, move.msg_rate, move.msg_throughput)
     return "" if all(math.isfinite(each) and each >= 0 for each in values) else f"has invalid values: {values}"

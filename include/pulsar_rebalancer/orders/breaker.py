@@ -143,12 +143,7 @@ def _order_texts(situation: Situation) -> Iterator[str]:
 
 BREAKER = OrderKind(
     actions=(
-        FormAction(
-            "close_breaker",
-            "Close the circuit breaker early",
-            button="Close breaker",
-            offered=_breaker_hold,
-        ),
+        FormAction("close_breaker", "Close the circuit breaker early", button="Close breaker", offered=_breaker_hold),
     ),
     settings=("breaker",),
     closes=_breaker_hold,

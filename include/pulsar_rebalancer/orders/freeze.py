@@ -43,5 +43,5 @@ FREEZE = OrderKind(
         ),
     ),
     says=_order_texts,
-    keeps=lambda settings, control: [order.subject for order in _freeze_orders(control)],
+    keeps=lambda _, control: [order.subject for order in _freeze_orders(control)],
 )

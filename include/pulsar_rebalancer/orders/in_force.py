@@ -127,7 +127,7 @@ def kept_namespaces(settings: Settings, control: Control) -> frozenset[str]:
 
 
 def new_exclusion(
-    planned: tuple[Settings, Control], current: tuple[Settings, Control], bundle: str, brokers: Collection[str]
+    planned_orders: tuple[Settings, Control], current: tuple[Settings, Control], bundle: str, brokers: Collection[str]
 ) -> Reason | None:
     """Return why a planned move or split is now excluded; None if it is not excluded.
 
@@ -137,7 +137,7 @@ def new_exclusion(
     then, now = (
         exclusion_reason(settings, bundle, brokers)
         or (Reason.NAMESPACE_EXCLUDED if namespace_of(bundle) in kept_namespaces(settings, control) else None)
-        for settings, control in (planned, current)
+        for settings, control in (planned_orders, current)
     )
     return None if then else now
 

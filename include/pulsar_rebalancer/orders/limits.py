@@ -14,16 +14,7 @@ NAMED = 3
 """Maximum number of names in a text."""
 
 _CAPPED = dict(
-    zip(
-        CAPS,
-        (
-            "bundles per run",
-            "bundles per broker",
-            "bundles per namespace",
-            "bytes/s per run",
-        ),
-        strict=True,
-    )
+    zip(CAPS, ("bundles per run", "bundles per broker", "bundles per namespace", "bytes/s per run"), strict=True)
 )
 
 _BY = {Origin.FILE: "the clusters file", Origin.PARAMS: "this run's parameters", Origin.BROKERS: "the brokers"}
@@ -59,8 +50,8 @@ def exclusion_reason(settings: Settings, bundle: str, brokers: Collection[str]) 
 
 
 MODE = OrderKind(
-    closes=lambda case: None if case.settings.mode.may_move else Hold(Reason.OBSERVE, f"mode {case.settings.mode}"),
+    closes=lambda facts: None if facts.settings.mode.may_move else Hold(Reason.OBSERVE, f"mode {facts.settings.mode}"),
     words={Reason.OBSERVE: Wording(lasting=True)},
 )
 
-LIMITS = OrderKind(says=_order_texts, keeps=lambda settings, control: settings.excluded_namespaces)
+LIMITS = OrderKind(says=_order_texts, keeps=lambda settings, _: settings.excluded_namespaces)

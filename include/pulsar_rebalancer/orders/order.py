@@ -214,8 +214,8 @@ class FormAction(OrderButton):
     gives: Callable[[OrdersInForce, GivenOrder], Control] | None = with_order
     stops: bool = False
     after_loss: bool = False
-    offered: Callable[[Situation], object] = lambda situation: True
-    proposes: Callable[[Situation], str] = lambda situation: ""
+    offered: Callable[[Situation], object] = lambda _: True
+    proposes: Callable[[Situation], str] = lambda _: ""
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class OrderKind:
 
     actions: tuple[FormAction, ...] = ()
     settings: tuple[str, ...] = ()
-    closes: Callable[[Situation], Hold | None] = lambda situation: None
+    closes: Callable[[Situation], Hold | None] = lambda _: None
     words: Mapping[Reason, Wording] = field(default_factory=dict)
-    says: Callable[[Situation], Iterable[str]] = lambda situation: ()
-    keeps: Callable[[Settings, Control], Collection[str]] = lambda settings, control: ()
+    says: Callable[[Situation], Iterable[str]] = lambda _: ()
+    keeps: Callable[[Settings, Control], Collection[str]] = lambda *_: ()

@@ -191,13 +191,13 @@ class Exchange:
         return response.status_code, location, self.mask.hide_bytes(body), cut
 
     @asynccontextmanager
-    async def _transport_to(self, base: str) -> AsyncIterator[httpx.AsyncHTTPTransport]:
+    async def _transport_to(self, base_url: str) -> AsyncIterator[httpx.AsyncHTTPTransport]:
         """Yield a transport with one idle connection or none, because a pool of all connections is slow to search.
 
         A transport, unlike a client, ignores redirects, cookies, the environment's proxies and .netrc: none of
         them may see or add credentials.
         """
-        idle = self._idle[base]
+        idle = self._idle[base_url]
         if idle:
             self._kept -= 1
             transport = idle.pop()
@@ -206,7 +206,7 @@ class Exchange:
         try:
             yield transport
         finally:
-            if self._kept < MOST_KEPT or base == self._connection.seeds[0]:
+            if self._kept < MOST_KEPT or base_url == self._connection.seeds[0]:
                 self._kept += 1
                 idle.append(transport)
             else:

@@ -48,20 +48,20 @@ class BundlePlacer:
     def _overloaded_brokers(self) -> set[str]:
         return overloaded_brokers(self.sample)
 
-    def select_broker(self, bundle: str, rate: float, topics: int, registered: Collection[str]) -> str | None:
+    def select_broker(self, bundle: str, rate: float, topics: int, registered_brokers: Collection[str]) -> str | None:
         """Return the broker for a bundle with this long-term rate (msg/s); None if none may own it."""
         self.used = True
-        chosen = self._choose_broker(bundle, self._policy_filter.candidates(bundle), registered)
+        chosen = self._choose_broker(bundle, self._policy_filter.candidates(bundle), registered_brokers)
         if chosen in self._overloaded_brokers:
-            chosen = self._choose_broker(bundle, self._policy_filter.policy_set(bundle), registered) or chosen
+            chosen = self._choose_broker(bundle, self._policy_filter.policy_set(bundle), registered_brokers) or chosen
         if chosen is not None:
             placed = BundleSample("", bundle, topics=topics, long_term_msg_rate=rate)
             self.selector.add_placed(placed, chosen)
             self._policy_filter.add_placed(placed, chosen)
         return chosen
 
-    def _choose_broker(self, bundle: str, candidates: Iterable[str], registered: Collection[str]) -> str | None:
-        there = [name for name in candidates if name in registered]
+    def _choose_broker(self, bundle: str, candidates: Iterable[str], registered_brokers: Collection[str]) -> str | None:
+        there = [name for name in candidates if name in registered_brokers]
         return choose_broker(self.seed, bundle, self.selector.eligible(bundle, there))
 
 
@@ -157,9 +157,9 @@ class Balancer:
             self._recent |= {move.bundle: (move.source, move.destination or "", minute.number) for move in moves}
         return indexed
 
-    def place(self, bundle: int, registered: Collection[int]) -> int | None:
+    def place(self, bundle: int, registered_brokers: Collection[int]) -> int | None:
         """Return the broker for a bundle without an owner, by position; None if none may own it."""
-        name, names = self._roster.bundles[bundle], {self._roster.brokers[number] for number in registered}
+        name, names = self._roster.bundles[bundle], {self._roster.brokers[number] for number in registered_brokers}
         topics = int(self._topics[bundle])
         chosen = self._placing.select_broker(name, float(self._means.long_term_msg_rate[bundle]), topics, names)
         return None if chosen is None else self._roster.broker_at[chosen]
@@ -179,7 +179,7 @@ class Balancer:
             # A shedder that learns looks at the other pairs as well.
             brief=self._learned is None,
         )
-        sources = Sources(strategy=lambda arriving: strategy.proposal(given, arriving))
+        sources = Sources(strategy=lambda traffic: strategy.proposal(given, traffic))
         decision = plan(sources, self._settings, minute.policies, brokers)
         self._state = decision.strategy_state or self._state
         if self._may_repeat_values:
@@ -204,8 +204,8 @@ class Balancer:
         return self._reasons
 
     @staticmethod
-    def _seconds_since(minute: Minute, minute_at: int) -> float:
-        return (minute.number - minute_at) * MINUTE - _UNLOADED_AFTER
+    def _seconds_since(minute: Minute, unload_minute: int) -> float:
+        return (minute.number - unload_minute) * MINUTE - _UNLOADED_AFTER
 
     def _minute_seed(self, minute: Minute) -> str:
         return f"{self._seed}/{minute.number}"

@@ -57,7 +57,7 @@ def replay(
     last_minute: int | None = None,
     moves_from: int = 0,
     seed: int = 1,
-    report: Callable[[float], None] = lambda share: None,
+    report: Callable[[float], None] = lambda _: None,
 ) -> list[VariantOutcome]:
     """Return each variant's outcome, followed by the recording's if one variant has the current settings.
 
@@ -184,7 +184,7 @@ class _ReplayedVariant:
             bundles=sample.carried,
             resources=RESOURCES,
             policies=sample.policies,
-            reserved=sample.reserved,
+            reserved_by=sample.reserved_by,
             counting=self._counting(sample.minute),
             stays=dict.fromkeys(sample.left_out.tolist(), Reason.BUNDLE_QUARANTINED),
         )

@@ -59,7 +59,7 @@ class Minute:
         owner: position of each bundle's broker; `NOBODY` if no broker reports the bundle.
         bundles: a row for each of `columns.LOADS`, a column per bundle.
         resources: names of the rows in `brokers.usage`.
-        reserved: the isolation policy that reserves a broker, by broker position.
+        reserved_by: the isolation policy that reserves a broker, by broker position.
         counting: rules for the hit counters; `Balancer` adds the values that count as repeated.
         stays: why a bundle must stay in this minute, by bundle position.
     """
@@ -70,7 +70,7 @@ class Minute:
     bundles: Floats
     resources: tuple[str, ...]
     policies: Policies = NO_POLICIES
-    reserved: Mapping[int, str] = field(default_factory=dict)
+    reserved_by: Mapping[int, str] = field(default_factory=dict)
     counting: HitRules = COUNTED
     stays: Mapping[int, Reason] = field(default_factory=dict)
 
@@ -111,8 +111,8 @@ class ColumnarBrokers(Brokers):
         return {self._roster.brokers[i] for i in np.flatnonzero(self._minute.brokers.registered).tolist()}
 
     @cached_property
-    def reserved(self) -> Mapping[str, str]:
-        return {self._roster.brokers[i]: policy for i, policy in self._minute.reserved.items()}
+    def reserved_by(self) -> Mapping[str, str]:
+        return {self._roster.brokers[i]: policy for i, policy in self._minute.reserved_by.items()}
 
     def usages(self, settings: Settings) -> Mapping[str, float]:
         return self._usages
@@ -157,7 +157,7 @@ class ColumnarBrokers(Brokers):
             self._resources(indices),
             *(of.tolist() for of in (*traffic, topics.astype(np.int64), self._bundle_counts[indices])),
             [brokers.versions[i] for i in positions] if brokers.versions else repeat(None),
-            map(minute.reserved.get, positions),
+            map(minute.reserved_by.get, positions),
             *averages,
             brokers.age[indices].tolist(),
             repeat(None),

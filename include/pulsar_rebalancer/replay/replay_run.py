@@ -177,17 +177,7 @@ def replay_part(part: Part) -> list[VariantOutcome] | str:
 
 _SHOWN = 10
 
-_COVERED = (
-    "start",
-    "end",
-    "first",
-    "last",
-    "samples",
-    "expected",
-    "minutes",
-    "gaps",
-    "repeated",
-)
+_COVERED = ("start", "end", "first", "last", "samples", "expected", "minutes", "gaps", "repeated")
 """Table columns that show which part of the requested period was replayed (`replay.recording.Coverage`)."""
 
 

@@ -29,7 +29,7 @@ class RecordedSample:
     """One sample in a recording; brokers and bundles are given by their positions in the sorted names.
 
     A broker without a report has its previous values; its bundles, with their previous load, are in
-    `repeated`. `left_out` are bundles that validation left out; `reserved` has isolation policies.
+    `repeated`. `left_out` are bundles that validation left out; `reserved_by` has isolation policies.
 
     Attributes:
         minute: minutes since 1970.
@@ -49,7 +49,7 @@ class RecordedSample:
     repeated: Ints
     left_out: Ints
     policies: Policies
-    reserved: Mapping[int, str]
+    reserved_by: Mapping[int, str]
 
     @cached_property
     def is_present(self) -> Flags:
@@ -99,7 +99,7 @@ class Recording:
         return self.index.coverage
 
     @cached_property
-    def reserved(self) -> list[dict[int, str]]:
+    def reserved_by(self) -> list[dict[int, str]]:
         return [
             {i: name for i, broker in enumerate(self.roster.brokers) if (name := policies.reserving_policy(broker))}
             for policies in self.index.policies
@@ -148,7 +148,7 @@ class _SampleAssembler:
         self._owner, self._carried = owner, carried
         left_out = self._bundle_at[snapshot.bundles[snapshot.left_out]]
         number = int(snapshot.policies[0])
-        policies, reserved = self._recording.index.policies[number], self._recording.reserved[number]
+        policies, reserved = self._recording.index.policies[number], self._recording.reserved_by[number]
         return RecordedSample(
             minute, brokers, restarted, owner, carried, born, parents, repeated, left_out, policies, reserved
         )

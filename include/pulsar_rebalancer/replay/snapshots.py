@@ -92,10 +92,10 @@ def parsed_policies(text: str | None) -> Policies:
     return _parsed_document(text, Policies.FILE, Policies.parse)
 
 
-def _parsed_document(text: str | None, file: str, parse: Callable[[Any, str], _Document]) -> _Document:
+def _parsed_document(text: str | None, file_name: str, parse: Callable[[Any, str], _Document]) -> _Document:
     if text is None:
-        raise SnapshotError(Reason.FILE_MISSING, f"{file} is missing")
-    return parse(json_document(text, file), file)
+        raise SnapshotError(Reason.FILE_MISSING, f"{file_name} is missing")
+    return parse(json_document(text, file_name), file_name)
 
 
 def _text_or_none(file: StoragePath) -> str | None:

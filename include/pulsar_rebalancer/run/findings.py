@@ -184,8 +184,8 @@ def spread_findings(bundles: pa.Table, brokers: int, left_out: Collection[str]) 
         yield Finding(reason=Reason.NOT_RECOMMENDED, subject=broker, detail=detail)
 
 
-def exceeds_fair_share(bundles: int, all_bundles: int, brokers: int) -> bool:
-    return bundles > 2 * math.ceil(all_bundles / max(brokers, 1))  # more than twice a fair share
+def exceeds_fair_share(owned_count: int, total_count: int, broker_count: int) -> bool:
+    return owned_count > 2 * math.ceil(total_count / max(broker_count, 1))  # more than twice a fair share
 
 
 def too_few_brokers(findings: Iterable[Finding], samples: Mapping[str, float], settings: Settings) -> list[Finding]:

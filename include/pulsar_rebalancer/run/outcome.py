@@ -256,17 +256,19 @@ class Outcome(VersionedDocument):
         return sum(move.reason.has(Trait.NEW_OWNER) for move in self.moves)
 
 
-def conclude(run: StoragePath, gate: Reason | None, now: datetime, kept: Mapping[str, str] | None = None) -> Outcome:
+def conclude(
+    run: StoragePath, gate_verdict: Reason | None, now: datetime, kept: Mapping[str, str] | None = None
+) -> Outcome:
     """Assemble the outcome of a run from the run's files; raises SnapshotError if one cannot be read.
 
     The verdict `open` and known outcomes from an earlier report are kept, even if tasks have been cleared
-    since then. `gate` is None if the run did not reach the gate; `kept` are destinations that the leader
+    since then. `gate_verdict` is None if the run did not reach the gate; `kept` are destinations that the leader
     might still remember, by bundle.
     """
     request = RunRequest.read(run)
     earlier = Outcome.find(run)
-    opened = gate is Reason.OPEN or (earlier is not None and earlier.verdict is Reason.OPEN)
-    verdict = Reason.OPEN if opened else gate or (Reason.BLOCKED if _is_blocked(run) else Reason.UNFINISHED)
+    opened = gate_verdict is Reason.OPEN or (earlier is not None and earlier.verdict is Reason.OPEN)
+    verdict = Reason.OPEN if opened else gate_verdict or (Reason.BLOCKED if _is_blocked(run) else Reason.UNFINISHED)
     moved, split = (earlier.moves, earlier.splits) if earlier else ((), ())
     moves = _latest_outcomes(read_moves(run), unmoved, moved, read_waves(run)) if opened else ()
     return Outcome(

@@ -211,7 +211,7 @@ class Snapshot:
             owners.setdefault(row["bundle"], set()).add(row["broker"])
         return owners
 
-    def clients(self, bundles: Collection[str]) -> dict[str, dict[str, int]]:
+    def clients_by_bundle_and_kind(self, bundles: Collection[str]) -> dict[str, dict[str, int]]:
         rows = self.bundle_rows(bundles, ["bundle", *CLIENTS])
         return {row["bundle"]: {name: row[name] or 0 for name in CLIENTS} for row in rows}
 

@@ -165,8 +165,8 @@ def compose(cluster: str, pending: PendingMessage, values: Sequence[str], link: 
     return AlertMessage(title=title, body="\n".join(lines), kind="success" if pending.over else "failure")
 
 
-def _line(name: str, at: datetime) -> str:
-    return f"{name}: {at:%Y-%m-%d %H:%M:%S %Z}"
+def _line(name: str, time: datetime) -> str:
+    return f"{name}: {time:%Y-%m-%d %H:%M:%S %Z}"
 
 
 def _reason_lines(reasons: Mapping[Reason, int], *, actions: bool = False) -> list[str]:

@@ -273,21 +273,21 @@ def entries_below(name: str, content: Iterable[Entry]) -> list[Entry]:
     return [Entry(name, Kind.FOLDER), *(replace(entry, path=f"{name}/{entry.path}") for entry in content)]
 
 
-def remove(base: StoragePath, folder: StoragePath, content: Sequence[Entry], *, is_whole: bool) -> None:
+def remove(root: StoragePath, folder: StoragePath, content: Sequence[Entry], *, is_whole: bool) -> None:
     """Delete entries from a folder, then the folder itself if it is empty.
 
     Missing entries are ignored, so a second attempt can complete an interrupted first one. Raises
     SnapshotError `storage_failed`, or `file_damaged` if a path is outside the cluster's folder.
 
     Args:
-        base: the cluster's folder; nothing outside this folder is deleted.
+        root: the cluster's folder; nothing outside this folder is deleted.
         content: entries to delete; those that are neither files nor folders are kept.
         is_whole: True if `content` is everything in the folder; an object store then needs few requests.
     """
     file_system, path = folder.locate()
     with storage_errors(folder.uri, "emptied"):
         if isinstance(file_system, pafs.LocalFileSystem):
-            _remove_local(Path(base.locate()[1]), Path(path), content)
+            _remove_local(Path(root.locate()[1]), Path(path), content)
         elif is_whole:
             with suppress(FileNotFoundError):
                 file_system.delete_dir(path)
@@ -298,10 +298,10 @@ def remove(base: StoragePath, folder: StoragePath, content: Sequence[Entry], *, 
                         file_system.delete_file(f"{path}/{entry.path}")
 
 
-def _remove_local(base: Path, folder: Path, content: Sequence[Entry]) -> None:
+def _remove_local(root: Path, folder: Path, content: Sequence[Entry]) -> None:
     files = [folder / entry.path for entry in content if entry.kind is Kind.FILE]
     folders = [folder, *(folder / entry.path for entry in content if entry.kind is Kind.FOLDER)]
-    _check_inside(base.resolve(), {file.parent for file in files} | set(folders))
+    _check_inside(root.resolve(), {file.parent for file in files} | set(folders))
     for file in files:
         file.unlink(missing_ok=True)
     for emptied in sorted(folders, key=lambda path: len(path.parts), reverse=True):
@@ -309,10 +309,10 @@ def _remove_local(base: Path, folder: Path, content: Sequence[Entry]) -> None:
             emptied.rmdir()
 
 
-def _check_inside(base: Path, folders: Iterable[Path]) -> None:
+def _check_inside(root: Path, folders: Iterable[Path]) -> None:
     for folder in folders:
         real = folder.resolve()
-        if not real.is_relative_to(base) or real == base:
+        if not real.is_relative_to(root) or real == root:
             raise SnapshotError(
-                Reason.FILE_DAMAGED, f"{folder} is a link to {real}, outside {base}: nothing was deleted there"
+                Reason.FILE_DAMAGED, f"{folder} is a link to {real}, outside {root}: nothing was deleted there"
             )

@@ -118,7 +118,7 @@ class AllBut(Sequence[str]):
             raise IndexError(index)
         index %= len(self)
         # Before the n-th missing broker (counted from 0), the number of brokers left is that broker's position minus n.
-        before = bisect_left(range(len(self.positions)), index + 1, key=lambda n: self.positions[n] - n)
+        before = bisect_left(range(len(self.positions)), index + 1, key=lambda rank: self.positions[rank] - rank)
         return self.brokers[index + before]
 
     def __iter__(self) -> Iterator[str]:

@@ -53,7 +53,7 @@ def apply_caps(
     counters. If both a cap and `capacity` (an additional check) reject a unit, the cap is the reason.
     """
     taken, result = move_units(moves)
-    caps = _Caps(settings, groups, by_range=bool(taken) and needs_waves(brokers))
+    caps = _Caps(settings, groups, counts_ranges=bool(taken) and needs_waves(brokers))
     for unit in taken:
         fitted = capacity.fitted_moves(unit) if capacity else unit
         capped = caps.capped(fitted if fitted[0].is_taken else unit, is_counted=fitted[0].is_taken)
@@ -89,10 +89,10 @@ def by_pair_and_rank(moves: Iterable[CandidateMove]) -> list[CandidateMove]:
 
 
 class _Caps:
-    def __init__(self, settings: Settings, groups: Mapping[str, str], *, by_range: bool) -> None:
+    def __init__(self, settings: Settings, groups: Mapping[str, str], *, counts_ranges: bool) -> None:
         self._settings = settings
         self._groups = groups
-        self._by_range = by_range
+        self._by_range = counts_ranges
         self._moving: set[str] = set()
         self._of_broker: Counter[str | None] = Counter()
         self._of_namespace: Counter[str] = Counter()

@@ -160,18 +160,20 @@ class _Observed(NamedTuple):
     fresh: bool
 
 
-def _learn(broker: LearnedBroker, seen: _Observed, after: Learned, minutes: float) -> tuple[LearnedBroker, Correction]:
+def _learn(
+    broker: LearnedBroker, observed: _Observed, learned: Learned, minutes: float
+) -> tuple[LearnedBroker, Correction]:
     samples, residual, variance, correction = broker.samples + 1, broker.residual, broker.variance, Correction()
-    if seen.quiet >= MOVED or not broker.samples:
-        unexplained = seen.score - after.idle - seen.points * seen.sums.rate
+    if observed.quiet >= MOVED or not broker.samples:
+        unexplained = observed.score - learned.idle - observed.points * observed.sums.rate
         residual += step_size(_RESIDUAL, minutes, samples) * (unexplained - residual)
     # Without moves, only changes of the bundles' rates change the score.
-    if min(after.quiet, seen.quiet) >= SETTLED and seen.fresh and broker.samples:
-        error = seen.score - broker.score - seen.points * seen.sums.change
+    if min(learned.quiet, observed.quiet) >= SETTLED and observed.fresh and broker.samples:
+        error = observed.score - broker.score - observed.points * observed.sums.change
         variance += step_size(_VARIANCE, minutes, samples) * (error**2 - variance)
-        expected = seen.points**2 * seen.sums.doubt + 3 * variance + 0.5
-        correction = Correction(seen.points * error / expected, seen.points**2 / expected)
-    usual = broker.score + step_size(_SCORE, minutes, samples) * (seen.score - broker.score)
+        expected = observed.points**2 * observed.sums.doubt + 3 * variance + 0.5
+        correction = Correction(observed.points * error / expected, observed.points**2 / expected)
+    usual = broker.score + step_size(_SCORE, minutes, samples) * (observed.score - broker.score)
     return LearnedBroker(samples, residual, usual, variance, broker.started), correction
 
 

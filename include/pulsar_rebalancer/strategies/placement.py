@@ -109,9 +109,11 @@ class LeastLongTermMessageRate:
 class _RateQueue:
     """Candidates ordered by rate, to find the lowest quickly; the caller reports each change to `update_rate`."""
 
-    def __init__(self, candidates: Sequence[str], rates: Mapping[str, float], overloaded: Collection[str]) -> None:
+    def __init__(
+        self, candidates: Sequence[str], rates: Mapping[str, float], overloaded_names: Collection[str]
+    ) -> None:
         self._rates = rates
-        self._waiting = {broker for broker in candidates if broker not in overloaded}
+        self._waiting = {broker for broker in candidates if broker not in overloaded_names}
         self._heap = [(rates.get(broker, 0.0), broker) for broker in self._waiting]
         heapify(self._heap)
         self._least: list[tuple[float, str]] = []
@@ -304,7 +306,7 @@ def place(
 
 
 def _destination(
-    move: CandidateMove, policies: PolicyFilter, chooser: Selector, overloaded: Collection[str], seed: str
+    move: CandidateMove, policies: PolicyFilter, selector: Selector, overloaded_names: Collection[str], seed: str
 ) -> str | Reason:
     if move.destination == move.source:
         return Reason.SAME_BROKER
@@ -313,14 +315,16 @@ def _destination(
     held = policies.stay_reason(move.bundle, move.source)
     if held is not None:
         return held
-    chosen = _choose_one(move.bundle, policies, chooser, overloaded, seed)
+    chosen = _choose_one(move.bundle, policies, selector, overloaded_names, seed)
     if chosen is None:
         return Reason.NO_DESTINATION
     return Reason.SAME_BROKER if chosen == move.source else chosen
 
 
-def _choose_one(bundle: str, policies: PolicyFilter, chooser: Selector, hot: Collection[str], seed: str) -> str | None:
-    first = choose_broker(seed, bundle, chooser.eligible(bundle, policies.candidates(bundle)))
-    if first not in hot:
+def _choose_one(
+    bundle: str, policies: PolicyFilter, selector: Selector, overloaded_names: Collection[str], seed: str
+) -> str | None:
+    first = choose_broker(seed, bundle, selector.eligible(bundle, policies.candidates(bundle)))
+    if first not in overloaded_names:
         return first
-    return choose_broker(seed, bundle, chooser.eligible(bundle, policies.policy_set(bundle))) or first
+    return choose_broker(seed, bundle, selector.eligible(bundle, policies.policy_set(bundle))) or first

@@ -78,7 +78,7 @@ class Judge(Protocol):
 
         Args:
             hits: hits before this sample, by broker.
-            hot: score, in percent, from which every hit of a source counts as a high hit. Pulsar has no such rule.
+            hot: score in percent, from which every hit of a source counts as a high hit. Pulsar has no such rule.
         """
 
 
@@ -108,7 +108,7 @@ class ClusterSample:
     unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
     arriving: Mapping[str, Mapping[Measure, float]] = field(default_factory=dict)
     learning: LearningResult = field(default_factory=LearningResult)
-    forbids: Callable[[str, str, str], Reason | None] = lambda bundle, source, destination: None
+    forbids: Callable[[str, str, str], Reason | None] = lambda *_: None
     judge: Judge | None = None
     brief: bool = False
 
@@ -381,17 +381,17 @@ class Profile:
     """
 
     shed: Shedder
-    thresholds: Callable[[Settings], Mapping[str, Threshold]] = lambda settings: {}
+    thresholds: Callable[[Settings], Mapping[str, Threshold]] = lambda _: {}
     judges_pairs: bool = False
     swaps: bool = False
     learns: bool = False
-    cluster_hits: Callable[[Settings], int | None] = lambda settings: None
+    cluster_hits: Callable[[Settings], int | None] = lambda _: None
     value: Callable[[BrokerSample, Settings], float] = score
     resources: tuple[str, ...] = SCORED
     placement: Placement = Placement.LEAST_USAGE
     own_settings: type[BaseModel] = NoSettings
-    check: Callable[[Settings], None] = lambda settings: None
+    check: Callable[[Settings], None] = lambda _: None
     run_params: tuple[str, ...] = ()
-    lines: Callable[[Settings, float | None], tuple[Line, ...]] = lambda settings, mean: ()
+    lines: Callable[[Settings, float | None], tuple[Line, ...]] = lambda *_: ()
     sentence: Callable[[Summary], str] = lambda summary: summary.sentence or score_range_text(summary)
     grid: dict[str, object] = field(default_factory=dict)

@@ -130,7 +130,7 @@ class Brokers(Sequence[BrokerSample]):
         return self._by_name.keys()
 
     @cached_property
-    def reserved(self) -> Mapping[str, str]:
+    def reserved_by(self) -> Mapping[str, str]:
         return {each.broker: each.reserved_by for each in self._samples if each.reserved_by}
 
     @cached_property

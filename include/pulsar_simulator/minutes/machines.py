@@ -200,21 +200,23 @@ class Reports:
         self._drawn: tuple[int, Floats, Floats] | None = None
         self._before: deque[tuple[Demand, Rates]] = deque(maxlen=spec.rules.late_minutes)
 
-    def of(self, minute: int, actual: Demand, rates: Rates, owner: Ints, registered: Flags, alive: Flags) -> Report:
+    def of(
+        self, minute: int, demand: Demand, rates: Rates, owner: Ints, is_registered: Flags, is_alive: Flags
+    ) -> Report:
         """Return the reports for a minute.
 
         Args:
             minute: counted from 0; call this once for each minute, in order.
-            actual: the brokers' actual traffic and usage.
+            demand: the brokers' actual traffic and usage.
             rates: the bundles' actual traffic.
             owner: position of each bundle's broker.
-            registered: brokers that the cluster lists.
-            alive: brokers that can answer.
+            is_registered: brokers that the cluster lists.
+            is_alive: brokers that can answer.
         """
         noise, draw = self._random_factors(minute)
         rules = self._spec.rules
-        cpu = np.minimum(actual.cpu * noise, self._spec.brokers.cpu_limit)
-        said = Demand(actual.traffic, cpu, actual.bandwidth_in, actual.bandwidth_out, actual.served)
+        cpu = np.minimum(demand.cpu * noise, self._spec.brokers.cpu_limit)
+        said = Demand(demand.traffic, cpu, demand.bandwidth_in, demand.bandwidth_out, demand.served)
         fresh = (said, rates)
         missing = draw < rules.missing
         minutes = len(self._before)
@@ -224,8 +226,8 @@ class Reports:
         self._before.append(fresh)
         return Report(
             minute=minute,
-            registered=registered.copy(),
-            reported=registered & alive & ~missing,
+            registered=is_registered.copy(),
+            reported=is_registered & is_alive & ~missing,
             age=np.where(late, minutes * MINUTE, 0.0),
             brokers=said,
             owner=owner.copy(),
@@ -248,11 +250,11 @@ class Reports:
 
 
 def _with_late_reports(
-    before: tuple[Demand, Rates], now: tuple[Demand, Rates], is_late: Flags, owner: Ints
+    earlier_values: tuple[Demand, Rates], current_values: tuple[Demand, Rates], is_late: Flags, owner: Ints
 ) -> tuple[Demand, Rates]:
     """Return current values, but earlier values for brokers whose report is late and for their bundles."""
-    old_brokers, old_rates = before
-    brokers, rates = now
+    old_brokers, old_rates = earlier_values
+    brokers, rates = current_values
     of_late = (owner != NOBODY) & is_late[owner]
     mixed = replace(
         brokers,
@@ -264,5 +266,5 @@ def _with_late_reports(
     return mixed, _mixed_rates(old_rates, rates, of_late)
 
 
-def _mixed_rates(stale: Rates, new: Rates, is_late: Flags) -> Rates:
-    return Rates(*(np.where(is_late, *columns) for columns in zip(stale.columns, new.columns, strict=True)))
+def _mixed_rates(old_rates: Rates, new_rates: Rates, is_late: Flags) -> Rates:
+    return Rates(*(np.where(is_late, *columns) for columns in zip(old_rates.columns, new_rates.columns, strict=True)))

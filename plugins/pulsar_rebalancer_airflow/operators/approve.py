@@ -48,11 +48,7 @@ class ApproveOperator(ApprovalOperator):
             None, type=["null", "string"], maxLength=LONGEST_REASON, title="Reason", description="why; it is recorded"
         )
         super().__init__(
-            subject="",
-            defaults=self.REJECT,
-            params={"reason": why},
-            **kwargs,
-            inlets=[state_asset(entry.name)],
+            subject="", defaults=self.REJECT, params={"reason": why}, **kwargs, inlets=[state_asset(entry.name)]
         )
         self.entry = entry
         self.storage = ClusterStorage(root, entry.name)

@@ -257,11 +257,7 @@ class CarryOutOperator(HandOverOperator):
         return earlier
 
     def _next_run(
-        self,
-        context: Context,
-        store: StateStore,
-        handed_over: HandedOverPlan,
-        earlier: HandedOverPlan | None,
+        self, context: Context, store: StateStore, handed_over: HandedOverPlan, earlier: HandedOverPlan | None
     ) -> HandedOverPlan:
         """Return a copy of a plan's record with the id of the run that carries out the plan.
 

@@ -162,13 +162,15 @@ class RollOperator(BaseSensorOperator):
         summary = Summary.read_or_none(run)
         return question.hash[:16] if summary is not None and summary.by_hand is not None and not ended else ""
 
-    def _take_over(self, context: Context, roll: Roll, plan_id: str, by: str) -> Roll:
+    def _take_over(self, context: Context, roll: Roll, plan_id: str, giver: str) -> Roll:
         """Return the document of an active roll that this run continues, because the roll's own run no longer does."""
         run = context["dag_run"]
         goes_on = context["ti"].get_dr_count(run.dag_id, run_ids=[roll.run_id], states=["queued", "running"])
         if plan_id != roll.id or goes_on:
             raise PlanError(Reason.ROLLING, f"{roll.progress} (run {roll.run_id}, plan {roll.id})")
-        self.log.warning("%s: run %s continues the rolling restart of run %s", by or "unknown", run.run_id, roll.run_id)
+        self.log.warning(
+            "%s: run %s continues the rolling restart of run %s", giver or "unknown", run.run_id, roll.run_id
+        )
         return roll.model_copy(update={"run_id": run.run_id})
 
     def _latest_sample(self) -> Snapshot:

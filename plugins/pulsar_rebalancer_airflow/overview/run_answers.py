@@ -176,20 +176,14 @@ router = APIRouter()
 
 
 @router.get(
-    "/dags/{dag_id}/runs/{run_id}/validation/{folder}",
-    response_class=HTMLResponse,
-    dependencies=FOR_READERS_OF_LOGS,
+    "/dags/{dag_id}/runs/{run_id}/validation/{folder}", response_class=HTMLResponse, dependencies=FOR_READERS_OF_LOGS
 )
 def validation_result(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
     page = stored_page(storage_root(), dag_id, run_id, folder)
     return page_response(page, "This DAG run has no such validation result; results are kept for history_days.")
 
 
-@router.get(
-    "/dags/{dag_id}/runs/{run_id}/validation",
-    response_class=HTMLResponse,
-    dependencies=FOR_READERS_OF_LOGS,
-)
+@router.get("/dags/{dag_id}/runs/{run_id}/validation", response_class=HTMLResponse, dependencies=FOR_READERS_OF_LOGS)
 def validation_of_run(dag_id: str, run_id: str, session: SessionDep) -> HTMLResponse:
     """Return the validation result for the run's tab, from the run's folder or the history."""
     left = None
@@ -238,9 +232,7 @@ def _page_in_history(root: str, storage: ClusterStorage, name: str) -> tuple[Any
 
 
 @router.get(
-    "/dags/{dag_id}/runs/{run_id}/replay/{folder}",
-    response_class=HTMLResponse,
-    dependencies=FOR_READERS_OF_LOGS,
+    "/dags/{dag_id}/runs/{run_id}/replay/{folder}", response_class=HTMLResponse, dependencies=FOR_READERS_OF_LOGS
 )
 def replay_report(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
     page = stored_report(storage_root(), dag_id, run_id, folder)

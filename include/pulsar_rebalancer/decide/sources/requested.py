@@ -159,7 +159,7 @@ def split_row(sample: PlanningSample, request: PlanRequest, candidates: Candidat
         for each in filter(None, dict.fromkeys([request.algorithm, *_COMPARED]))
     }
     cuts = {each: cut for each, cut in tried.items() if isinstance(cut, Cut)}
-    most_even = max(cuts, key=lambda each: cuts[each].evenness, default=_COMPARED[0])
+    most_even = max(cuts, key=lambda algorithm: cuts[algorithm].evenness, default=_COMPARED[0])
     algorithm = request.algorithm or most_even
     cut = tried[algorithm]
     if isinstance(cut, Reason):

@@ -42,7 +42,7 @@ def return_proposal(snapshot: Snapshot, bundles: Collection[str], home_broker: s
     def renumbered(capped_moves: Sequence[CandidateMove]) -> list[CandidateMove]:
         return by_pair_and_rank(move._replace(pair=pairs[move.source], rank=move.pair) for move in capped_moves)
 
-    return Proposal(moves, lambda capped: _return_report(sample, capped), room=new_capacity, renumbered=renumbered)
+    return Proposal(moves, lambda moves: _return_report(sample, moves), room=new_capacity, renumbered=renumbered)
 
 
 def _return_report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> SourceReport:
@@ -62,7 +62,7 @@ def parent_bundles(bundles: Iterable[str], known_bundles: Collection[str]) -> di
             wholes[bundle] = bundle
         elif found := ranges.get(namespace_of(bundle)):
             part = HashRange.of_bundle(bundle)
-            whole, name = found[max(bisect_right(found, part.lower, key=lambda each: each[0].lower) - 1, 0)]
+            whole, name = found[max(bisect_right(found, part.lower, key=lambda entry: entry[0].lower) - 1, 0)]
             if whole.contains(part):
                 wholes[bundle] = name
     return wholes

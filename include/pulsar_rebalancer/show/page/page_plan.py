@@ -110,7 +110,7 @@ def _client_gap_text(run: Run, moves: int, last_gaps: Mapping[str, ClientGap] | 
 
 def _clients_by_bundle(run: Run, actions: Actions) -> dict[str, dict[str, int]]:
     try:
-        return run.snapshot.clients(actions.unloaded_bundles)
+        return run.snapshot.clients_by_bundle_and_kind(actions.unloaded_bundles)
     except SnapshotError:
         return {}
 
@@ -175,7 +175,7 @@ def _end_views(run: Run) -> tuple[BrokerChangeView, ...]:
         for name, after in predicted_scores(run).items()
         if name in before
     ]
-    return tuple(sorted(ends, key=lambda end: (-abs(end.before - end.after), end.name))[:ENDS])
+    return tuple(sorted(ends, key=lambda view: (-abs(view.before - view.after), view.name))[:ENDS])
 
 
 def _move_gap_text(outcome: MoveOutcome | None, last_gap: ClientGap | None) -> str:

@@ -42,24 +42,26 @@ class Headline(NamedTuple):
     firing: str = ""
 
 
-def now_of(entry: ClusterEntry, facts: AirflowContext, begun: Run | None, ended: Run | None, now: datetime) -> Headline:
+def now_of(
+    entry: ClusterEntry, facts: AirflowContext, begun_run: Run | None, ended_run: Run | None, now: datetime
+) -> Headline:
     """Return a cluster's current state.
 
     Args:
         entry: the cluster's entry in the current clusters file.
-        begun: the latest run that has started, whether or not it has ended; None if there is none.
-        ended: the latest run that has ended; None if there is none.
+        begun_run: the latest run that has started, whether or not it has ended; None if there is none.
+        ended_run: the latest run that has ended; None if there is none.
     """
     if entry.error:
         return Headline(State.BROKEN, entry.error)
-    if begun is not None and begun.under_way and now - begun.request.collected_at < LONGEST_RUN:
-        return _moving_headline(begun)
+    if begun_run is not None and begun_run.under_way and now - begun_run.request.collected_at < LONGEST_RUN:
+        return _moving_headline(begun_run)
     if entry.settings.mode is Mode.OFF:
         return Headline(State.OFF, f"{Reason.MODE_OFF.meaning} No broker is contacted.")
-    known = ended or begun
+    known = ended_run or begun_run
     if known is None:
         return _empty_headline(facts)
-    latest = begun or known
+    latest = begun_run or known
     silent = _stale_headline(entry, facts, known, (now - latest.request.collected_at).total_seconds())
     if silent is not None:
         return silent

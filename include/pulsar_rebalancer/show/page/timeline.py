@@ -115,18 +115,18 @@ def timeline(
     )
 
 
-def _read_events(folder: StoragePath, at: datetime) -> _RunEvents | None:
+def _read_events(folder: StoragePath, collected_at: datetime) -> _RunEvents | None:
     """Return what a run did; None without an outcome: it is under way, was only shown, or failed."""
     outcome, summary = Outcome.read_or_none(folder), Summary.read_or_none(folder)
     if outcome is None:
         return None
     judged = summary is not None and outcome.verdict not in (Reason.BLOCKED, Reason.UNFINISHED)
     known = summary is not None and judged and summary.score_max is not None
-    point = Point(at=at, range=rounded(summary.score_range) if summary and known else None)
-    return _ended.put(folder.uri, _RunEvents(point, _change_event(at, outcome, summary)))
+    point = Point(at=collected_at, range=rounded(summary.score_range) if summary and known else None)
+    return _ended.put(folder.uri, _RunEvents(point, _change_event(collected_at, outcome, summary)))
 
 
-def _change_event(at: datetime, outcome: Outcome, summary: Summary | None) -> Event | None:
+def _change_event(ended_at: datetime, outcome: Outcome, summary: Summary | None) -> Event | None:
     moved = sum(move.reason.has(Trait.NEW_OWNER) for move in outcome.moves)
     split = sum(each.ok for each in outcome.splits)
     failed = sum(not move.reason.has(_SEEN_TO) for move in outcome.moves) + len(outcome.splits) - split
@@ -134,7 +134,7 @@ def _change_event(at: datetime, outcome: Outcome, summary: Summary | None) -> Ev
     texts = [f"{number_of(count, noun)} {verb}" for count, noun, verb in counted if count]
     by = requester_text(summary) if summary else ""
     return (
-        Event(at=at, kind="failed" if failed else "moved", text=" ".join([", ".join(texts), by]).strip())
+        Event(at=ended_at, kind="failed" if failed else "moved", text=" ".join([", ".join(texts), by]).strip())
         if texts
         else None
     )

@@ -59,9 +59,14 @@ def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float) -> li
     A gap below a threshold clears its hits. The middle broker's gap is 0, so it gets hits only if the low threshold is
     0. It then gets two hits per sample, because it is both brokers of its pair. A sample that is repeated adds no hit.
     """
-    settings, counting, usages, reserved = sample.settings, sample.counting, sample.usages(), sample.columns.reserved
+    settings, counting, usages, reserved_by = (
+        sample.settings,
+        sample.counting,
+        sample.usages(),
+        sample.columns.reserved_by,
+    )
     names, scores = list(usages), np.array(list(usages.values())) * 100
-    pools = np.array([reserved.get(name, "") for name in names], dtype=str)
+    pools = np.array([reserved_by.get(name, "") for name in names], dtype=str)
     ends = source, destination = _pair_positions(pools, scores)
     gap, middle = scores[source] - scores[destination], source == destination
     counted = np.array([counting.samples.get(name, np.nan) for name in names])

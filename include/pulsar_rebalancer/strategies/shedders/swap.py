@@ -109,7 +109,7 @@ class PairTransfer:
     left: float = 0.0
     gained: float = 0.0
 
-    def choose_bundles(self, bundles: list[BundleSample]) -> None:
+    def add_candidates(self, bundles: list[BundleSample]) -> None:
         """Choose bundles to move from the source. At least one bundle always remains on the source."""
         transfer = self.sample.settings.transfer
         back = iter(top_bundles(self.sample, self.destination.broker) if transfer else ())

@@ -64,12 +64,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
         sentence += f"; {below}"
     frozen = state.loads.keys() & sample.columns.names - averages.keys()
     after = ShedderState(loads=dict(sorted((averages | {broker: state.loads[broker] for broker in frozen}).items())))
-    return SheddingResult(
-        [*decisions.values(), *left_out_decisions(sample)],
-        moves,
-        after,
-        sentence,
-    )
+    return SheddingResult([*decisions.values(), *left_out_decisions(sample)], moves, after, sentence)
 
 
 def _averages(sample: ClusterSample, averages: Mapping[str, float], usage: Mapping[str, float]) -> dict[str, float]:
@@ -150,8 +145,4 @@ def _lines(settings: Settings, mean: float | None) -> tuple[Line, ...]:
     return (Line(name="mean plus average_threshold", lower=limit, upper=limit),)
 
 
-PROFILE = Profile(
-    shed,
-    lines=_lines,
-    grid={"average_threshold": [5, 10, 20]},
-)
+PROFILE = Profile(shed, lines=_lines, grid={"average_threshold": [5, 10, 20]})

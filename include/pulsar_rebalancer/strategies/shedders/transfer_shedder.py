@@ -199,7 +199,7 @@ def _shed_pair(
         held = "the only bundle stays" if bundles else "the broker has no top bundles"
         words = f"{wanted}; {source.broker} gives no bundle: {held}"
         return replace(decision, reason=reason, explanation=words, fired=False, measure=None, target=None), transfer
-    transfer.choose_bundles(bundles)
+    transfer.add_candidates(bundles)
     return decision, transfer
 
 

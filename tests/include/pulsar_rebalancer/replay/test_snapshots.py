@@ -45,10 +45,10 @@ def test_compacted_tables_are_read_as_the_runs_they_were_made_of(tmp_path: Path)
             np.testing.assert_array_equal(getattr(one.brokers, name), getattr(another.brokers, name), name)
         for name in ("owner", "carried", "restarted"):
             np.testing.assert_array_equal(getattr(one, name), getattr(another, name), name)
-        assert (one.policies, one.reserved) == (another.policies, another.reserved)
+        assert (one.policies, one.reserved_by) == (another.policies, another.reserved_by)
     assert [sample.restarted.tolist() for sample in samples(tables)][1:] == [[False] * 3, [True, False, False]]
     first, second, third = (sample.brokers for sample in samples(tables))
-    assert [sample.reserved for sample in samples(tables)] == [{}, {0: "p", 2: "p"}, {}]
+    assert [sample.reserved_by for sample in samples(tables)] == [{}, {0: "p", 2: "p"}, {}]
     assert samples(tables)[1].policies == policies
     assert first.averages is None
     assert second.averages is not None
