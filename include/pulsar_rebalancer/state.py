@@ -351,22 +351,22 @@ def decide_counting(
     settings: Settings,
     now: datetime,
     *,
-    forced: bool = False,
+    is_forced: bool = False,
     changes_thresholds: bool = False,
-    same_hits: bool = False,
+    has_same_hits: bool = False,
 ) -> HitRules:
     """Return the rules for the hit counters in a run. Forced runs, or with own thresholds, add none.
 
-    If `same_hits`, the strategy that wrote the state counts in the same way, so a change of strategy keeps
+    If `has_same_hits`, the strategy that wrote the state counts in the same way, so a change of strategy keeps
     the hits.
     """
-    changed = bool(state.strategy) and state.strategy != settings.strategy and not same_hits
+    changed = bool(state.strategy) and state.strategy != settings.strategy and not has_same_hits
     since = (now - state.counted_at).total_seconds() if state.counted_at else None
     longest = settings.state_max_gap * settings.interval_seconds
     # A sample from the future comes from a clock that ran ahead; waiting for that time would freeze the counters.
     apart = since is not None and not 0 <= since <= longest
     gap = apart and bool(state.hits or state.split_hits or state.strategy_state.get("shedder", {}).get("hits"))
-    if forced:
+    if is_forced:
         reason = Reason.FORCED
     elif since is not None and 0 <= since < settings.interval_seconds / 2:
         reason = Reason.TOO_SOON
@@ -392,9 +392,9 @@ def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, 
 
 
 def samples_after(
-    state: DecisionState, counting: HitRules, used_scores: Mapping[str, float], now: datetime
+    state: DecisionState, hit_rules: HitRules, used_scores: Mapping[str, float], now: datetime
 ) -> dict[str, CountedSample]:
-    before = {broker: state.samples[broker] for broker in counting.samples}
+    before = {broker: state.samples[broker] for broker in hit_rules.samples}
     return dict(sorted((before | samples_at(used_scores, now)).items()))
 
 

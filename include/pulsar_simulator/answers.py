@@ -140,11 +140,11 @@ class Reporter:
         host, _, port = broker.broker_id.rpartition(":")
         return f"pulsar://{host}:{(int(port) - 1430) % 65536}"
 
-    def topic_stats(self, broker: Broker, *, publishers: bool = True) -> Json:
+    def topic_stats(self, broker: Broker, *, with_publishers: bool = True) -> Json:
         """Return the answer to `broker-stats/topics`: statistics nested by namespace, bundle, domain and topic.
 
         Args:
-            publishers: False to only count producers, as with `exposePublisherStats=false`.
+            with_publishers: False to only count producers, as with `exposePublisherStats=false`.
         """
         answer: Json = {}
         for bundle in self.samples.bundles_of(broker.index):
@@ -155,7 +155,7 @@ class Reporter:
                 # Segments count as persistent topics (PulsarStats).
                 domains["non-persistent" if topic.startswith("non-") else "persistent"][topic] = {
                     **self.client_stats(bundle, number),
-                    **({} if publishers else {"publishers": []}),
+                    **({} if with_publishers else {"publishers": []}),
                     "replication": {},
                     "averageMsgSize": whole["msgThroughputIn"] / whole["msgRateIn"] if whole["msgRateIn"] else 0.0,
                     **{name: whole[name] * share for name in TRAFFIC},

@@ -17,9 +17,9 @@ NOBODY = -1
 _TRAFFIC, _CPU, _SHAPE = 1, 2, 3  # one random stream each, so that one never shifts another
 
 
-def per_broker(values: Floats, owner: Ints, brokers: int) -> Floats:
+def per_broker(value_by_bundle: Floats, owner: Ints, brokers: int) -> Floats:
     """Return the sum of the bundles' values for each broker. Bundles without an owner are left out."""
-    return np.bincount(owner + 1, weights=values, minlength=brokers + 1)[1:].astype(np.float64)
+    return np.bincount(owner + 1, weights=value_by_bundle, minlength=brokers + 1)[1:].astype(np.float64)
 
 
 def assign_bundles(cost_by_bundle: Floats, target_by_broker: Floats) -> Ints:

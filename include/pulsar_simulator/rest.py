@@ -127,7 +127,9 @@ class AdminApi:
 
     def _topic_stats(self, request: Request) -> Response:
         listed = self._cluster.configuration.effective("exposePublisherStats") == "true"
-        return JSONResponse(self._cluster.reporter.topic_stats(self._responding_broker(request), publishers=listed))
+        return JSONResponse(
+            self._cluster.reporter.topic_stats(self._responding_broker(request), with_publishers=listed)
+        )
 
     # configuration
 

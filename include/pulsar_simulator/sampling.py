@@ -144,9 +144,9 @@ class Samples:
         cpu = self._base_cpu + per_broker(self._traffic.cpu_of_bundles(rates), owner, self._brokers)
         return cpu, totals.msg_throughput_in * _KBIT, totals.msg_throughput_out * _KBIT
 
-    def _greatest_share(self, cpu: Floats, inward: Floats, outward: Floats) -> Floats:
+    def _greatest_share(self, cpu: Floats, bandwidth_in: Floats, bandwidth_out: Floats) -> Floats:
         nic = np.where(self._nic > 0, self._nic, np.inf)
-        return np.asarray(np.maximum.reduce([cpu / self._cpu_limit, inward / nic, outward / nic]))
+        return np.asarray(np.maximum.reduce([cpu / self._cpu_limit, bandwidth_in / nic, bandwidth_out / nic]))
 
     def _write_changed(self, now: float) -> None:
         self.version += 1

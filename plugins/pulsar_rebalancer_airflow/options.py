@@ -126,14 +126,14 @@ def run_folder(context: Context, cluster: str, address: object) -> StoragePath:
     return find_run(storage_of(cluster), str(address), context["dag_run"].run_id)
 
 
-def current_xcom(context: Context, task: str, key: str) -> Any:
+def current_xcom(context: Context, task_id: str, key: str) -> Any:
     """Return a task's XCom if it refers to the run's current folder; None if it refers to an earlier folder.
 
     If *collect* is cleared, the run gets a new folder; tasks that have not run again keep their old XComs.
     """
     ti = context["ti"]
-    about, present = ti.xcom_pull(task_ids=task, key=FOLDER), ti.xcom_pull(task_ids="collect", key="return_value")
-    return ti.xcom_pull(task_ids=task, key=key) if about in (None, present) else None
+    about, present = ti.xcom_pull(task_ids=task_id, key=FOLDER), ti.xcom_pull(task_ids="collect", key="return_value")
+    return ti.xcom_pull(task_ids=task_id, key=key) if about in (None, present) else None
 
 
 def read_extra(connection: Connection, known_keys: Set[str]) -> dict[str, object]:

@@ -81,8 +81,8 @@ class StoredState:
     stored, by its key; None if nothing is stored.
     """
 
-    def __init__(self, raw: Callable[[str], Any], storage: ClusterStorage) -> None:
-        self.raw = raw
+    def __init__(self, read_raw: Callable[[str], Any], storage: ClusterStorage) -> None:
+        self.raw = read_raw
         self.storage = storage
 
     def get(self, model: type[_Document]) -> _Document:
@@ -111,27 +111,29 @@ class StoredState:
         return self.peek(DecisionState).plan_id
 
     def orders(
-        self, started: datetime | None = None, models: Collection[type[StateDocument]] = DOCUMENTS
+        self, started_at: datetime | None = None, models: Collection[type[StateDocument]] = DOCUMENTS
     ) -> OrdersInForce:
         """Return the current orders. If a document is lost, `OrdersInForce.lost` says so: orders may be missing.
 
-        `started` is the start of the run in progress, to decide whether a stop affects it, or None. `models`
+        `started_at` is the start of the run in progress, to decide whether a stop affects it, or None. `models`
         are the documents to check for a loss.
         """
         once = StoredState(cache(self.raw), self.storage)  # each read is a request to Airflow
         roll = once.peek(Roll)
         others = (once.peek(model) for model in (Control, Breaker, Question, Answers))
         drains = roll.with_roll_drain(once.peek(Drains))
-        return OrdersInForce.build(*others, roll, drains, lost=_lost_text(once.lost_documents(models)), started=started)
+        return OrdersInForce.build(
+            *others, roll, drains, lost=_lost_text(once.lost_documents(models)), started_at=started_at
+        )
 
     def orders_text(
-        self, settings: Settings, started: datetime | None, origins: Mapping[str, Origin] | None = None
+        self, settings: Settings, started_at: datetime | None, origins: Mapping[str, Origin] | None = None
     ) -> str:
         """Return a sentence that says which orders apply to the next run and who gave them.
 
-        `started` is as in `orders`; `origins` are the sources of the settings, by name, if known.
+        `started_at` is as in `orders`; `origins` are the sources of the settings, by name, if known.
         """
-        now, orders = datetime.now(UTC), replace(self.orders(started), origins=origins or {})
+        now, orders = datetime.now(UTC), replace(self.orders(started_at), origins=origins or {})
         closed = holds_now(settings, orders, now, JudgedRun(now, self.last_plan()))
         return orders_sentence(settings, closed, orders, now)
 

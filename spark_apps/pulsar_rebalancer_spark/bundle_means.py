@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _KEY = ["cluster", "bundle"]
 
 
-def update(bundles: DataFrame, previous_means: DataFrame, *, shared: bool, keep_missing: bool = False) -> DataFrame:
+def update(bundles: DataFrame, previous_means: DataFrame, *, is_shared: bool, keep_missing: bool = False) -> DataFrame:
     """Return the bundles with their moving averages, which include this sample.
 
     The table is written to a file, from which strategies read the means.
@@ -31,7 +31,7 @@ def update(bundles: DataFrame, previous_means: DataFrame, *, shared: bool, keep_
         bundles: the bundles table with the column `refused`, true if validation left out the bundle. Its
             means do not change, because invalid values would affect them for ten samples.
         previous_means: the means table of the last counted sample.
-        shared: two brokers might report the same bundle (column `owners`); the larger value is then used.
+        is_shared: two brokers might report the same bundle (column `owners`); the larger value is then used.
         keep_missing: keep the means of bundles that are not in the sample, as if refused. Use this while a
             broker has no report: its bundles are still loaded.
 
@@ -45,8 +45,8 @@ def update(bundles: DataFrame, previous_means: DataFrame, *, shared: bool, keep_
         F.col("samples").alias("samples_before"),
         *(F.col(name).alias(f"{name}_before") for name in (*TRAFFIC, *LONG_TERM)),
     )
-    reported = _with_largest(bundles) if shared else bundles.withColumn("keeps", F.lit(True))
-    now = {name: F.coalesce(*([f"{name}_largest"] if shared else []), name, F.lit(0.0)) for name in TRAFFIC}
+    reported = _with_largest(bundles) if is_shared else bundles.withColumn("keeps", F.lit(True))
+    now = {name: F.coalesce(*([f"{name}_largest"] if is_shared else []), name, F.lit(0.0)) for name in TRAFFIC}
     long = F.least(F.coalesce("samples_before", F.lit(0)) + 1, F.lit(LONG_TERM_SAMPLES))
     short = F.least(long, F.lit(MAX_SAMPLES))
     updated = {f"mean_{name}": _updated_mean(f"{name}_before", now[name], short) for name in TRAFFIC}
@@ -156,7 +156,7 @@ def bundles_of_run(spark: SparkSession, run: RunInput) -> DataFrame:
         bundles = bundles.join(F.broadcast(left_out), on=["cluster", "bundle"], how="left").fillna({"refused": False})
     else:
         bundles = bundles.withColumn("refused", F.lit(False))
-    return update(bundles, known, shared=run.may_share_bundles, keep_missing=bool(run.silent_brokers))
+    return update(bundles, known, is_shared=run.may_share_bundles, keep_missing=bool(run.silent_brokers))
 
 
 def store_means(run: RunInput, bundles: DataFrame) -> None:

@@ -112,22 +112,22 @@ def stored_hits_rows(cluster: str, sample: ClusterSample, hits: Mapping[str, Hit
     ]
 
 
-def rule_row(cluster: str, sample: ClusterSample, hot: float) -> dict[str, Cell]:
+def rule_row(cluster: str, sample: ClusterSample, hot_score: float) -> dict[str, Cell]:
     counting = {"judges": sample.counting.is_judged, "counts": sample.counting.counts}
-    thresholds = {"hot_threshold": hot, "force_threshold": sample.force_threshold}
+    thresholds = {"hot_threshold": hot_score, "force_threshold": sample.force_threshold}
     return {"cluster": cluster} | {name: getattr(sample.settings, name) for name in _SETTINGS} | thresholds | counting
 
 
 def _judge(session_of_run: Callable[[], SparkSession], run: RunInput) -> Judge:
     """Return what judges the pairs of a run's brokers in Spark."""
 
-    def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float) -> list[JudgedPair]:
+    def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot_score: float) -> list[JudgedPair]:
         spark = session_of_run()
         left_out = [broker.broker for broker in sample.brokers if broker.left_out is not None]
         brokers = bundle_means.read(spark, [run.folder / "input" / "brokers.parquet"], BROKERS).coalesce(1)
         brokers = brokers.where((F.col("cluster") == run.cluster) & ~F.col("broker").isin(left_out))
         known = bundle_means.literal(spark, stored_hits_rows(run.cluster, sample, hits), KNOWN)
-        rules = bundle_means.literal(spark, [rule_row(run.cluster, sample, hot)], RULES)
+        rules = bundle_means.literal(spark, [rule_row(run.cluster, sample, hot_score)], RULES)
         pairs = judged_pairs(brokers, known.hint("shuffle_hash"), rules.hint("shuffle_hash"))
         return sorted(JudgedPair(*row[1:]) for row in pairs.collect())
 

@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 
-def run(context: SparkContext, prepared: Sequence[PreparedReplay]) -> dict[str, str]:
+def run(context: SparkContext, prepared_replays: Sequence[PreparedReplay]) -> dict[str, str]:
     """Run the replays on the executors, and write each one's answer, table and report.
 
     Return the error of each failed replay, by the replay's folder.
     """
     started = time.monotonic()
     # One part per core: each part reads and prepares every sample of its period.
-    parts = [part for replay in prepared for part in parts_of(replay, context.defaultParallelism)]
+    parts = [part for replay in prepared_replays for part in parts_of(replay, context.defaultParallelism)]
     failed: dict[str, str] = {}
-    with Progress([replay.work for replay in prepared], len(parts)):
+    with Progress([replay.work for replay in prepared_replays], len(parts)):
         done = context.parallelize(parts, len(parts)).map(replay_part).collect()
-    for replay in prepared:
+    for replay in prepared_replays:
         answers = [answer for part, answer in zip(parts, done, strict=True) if part.work == replay.work.uri]
         wrong = next((answer for answer in answers if isinstance(answer, str)), None)
         if wrong is not None:

@@ -101,8 +101,8 @@ class BundleMove:
             destination_kept=kept,
         )
 
-    def _interrupted_result(self, reason: Reason, error: str) -> _MoveResult:
-        return _MoveResult(Reason.UNKNOWN_OWNER if self._attempts else reason, self._owner or "", error)
+    def _interrupted_result(self, reason: Reason, error_text: str) -> _MoveResult:
+        return _MoveResult(Reason.UNKNOWN_OWNER if self._attempts else reason, self._owner or "", error_text)
 
     async def _move_bundle(self) -> _MoveResult:
         early = await self._check()
@@ -140,14 +140,14 @@ class BundleMove:
         left = self.skip_reason(self.move)
         return None if left is None else _MoveResult(left, self._owner or "")
 
-    async def _check_destination(self, if_owner: Reason) -> _MoveResult | None:
+    async def _check_destination(self, reason_if_owner: Reason) -> _MoveResult | None:
         """Query the destination itself, because a killed broker is listed as active until its session ends."""
         try:
             arrived = await self.admin.owns(self.move.destination, self.move.bundle)
         except AdminError as error:
             gone = error.reason == Reason.UNREACHABLE
             return _MoveResult(Reason.DESTINATION_GONE if gone else error.reason, self._owner or "", error.message)
-        return _MoveResult(if_owner, self.move.destination) if arrived else None
+        return _MoveResult(reason_if_owner, self.move.destination) if arrived else None
 
     async def _topics(self) -> list[str]:
         """Return the topics to look up, persistent ones first, because these exist even when not loaded."""

@@ -112,8 +112,8 @@ class ClientGapMeter:
                 _log.info("clients of %s cannot be counted: %s", topic, error)
                 return None
 
-    def watch(self, counting: Coroutine[Any, Any, ClientGap]) -> asyncio.Task[ClientGap]:
-        task = asyncio.create_task(counting)
+    def watch(self, count_coroutine: Coroutine[Any, Any, ClientGap]) -> asyncio.Task[ClientGap]:
+        task = asyncio.create_task(count_coroutine)
         self._watched.add(task)
         task.add_done_callback(self._watched.discard)
         return task

@@ -118,9 +118,9 @@ def _split_verdict(splits: Sequence[Split], settings: Settings) -> Verdict | Non
 
 
 def _approval_verdict(
-    summary: Summary, actions: Actions, settings: tuple[Settings, Settings], approval: Approval, now: datetime
+    summary: Summary, actions: Actions, both_settings: tuple[Settings, Settings], approval: Approval, now: datetime
 ) -> Verdict | None:
-    planned, present = settings
+    planned, present = both_settings
     if approval.approved or Mode.APPROVE not in (planned.mode, present.mode):
         return None
     minutes = present.max_awaiting_minutes

@@ -109,10 +109,10 @@ async def carry_out_moves(
     timeout_seconds: float,
     on_outcome: Callable[[MoveOutcome], None],
     unloaded_bundles: Container[str] = (),
-    affinity: bool = True,
+    uses_affinity: bool = True,
     stop_reason: Callable[[], Reason | None] = lambda: None,
     skip_reason: Callable[[Move], Reason | None] = lambda _: None,
-    begin: Callable[[Move], Awaitable[None]] = _record_nothing,
+    before_move: Callable[[Move], Awaitable[None]] = _record_nothing,
     meter: ClientGapMeter | None = None,
     pace: AdaptivePace | None = None,
 ) -> list[MoveOutcome]:
@@ -128,9 +128,9 @@ async def carry_out_moves(
         unloaded_bundles: bundles that an earlier attempt might have unloaded; only these move from a third broker.
         stop_reason: called before each move; returns why no further move may start, or None.
         skip_reason: called before a bundle's first unload; returns why this move must not be made, or None.
-        begin: called before a bundle's first unload. If it raises an error, the bundle is not unloaded.
+        before_move: called before a bundle's first unload. If it raises an error, the bundle is not unloaded.
         pace: adapts the number of concurrent moves per broker, up to `concurrency`. It needs a meter.
-        affinity: True if the leader stores destinations, as under the modular load manager.
+        uses_affinity: True if the leader stores destinations, as under the modular load manager.
     """
     waiting = MoveQueue(moves, pace)
     outcomes: dict[int, MoveOutcome] = {}
@@ -138,11 +138,11 @@ async def carry_out_moves(
     async def carry_out(move: Move) -> tuple[MoveOutcome, MoveClientGap | None]:
         before = move.bundle in unloaded_bundles
         if meter is None:
-            return await BundleMove(admin, move, timeout_seconds, before, skip_reason, begin).outcome(), None
+            return await BundleMove(admin, move, timeout_seconds, before, skip_reason, before_move).outcome(), None
         client_gap = meter.measurement(move, is_retry=before)
 
         async def count_and_begin(move: Move) -> None:
-            await client_gap.count_before(begin(move))
+            await client_gap.count_before(before_move(move))
 
         moved = BundleMove(admin, move, timeout_seconds, before, skip_reason, count_and_begin)
         return client_gap.with_client_gap(await moved.outcome()), client_gap
@@ -152,7 +152,7 @@ async def carry_out_moves(
             while (number := await waiting.next()) is not None:
                 move, left = moves[number], stop_reason()
                 outcome, client_gap = await carry_out(move) if left is None else (unmoved(move, left), None)
-                outcomes[number] = outcome if affinity else outcome.model_copy(update={"destination_kept": False})
+                outcomes[number] = outcome if uses_affinity else outcome.model_copy(update={"destination_kept": False})
                 on_outcome(outcomes[number])
                 await waiting.record_end(move, client_gap)
         except BaseException:

@@ -37,7 +37,7 @@ async def carry_out_splits(
     on_outcome: Callable[[SplitOutcome], None],
     stop_reason: Callable[[], Reason | None] = lambda: None,
     skip_reason: Callable[[Split], Reason | None] = lambda _: None,
-    begin: Callable[[Split], None] = lambda _: None,
+    before_split: Callable[[Split], None] = lambda _: None,
 ) -> list[SplitOutcome]:
     """Carry out splits one after the other. A failed split does not stop the others; a retry is safe.
 
@@ -46,7 +46,7 @@ async def carry_out_splits(
         timeout_seconds: maximum time until the new bounds appear after a split.
         stop_reason: called before each split; returns why no further split may start, or None.
         skip_reason: called for each bundle that has not been split yet; returns why it must not be split, or None.
-        begin: called before each request. If it raises an error, the request is not sent.
+        before_split: called before each request. If it raises an error, the request is not sent.
     """
     outcomes = []
     for split in splits:
@@ -54,7 +54,7 @@ async def carry_out_splits(
         if (left := stop_reason()) is not None:
             outcome = unsplit(split, left)
         else:
-            work = _BundleSplit(bundles, split, max_bundles, timeout_seconds, skip_reason, begin)
+            work = _BundleSplit(bundles, split, max_bundles, timeout_seconds, skip_reason, before_split)
             outcome = (await work.outcome()).model_copy(update={"seconds": time.monotonic() - started})
         outcomes.append(outcome)
         on_outcome(outcome)
@@ -69,14 +69,14 @@ class _BundleSplit:
         max_bundles: int,
         timeout_s: float,
         skip_reason: Callable[[Split], Reason | None],
-        begin: Callable[[Split], None],
+        before_split: Callable[[Split], None],
     ) -> None:
         self._bundles = bundles
         self._split = split
         self._max_bundles = max_bundles
         self._timeout_s = timeout_s
         self._skip_reason = skip_reason
-        self._begin = begin
+        self._begin = before_split
         self._attempts = 0
         self._found: tuple[int, ...] = ()
 

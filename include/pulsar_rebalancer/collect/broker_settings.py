@@ -46,18 +46,18 @@ async def read_policies(
     *,
     brokers: Sequence[str],
     bundles: Iterable[str],
-    failure_domains: bool = False,
+    reads_failure_domains: bool = False,
     without_persistent: Collection[str] = (),
-    responding: Sequence[str] = (),
+    responding_brokers: Sequence[str] = (),
 ) -> Policies:
     """Read the policies for these brokers and bundles. If one request fails, the other policies are still read.
 
     Args:
         brokers: brokerIds of all active brokers.
         bundles: names of the loaded bundles; namespaces without loaded bundles are skipped.
-        failure_domains: True to read failure domains, across which anti-affinity groups are spread first.
+        reads_failure_domains: True to read failure domains, across which anti-affinity groups are spread first.
         without_persistent: brokers that, according to their load reports, accept no persistent topics.
-        responding: brokers that have just responded; some of them get the namespace requests.
+        responding_brokers: brokers that have just responded; some of them get the namespace requests.
     """
     namespaces = sorted({name for name in set(map(namespace_of, bundles)) if _is_user_namespace(name)})
     if isinstance(isolation_read, AdminError):
@@ -68,13 +68,13 @@ async def read_policies(
     unknown: dict[str, str] = {name: why for name in namespaces if (why := why_unclear(isolation, name, ruling[name]))}
     problems = [f"{why}: bundles of {_name_list(names)} cannot move" for why, names in _names_by_text(unknown)]
     problems += _policy_problems(isolation, brokers, [policy for name, policy in ruling.items() if name not in unknown])
-    groups, failed = await _anti_affinity_groups(admin, namespaces, responding[:_ASKED])
+    groups, failed = await _anti_affinity_groups(admin, namespaces, responding_brokers[:_ASKED])
     if failed:
         unknown |= {name: error.reason for name, error in failed.items()}
         first_error = next(iter(failed.values()))
         problems.append(f"the anti-affinity group of {_name_list(failed)} cannot be read: {first_error}")
     domains: dict[str, str] = {}
-    if failure_domains and groups:
+    if reads_failure_domains and groups:
         try:
             domains = _domain_by_broker(await admin.failure_domains(isolation_read.cluster))
         except AdminError as error:
@@ -122,14 +122,14 @@ def _as_list(value: object) -> list[object]:
 
 
 def _policy_problems(
-    isolation: Sequence[IsolationPolicy], brokers: Sequence[str], matches: Sequence[IsolationPolicy | None]
+    policies: Sequence[IsolationPolicy], brokers: Sequence[str], matches: Sequence[IsolationPolicy | None]
 ) -> Iterator[str]:
     """Yield a sentence for each policy, or lack of one, that leaves a loaded namespace without an active broker."""
     names = {policy.name for policy in matches if policy}
-    for policy in isolation:
+    for policy in policies:
         if policy.name in names and not policy.candidates(brokers):
             yield f"isolation policy {policy.name[:80]!r} has no active broker, so bundles of its namespaces stay"
-    if None in matches and brokers and all(any(policy.reserves(broker) for policy in isolation) for broker in brokers):
+    if None in matches and brokers and all(any(policy.reserves(broker) for policy in policies) for broker in brokers):
         yield "isolation policies reserve every broker, so bundles of namespaces without a policy cannot move"
 
 

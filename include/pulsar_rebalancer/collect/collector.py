@@ -179,9 +179,9 @@ async def collect(
         isolation,
         brokers=brokers,
         bundles=owners,
-        failure_domains=settings.failure_domains,
+        reads_failure_domains=settings.failure_domains,
         without_persistent=reports.non_persistent_brokers,
-        responding=list(reports.by_broker),
+        responding_brokers=list(reports.by_broker),
     )
     bundles = bundle_table(request, reported, owners, policies)
     by_name = {

@@ -174,7 +174,7 @@ class _ExtensibleBrokers:
             broker,
             load=published if load is None else load,
             throughput_average=published.get("msgThroughputEMA") if self._is_current(broker, own_report) else None,
-            stats=own_report.bundles,
+            stats_by_bundle=own_report.bundles,
             top_bundles=self._top_bundles(broker, own_report),
         )
         report = parts | {

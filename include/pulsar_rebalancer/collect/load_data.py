@@ -116,15 +116,15 @@ def _normalized_host(host: str) -> str:
     return host.lower().strip("[]").removesuffix(".")
 
 
-def are_from_other_broker(stats: Collection[str], owned_bundles: Collection[str]) -> bool:
+def are_from_other_broker(stats_bundles: Collection[str], owned_bundles: Collection[str]) -> bool:
     """Return whether statistics come from another broker: they list several bundles, none of them owned here.
 
     Statistics are up to `statsUpdateFrequencyInSecs` seconds old, so one bundle or, after a drain, every
     bundle can have moved. Heartbeat bundles are named after their broker and never move.
     """
-    if any(":" in bundle for bundle in {*stats} & {*owned_bundles}):
+    if any(":" in bundle for bundle in {*stats_bundles} & {*owned_bundles}):
         return False
-    theirs, mine = ({bundle for bundle in names if ":" not in bundle} for names in (stats, owned_bundles))
+    theirs, mine = ({bundle for bundle in names if ":" not in bundle} for names in (stats_bundles, owned_bundles))
     return len(theirs) > 1 and bool(mine) and mine.isdisjoint(theirs)
 
 
@@ -155,7 +155,9 @@ def values_to_store(published_load: Mapping[str, JsonValue]) -> dict[str, JsonVa
 
 
 def is_current(
-    published_load: Mapping[str, JsonValue], stats: Mapping[str, Mapping[str, float]], threshold_percent: float
+    published_load: Mapping[str, JsonValue],
+    stats_by_bundle: Mapping[str, Mapping[str, float]],
+    threshold_percent: float,
 ) -> bool:
     """Return False if the broker must have published newer load data than `published_load`, a BrokerLoadData.
 
@@ -164,7 +166,7 @@ def is_current(
     """
     for names in (RATES[:2], RATES[2:]):
         then = sum(as_float(published_load.get(name)) or 0.0 for name in names)
-        now = sum(bundle[name] for bundle in stats.values() for name in names)
+        now = sum(bundle[name] for bundle in stats_by_bundle.values() for name in names)
         if then != now and not abs(now - then) * 100 <= threshold_percent * then:
             return False
     return True
@@ -175,7 +177,7 @@ def report(
     *,
     load: Mapping[str, JsonValue],
     throughput_average: JsonValue,
-    stats: Mapping[str, Mapping[str, float]],
+    stats_by_bundle: Mapping[str, Mapping[str, float]],
     top_bundles: Sequence[str] = (),
 ) -> dict[str, JsonValue]:
     """Return the broker's load report, without its version and start time.
@@ -187,12 +189,12 @@ def report(
     return {
         "brokerId": broker,
         **{field: load.get(field) for field in _USAGE},
-        **{name: sum(entry[name] for entry in stats.values()) for name in RATES},
-        **{total: sum(entry[name] for entry in stats.values()) for total, name in _SUMS.items()},
-        "numBundles": len(stats),
+        **{name: sum(entry[name] for entry in stats_by_bundle.values()) for name in RATES},
+        **{total: sum(entry[name] for entry in stats_by_bundle.values()) for total, name in _SUMS.items()},
+        "numBundles": len(stats_by_bundle),
         "weightedMaxEMA": load.get("weightedMaxEMA"),
         "msgThroughputEMA": throughput_average,
-        "lastStats": {name: {**entry, "topRank": ranks.get(name)} for name, entry in stats.items()},
+        "lastStats": {name: {**entry, "topRank": ranks.get(name)} for name, entry in stats_by_bundle.items()},
     }
 
 

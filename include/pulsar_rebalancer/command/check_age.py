@@ -55,17 +55,17 @@ def _last_decision(storage: ClusterStorage, now: datetime) -> datetime | None:
     return CommitMark.read(run).at if run else None
 
 
-def judge_ages(ages: Ages, limit: float) -> int:
-    if ages.outcome is None or ages.outcome > limit:
+def judge_ages(ages: Ages, max_age_s: float) -> int:
+    if ages.outcome is None or ages.outcome > max_age_s:
         return CRITICAL
-    return WARNING if ages.decision is None or ages.decision > limit else OK
+    return WARNING if ages.decision is None or ages.decision > max_age_s else OK
 
 
-def status_line(cluster: str, ages: Ages, limit: float) -> str:
-    text = f"last outcome: {_age(ages.outcome)}; last committed decision: {_age(ages.decision)}; limit: {limit:g} s"
+def status_line(cluster: str, ages: Ages, max_age_s: float) -> str:
+    text = f"last outcome: {_age(ages.outcome)}; last committed decision: {_age(ages.decision)}; limit: {max_age_s:g} s"
     values = {"outcome_age": ages.outcome, "decision_age": ages.decision}
-    data = " ".join(f"{name}={age:.0f}s;;{limit:g}" for name, age in values.items() if age is not None)
-    return f"{_NAMES[judge_ages(ages, limit)]} - cluster {cluster}: {text} | {data}".removesuffix(" | ")
+    data = " ".join(f"{name}={age:.0f}s;;{max_age_s:g}" for name, age in values.items() if age is not None)
+    return f"{_NAMES[judge_ages(ages, max_age_s)]} - cluster {cluster}: {text} | {data}".removesuffix(" | ")
 
 
 def _age(seconds: float | None) -> str:

@@ -174,16 +174,18 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-async def inspect_cluster(admin: PulsarAdmin, folder: str, seconds: float, every: float, topic: str = "") -> Inspection:
-    given: dict[str, object] = {"interval_seconds": every, "split_mode": "observe"}
+async def inspect_cluster(
+    admin: PulsarAdmin, folder: str, seconds: float, interval_s: float, topic: str = ""
+) -> Inspection:
+    given: dict[str, object] = {"interval_seconds": interval_s, "split_mode": "observe"}
     entry = ClusterEntry(name="cluster", given=given, settings=settings_of(given, label="inspect"))
     own = SampleJudge(ClusterStorage(folder, "cluster"))
     name, runtimes = await admin.cluster_name(), await read_configs(admin, sorted(set(await admin.brokers())))
     theirs = _configured_judge(folder, runtimes)
     counted: list[StoragePath] = []
     begun = time.monotonic()
-    for number in range(1 + int(seconds // every)):
-        await _sleep(max(0.0, begun + number * every - time.monotonic()))
+    for number in range(1 + int(seconds // interval_s)):
+        await _sleep(max(0.0, begun + number * interval_s - time.monotonic()))
         sample = await collect(admin, entry, RunTrigger(now=_now(), airflow_run_id="", requested_by="inspect"))
         counted.append(own.judge(sample))
         if theirs:

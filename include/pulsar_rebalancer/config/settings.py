@@ -262,11 +262,11 @@ def typed_values(values: Mapping[str, object], label: str) -> dict[str, object]:
     return cleaned
 
 
-def parse_typed(form: type[_Form], values: Mapping[str, object], label: str) -> _Form:
+def parse_typed(form_class: type[_Form], values: Mapping[str, object], label: str) -> _Form:
     """Return a form with typed values, or defaults. Raises SettingsError `wrong_setting`, with the wrong fields."""
     given = {name: value for name, value in typed_values(values, label).items() if value not in (None, "", [])}
     try:
-        return form.model_validate(given)
+        return form_class.model_validate(given)
     except ValidationError as error:
         wrong = dict(_invalid_fields(error))
         fields = {key.partition(".")[0]: sentence for key, sentence in wrong.items()}

@@ -79,7 +79,7 @@ class Proposal:
 
 
 def candidates_of(
-    sample: PlanningSample, requested_moves: Iterable[RequestedMove], first_pair: int = 0
+    sample: PlanningSample, requested_moves: Iterable[RequestedMove], first_pair_number: int = 0
 ) -> list[CandidateMove]:
     """Convert requested moves to candidates, a pair number for each source, most traffic first."""
     of_source: dict[str, list[RequestedMove]] = {}
@@ -88,7 +88,7 @@ def candidates_of(
         of_source.setdefault(source, []).append(move)
     candidates = []
     # Bundles that no broker reports come last.
-    for pair, source in enumerate(sorted(of_source, key=lambda name: (not name, name)), first_pair):
+    for pair, source in enumerate(sorted(of_source, key=lambda name: (not name, name)), first_pair_number):
         known = [
             (move, sample.bundles.find(source, move.bundle) if source else BundleSample("", move.bundle))
             for move in of_source[source]

@@ -204,8 +204,8 @@ class SpareCapacity:
             return move._replace(reason=Reason.WOULD_OVERLOAD)
         return move._replace(destination=min(having_room, key=lambda name: self._score(name, sample)))
 
-    def _fits(self, broker: str, gain: float, sample: PlanningSample | None = None) -> bool:
-        return self._score(broker, sample or self._sample) + gain <= self._sample.settings.overloaded_threshold
+    def _fits(self, broker: str, score_gain: float, sample: PlanningSample | None = None) -> bool:
+        return self._score(broker, sample or self._sample) + score_gain <= self._sample.settings.overloaded_threshold
 
     def _score(self, broker: str, sample: PlanningSample) -> float:
         return sample.scores[broker] + self._gained.get(broker, 0.0)

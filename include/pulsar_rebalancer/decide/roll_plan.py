@@ -177,10 +177,12 @@ def sample_of_roll(snapshot: Snapshot, roll: Roll, drained_brokers: Collection[s
     )
 
 
-def with_owned_bundles(sample: RollSample, storage: ClusterStorage, roll: Roll, owned: Collection[str]) -> RollSample:
-    """Add the `owned` bundles, as the drained broker itself says, that others owned when it was found empty."""
+def with_owned_bundles(
+    sample: RollSample, storage: ClusterStorage, roll: Roll, owned_bundles: Collection[str]
+) -> RollSample:
+    """Add `owned_bundles`, as the drained broker itself says, that others owned when it was found empty."""
     found_empty = storage.run(roll.sample)
-    before = Snapshot(found_empty).owners(owned) if found_empty else {}
+    before = Snapshot(found_empty).owners(owned_bundles) if found_empty else {}
     arrived = sum(roll.broker not in owners for owners in before.values())
     return sample._replace(left=max(arrived, sample.left or 0)) if arrived else sample
 

@@ -237,8 +237,8 @@ def _with_waits(roll: Roll, condition: str) -> Roll:
     return roll.model_copy(update={"waits": condition, "seen": () if roll.phase is Phase.WAITING else roll.seen})
 
 
-def _counts_text(counts: Mapping[Reason, int]) -> str:
-    return ", ".join(f"{why} x{count}" for why, count in counts.items())
+def _counts_text(count_by_reason: Mapping[Reason, int]) -> str:
+    return ", ".join(f"{why} x{count}" for why, count in count_by_reason.items())
 
 
 def _with_remaining(roll: Roll, facts: RollFacts, sample: RollSample, purpose_text: str) -> Roll:
@@ -301,14 +301,14 @@ def _is_up(roll: Roll, sample: RollSample) -> bool:
     return sample.started.get(roll.broker) is not None
 
 
-def _stopped_roll(roll: Roll, facts: RollFacts, reason: Reason, why: str) -> Roll:
+def _stopped_roll(roll: Roll, facts: RollFacts, reason: Reason, detail: str) -> Roll:
     """Return the stopped roll. A broker that is to restart stays drained until it has restarted."""
     restarts = roll.phase is Phase.RESTARTING and facts.restart == "running"
     if restarts:
-        why = f"{why}; {_restart_dag(roll, facts)} is still running: end it before you release {roll.broker}"
+        detail = f"{detail}; {_restart_dag(roll, facts)} is still running: end it before you release {roll.broker}"
     ready = _has_restarted(roll, facts.seen) and facts.seen is not None and roll.broker not in facts.seen.unwell
     stranded = restarts or (roll.phase is Phase.RESTARTING and not ready)
-    stopped = roll.stopped(reason, why, facts.now, stranded=stranded)
+    stopped = roll.stopped(reason, detail, facts.now, is_stranded=stranded)
     apart = _why_elsewhere(roll, reason)
     return stopped.model_copy(update={"elsewhere": roll.elsewhere | {roll.broker: apart}}) if apart else stopped
 

@@ -51,9 +51,9 @@ class RunInput(Snapshot):
             before,
             self.settings,
             request.collected_at,
-            forced=request.is_forced,
+            is_forced=request.is_forced,
             changes_thresholds=request.params.changes_thresholds,
-            same_hits=counts_same_hits(before.strategy, self.settings.strategy),
+            has_same_hits=counts_same_hits(before.strategy, self.settings.strategy),
         )
 
     @cached_property
@@ -103,7 +103,7 @@ class RunInput(Snapshot):
             # What brokers' scores leave unexplained was learned together with these costs.
             _log.warning("%s: bundle costs are missing, so learning starts again with this sample", self.cluster)
             learned = Learned(bottleneck=learned.bottleneck)
-        return learned_before(learned, self.brokers, self.settings, counts=self.counting.counts)
+        return learned_before(learned, self.brokers, self.settings, is_counted=self.counting.counts)
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:

@@ -80,7 +80,7 @@ def learning_of(run: RunInput) -> RunLearning:
     refused = pc.is_in(names, pa.array([*run.validation.quarantined, *missing], pa.string())).to_numpy()
     inward, outward = (np.nan_to_num(reported[f"{measure}_{way}"].to_numpy()) for way in ("in", "out"))
     rate = np.where(refused, known.quick, (inward + outward) / UNIT[measure])
-    after, change = known.with_sample(rate, minutes, counts=counts)
+    after, change = known.with_sample(rate, minutes, is_counted=counts)
     after = BundleCosts(*(np.where(refused, *columns) for columns in zip(known, after, strict=True)))
     *of_sample, lasted, deviation = after.summands(rate, change := np.where(refused, 0.0, change))
     result = LearningResult(before, _sums_by_broker(brokers, [*of_sample, lasted * ~refused, deviation * ~refused]))
@@ -128,8 +128,8 @@ def _corrections_by_bundle(brokers: pa.ChunkedArray[Any], corrections: Mapping[s
     return of_bundles.T
 
 
-def _reported_rates(run: RunInput, values: tuple[str, str]) -> pa.Table:
-    columns = ["broker", "bundle", *values]
+def _reported_rates(run: RunInput, rate_names: tuple[str, str]) -> pa.Table:
+    columns = ["broker", "bundle", *rate_names]
     parts = [pa.schema([BUNDLES.field(name) for name in (*columns, "owners")]).empty_table()]
     for rows in run.batches("bundles", ["cluster", *columns, "owners"]):
         parts.append(rows.filter(pc.equal(rows["cluster"], pa.scalar(run.cluster))).select(parts[0].column_names))
@@ -137,9 +137,9 @@ def _reported_rates(run: RunInput, values: tuple[str, str]) -> pa.Table:
     if not run.may_share_bundles:
         return reported
     shared = pa.array(reported["owners"].to_numpy() > 1)
-    chosen: Any = [("broker", "min"), *((name, "max") for name in values)]
+    chosen: Any = [("broker", "min"), *((name, "max") for name in rate_names)]
     several = reported.filter(shared).group_by("bundle").aggregate(chosen)
-    several = several.select(["broker_min", "bundle", *(f"{name}_max" for name in values)]).rename_columns(columns)
+    several = several.select(["broker_min", "bundle", *(f"{name}_max" for name in rate_names)]).rename_columns(columns)
     return pa.concat_tables([reported.filter(pc.invert(shared)).select(columns), several])
 
 

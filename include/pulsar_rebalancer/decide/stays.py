@@ -190,10 +190,12 @@ def checked_moves(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list
     return [move.put_off(stay.get(move.bundle, move.reason)) for move in checked] if stay else checked
 
 
-def _error(move: CandidateMove, reported: Mapping[tuple[str, str], Reason | None], bundles: Collection[str]) -> str:
-    if (move.source, move.bundle) not in reported:
+def _error(
+    move: CandidateMove, reported_reasons: Mapping[tuple[str, str], Reason | None], checked_bundles: Collection[str]
+) -> str:
+    if (move.source, move.bundle) not in reported_reasons:
         return f"is not a bundle of {move.source!r:.200}"
-    if move.bundle in bundles:
+    if move.bundle in checked_bundles:
         return "is moved twice"
     values = (move.traffic, move.msg_rate, move.msg_throughput)
     return "" if all(math.isfinite(each) and each >= 0 for each in values) else f"has invalid values: {values}"

@@ -360,8 +360,8 @@ def _excess_over_bound(arguments: ExpectationArguments, value: JsonValue) -> flo
     return max(0.0, *beyond)
 
 
-def _exception_text(info: JsonValue) -> str:
-    for entry in [info, *info.values()] if isinstance(info, dict) else ():
+def _exception_text(exception_info: JsonValue) -> str:
+    for entry in [exception_info, *exception_info.values()] if isinstance(exception_info, dict) else ():
         if isinstance(entry, dict) and entry.get("raised_exception") is True:
             return str(entry.get("exception_message") or "raised an exception").splitlines()[0]
     return ""
@@ -375,5 +375,5 @@ def _value_text(column: str, value: JsonValue) -> str:
     return f"{column} {value:g}" if is_number else f"{column} {str(value)[:120]}"
 
 
-def _details_text(group: Iterable[_FailedRow]) -> str:
-    return ", ".join(dict.fromkeys(miss.finding.detail for miss in group))[:_DETAIL_CHARS]
+def _details_text(failed_rows: Iterable[_FailedRow]) -> str:
+    return ", ".join(dict.fromkeys(miss.finding.detail for miss in failed_rows))[:_DETAIL_CHARS]

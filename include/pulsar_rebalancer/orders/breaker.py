@@ -71,7 +71,7 @@ class Tally(NamedTuple):
 
 
 def advance(
-    state: Breaker, rules: BreakerRules, results: Tally, now: datetime, run: str = "", closed_at: datetime | None = None
+    state: Breaker, rules: BreakerRules, tally: Tally, now: datetime, run: str = "", closed_at: datetime | None = None
 ) -> Breaker:
     """Return the document after a run; the same object if nothing changed or the report is already counted.
 
@@ -82,15 +82,15 @@ def advance(
         return state
     worse, before, moved_at, compared = state.worse, state.range_before, state.moved_at, state.brokers_before
     # Until all brokers have measured again, a sample shows the load before the moves.
-    is_current = moved_at is None or results.younger_than >= moved_at
-    if is_current and before is not None and results.score_range is not None:
-        if results.brokers == compared:  # a broker joining or leaving changes the range too
-            worse = worse + 1 if results.score_range > before + NOISE else 0
+    is_current = moved_at is None or tally.younger_than >= moved_at
+    if is_current and before is not None and tally.score_range is not None:
+        if tally.brokers == compared:  # a broker joining or leaving changes the range too
+            worse = worse + 1 if tally.score_range > before + NOISE else 0
         before = moved_at = None
-    if before is None and results.moved:
-        before, moved_at, compared = results.score_range, now, results.brokers
+    if before is None and tally.moved:
+        before, moved_at, compared = tally.score_range, now, tally.brokers
     closed = closed_at is not None and state.opened_at is not None and closed_at >= state.opened_at
-    why = _opening_reason(rules, results, worse, known_bad_brokers=state.bad if closed else 0)
+    why = _opening_reason(rules, tally, worse, known_bad_brokers=state.bad if closed else 0)
     after = Breaker(
         opened_at=now if why else state.opened_at,
         why=why or state.why,
@@ -99,18 +99,18 @@ def advance(
         moved_at=moved_at,
         # Opening restarts the count of rounds.
         worse=0 if why else worse,
-        bad=state.bad if results.bad_brokers is None else results.bad_brokers,
+        bad=state.bad if tally.bad_brokers is None else tally.bad_brokers,
         run=state.run,
     )
     return after if after == state else after.model_copy(update={"run": run})
 
 
-def _opening_reason(rules: BreakerRules, results: Tally, worse_rounds: int, known_bad_brokers: int) -> str:
-    bad, most = results.bad_brokers, rules.bad_brokers
+def _opening_reason(rules: BreakerRules, tally: Tally, worse_rounds: int, known_bad_brokers: int) -> str:
+    bad, most = tally.bad_brokers, rules.bad_brokers
     if bad is not None and most is not None and bad >= max(most, known_bad_brokers + 1):
         return f"validation left out {number_of(bad, 'faulty broker')} in one run"
-    if rules.failed_moves is not None and results.failed >= rules.failed_moves:
-        return f"{number_of(results.failed, 'move')} of a run failed or reached another broker"
+    if rules.failed_moves is not None and tally.failed >= rules.failed_moves:
+        return f"{number_of(tally.failed, 'move')} of a run failed or reached another broker"
     if rules.worse_rounds is not None and worse_rounds >= rules.worse_rounds:
         return f"the score range grew in {worse_rounds} consecutive rounds of moves"
     return ""

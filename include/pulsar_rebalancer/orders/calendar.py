@@ -82,16 +82,16 @@ def _next_spans(window: Window, time: datetime, *, is_blackout: bool) -> Iterato
     zone = pendulum.timezone(window.timezone)
 
     for begin, end in _local_spans(window, time.astimezone(zone).replace(tzinfo=None)):
-        begins, ends = _utc_times(begin, zone, widest=is_blackout), _utc_times(end, zone, widest=is_blackout)
+        begins, ends = _utc_times(begin, zone, is_widest=is_blackout), _utc_times(end, zone, is_widest=is_blackout)
         span = _Span(min(begins), max(ends)) if is_blackout else _Span(max(begins), min(ends))
         if span.begin < span.end and span.end > time:
             yield span
 
 
-def _utc_times(local_time: datetime, zone: tzinfo, *, widest: bool) -> tuple[datetime, datetime]:
-    """Return the two moments of a local time; for skipped times, they differ only if `widest`."""
+def _utc_times(local_time: datetime, zone: tzinfo, *, is_widest: bool) -> tuple[datetime, datetime]:
+    """Return the two moments of a local time; for skipped times, they differ only if `is_widest`."""
     first, second = (local_time.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
-    if first <= second or widest:
+    if first <= second or is_widest:
         return first, second
     after = first.astimezone(zone).utcoffset()
 

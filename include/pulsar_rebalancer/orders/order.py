@@ -88,8 +88,8 @@ class OrdersInForce:
     origins: Mapping[str, Origin] = field(default_factory=dict)
 
     @classmethod
-    def build(cls, *documents: StateDocument, lost: str = "", started: datetime | None = None) -> Self:
-        return cls({document.KEY: document for document in documents}, lost, started)
+    def build(cls, *documents: StateDocument, lost: str = "", started_at: datetime | None = None) -> Self:
+        return cls({document.KEY: document for document in documents}, lost, started_at)
 
     def get(self, model: type[_Document]) -> _Document:
         document = self.documents.get(model.KEY)

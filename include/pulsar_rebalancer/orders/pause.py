@@ -48,10 +48,10 @@ def without_used_skip(control: Control, recorded_at: datetime) -> Control:
     return control.without_orders("skip") if order is not None and recorded_at > order.at else control
 
 
-def _stop_hold(situation: Situation, started: datetime | None) -> Hold | None:
+def _stop_hold(situation: Situation, started_at: datetime | None) -> Hold | None:
     """Stop runs that were in progress when the order was given; later runs are not affected."""
     order = situation.control.last_order("stop")
-    stops = order is not None and started is not None and order.at >= started
+    stops = order is not None and started_at is not None and order.at >= started_at
     return Hold(Reason.STOPPED, order.by_text) if order and stops else None
 
 

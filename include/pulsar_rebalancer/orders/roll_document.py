@@ -202,16 +202,16 @@ class Roll(StateDocument):
         return drains.model_copy(update={"brokers": own | drains.brokers})
 
     def start(
-        self, shown: ShownRoll, run_id: str, brokers: tuple[str, ...], now: datetime, user: str, sample: str
+        self, shown_roll: ShownRoll, run_id: str, brokers: tuple[str, ...], now: datetime, user: str, sample: str
     ) -> Self:
         return type(self)(
-            shown=shown,
-            id=shown.id,
+            shown=shown_roll,
+            id=shown_roll.id,
             run_id=run_id,
             at=now,
             by=user,
-            reason=shown.reason,
-            order=shown.order,
+            reason=shown_roll.reason,
+            order=shown_roll.order,
             listed=brokers,
             turn_at=now,
             sample=sample,
@@ -232,9 +232,9 @@ class Roll(StateDocument):
         update = {"done": done, "turn_at": now, "started": None, "home": (), "outcome": Reason.ROLLED} | ended
         return self.with_phase(Phase.WAITING, now, "").model_copy(update=update)
 
-    def stopped(self, reason: Reason, reason_text: str, now: datetime, *, stranded: bool) -> Self:
-        """Return the document of a roll that stops now; if `stranded`, the broker stays drained."""
-        left = self.broker if stranded else ""
+    def stopped(self, reason: Reason, reason_text: str, now: datetime, *, is_stranded: bool) -> Self:
+        """Return the document of a roll that stops now; if `is_stranded`, the broker stays drained."""
+        left = self.broker if is_stranded else ""
         return self.model_copy(update={"ended": reason, "ended_at": now, "waits": reason_text, "stranded": left})
 
     @property

@@ -87,11 +87,11 @@ class Target:
 class NotSentError(Exception):
     """No connection could be made, so the broker did not receive the request. `reason` is a reason code."""
 
-    def __init__(self, error: BaseException) -> None:
-        while inner := error.__cause__ or error.__context__:  # httpx and anyio wrap the system's error
-            error = inner
-        super().__init__(first_line(str(error)) or type(error).__name__)
-        refused = isinstance(error, ssl.SSLCertVerificationError)
+    def __init__(self, cause: BaseException) -> None:
+        while inner := cause.__cause__ or cause.__context__:  # httpx and anyio wrap the system's error
+            cause = inner
+        super().__init__(first_line(str(cause)) or type(cause).__name__)
+        refused = isinstance(cause, ssl.SSLCertVerificationError)
         self.reason = Reason.CERTIFICATE_REFUSED if refused else Reason.UNREACHABLE
 
 

@@ -86,7 +86,7 @@ class Balancer:
         seed: seed for the placement's random choices.
         means: moving averages of the bundles, which the caller updates; None if the balancer keeps its own,
             which start again after a minute without a report, unlike in a run.
-        stays: why a bundle never moves, by bundle position.
+        stay_reasons: why a bundle never moves, by bundle position.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Balancer:
         settings: Settings,
         seed: int = 1,
         means: MeanColumns | None = None,
-        stays: Mapping[int, Reason] | None = None,
+        stay_reasons: Mapping[int, Reason] | None = None,
     ) -> None:
         self._roster = roster
         self._settings = settings
@@ -103,7 +103,7 @@ class Balancer:
         self._state = StrategyState()
         self._means = means or MeanColumns(len(roster.bundles))
         self._keeps_means = means is None
-        self._stays = dict(stays or {})
+        self._stays = dict(stay_reasons or {})
         self._hits = DecisionState()
         self._learned = LearnedColumns(roster) if profile_of(settings).learns else None
         self._moved: dict[int, int] = {}
@@ -135,7 +135,7 @@ class Balancer:
                 recent_moves=self._recent_moves(minute).values(),
                 settings=self._settings,
                 minute=minute.number,
-                counts=counting.counts,
+                is_counted=counting.counts,
             )
         columns = self._bundle_columns(minute, seen, learning.learned.persistence)
         sample = ClusterSample(brokers, columns, self._settings, counting=counting, learning=learning)

@@ -57,7 +57,7 @@ def replay(
     last_minute: int | None = None,
     moves_from: int = 0,
     seed: int = 1,
-    report: Callable[[float], None] = lambda _: None,
+    report_progress: Callable[[float], None] = lambda _: None,
 ) -> list[VariantOutcome]:
     """Return each variant's outcome, followed by the recording's if one variant has the current settings.
 
@@ -67,7 +67,7 @@ def replay(
         judging_settings: settings that determine which brokers are compared and how they are scored.
         first_minute, last_minute: times in minutes since 1970; None for the recording's first and last sample.
         moves_from: minute before which variants move nothing, count no hits, and only learn.
-        report: called regularly with the completed fraction, 0 to 1.
+        report_progress: called regularly with the completed fraction, 0 to 1.
     """
     means = MeanColumns(len(recording.roster.bundles))
     replicas = [_ReplayedVariant(recording, variant, judging_settings, means, moves_from, seed) for variant in variants]
@@ -83,8 +83,8 @@ def replay(
         for replica in replicas:
             replica.step(sample, flows, compared)
         if number % max(1, len(minutes) // _PROGRESS_REPORTS) == 0:
-            report((number + 1) / len(minutes))
-    report(1.0)
+            report_progress((number + 1) / len(minutes))
+    report_progress(1.0)
     outcomes = [replica.outcome for replica in replicas]
     return outcomes if recorded is None else [*outcomes, recorded.outcome]
 
@@ -295,12 +295,12 @@ def _stay_reasons(roster: Roster, settings: Settings) -> dict[int, Reason]:
     return {number: Reason(reasons[number].as_py()) for number in at}
 
 
-def _load_change(sample: RecordedSample, flows: Floats, moved_bundles: Ints, targets: Ints) -> Floats:
+def _load_change(sample: RecordedSample, flows: Floats, moved_bundles: Ints, brokers: Ints) -> Floats:
     """Return how moved bundles change the load: a row per flow, a column per broker."""
     count, came_from = len(sample.brokers.registered), sample.owner[moved_bundles]
     return np.array(
         [
-            np.bincount(targets, weights=flow, minlength=count) - np.bincount(came_from, weights=flow, minlength=count)
+            np.bincount(brokers, weights=flow, minlength=count) - np.bincount(came_from, weights=flow, minlength=count)
             for flow in flows[:, moved_bundles]
         ]
     )

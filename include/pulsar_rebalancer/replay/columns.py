@@ -60,16 +60,16 @@ class MeanColumns:
         self.long_term_msg_rate: Floats = np.full(count, UNKNOWN_RATE)
         self._samples: Ints = np.zeros(count, dtype=np.int64)
 
-    def update(self, present_bundles: Flags, sample: Floats, unchanged: Ints | None = None) -> None:
+    def update(self, present_bundles: Flags, sample: Floats, unchanged_bundles: Ints | None = None) -> None:
         """Add a sample; the means of bundles not in `present_bundles` are dropped.
 
-        `sample` starts with a row for each of `run.tables.TRAFFIC`. `unchanged` are positions of bundles whose
+        `sample` starts with a row for each of `run.tables.TRAFFIC`. `unchanged_bundles` are positions of bundles whose
         values were left out or whose broker has no report.
         """
         sample = sample[: len(TRAFFIC)]
         counted = present_bundles.copy()
-        if unchanged is not None:
-            counted[unchanged] = False
+        if unchanged_bundles is not None:
+            counted[unchanged_bundles] = False
         samples = np.minimum(self._samples + 1, LONG_TERM_SAMPLES)
         short = np.minimum(samples, MAX_SAMPLES)
         kept = np.where(present_bundles, self.short, 0.0)
@@ -159,22 +159,22 @@ class ColumnarBundles(Bundles):
         has = np.bincount(self._owner[owned], minlength=count)
         return {name: float(rates[i]) for i, name in enumerate(self._roster.brokers) if has[i]}
 
-    def _bundle_samples(self, numbers: Ints) -> list[BundleSample]:
-        roster, present, means = self._roster, self._present[:, numbers], self._means
-        bundles = [roster.bundles[number] for number in numbers.tolist()]
+    def _bundle_samples(self, bundle_numbers: Ints) -> list[BundleSample]:
+        roster, present, means = self._roster, self._present[:, bundle_numbers], self._means
+        bundles = [roster.bundles[number] for number in bundle_numbers.tolist()]
         values: dict[str, Iterable[Any]] = {
-            "broker": [roster.brokers[owner] for owner in self._owner[numbers].tolist()],
+            "broker": [roster.brokers[owner] for owner in self._owner[bundle_numbers].tolist()],
             "bundle": bundles,
             **dict(zip(TRAFFIC, present.tolist(), strict=False)),
             "topics": present[len(TRAFFIC)].astype(np.int64).tolist(),
             "policy": map(self._kind, map(namespace_of, bundles)),
-            "msg_rate": (means.short[0, numbers] + means.short[1, numbers]).tolist(),
-            "msg_throughput": (means.short[2, numbers] + means.short[3, numbers]).tolist(),
-            "long_term_msg_rate": means.long_term_msg_rate[numbers].tolist(),
-            "reason": map(self._reasons.get, numbers.tolist()),
+            "msg_rate": (means.short[0, bundle_numbers] + means.short[1, bundle_numbers]).tolist(),
+            "msg_throughput": (means.short[2, bundle_numbers] + means.short[3, bundle_numbers]).tolist(),
+            "long_term_msg_rate": means.long_term_msg_rate[bundle_numbers].tolist(),
+            "reason": map(self._reasons.get, bundle_numbers.tolist()),
         }
         if self._loads is not None:
-            values["load"] = self._loads[numbers].tolist()
+            values["load"] = self._loads[bundle_numbers].tolist()
         unknown = {name: repeat(value) for name, value in BundleSample._field_defaults.items()}
         filled = unknown | values
         return list(map(BundleSample, *(filled[name] for name in BundleSample._fields)))
@@ -198,7 +198,7 @@ class LearnedColumns:
         recent_moves: Collection[RecentMove],
         settings: Settings,
         minute: float,
-        counts: bool,
+        is_counted: bool,
     ) -> LearningResult:
         """Learn from a sample, and return the values known after it.
 
@@ -206,19 +206,19 @@ class LearnedColumns:
             learned: values known after the last counted sample.
             owner: position of each bundle's broker; `NOBODY` for a bundle that is not in the sample.
             load: the bundles' load; the first rows are `run.tables.TRAFFIC`.
-            counts: False to return what is learned only if nothing was known.
+            is_counted: False to return what is learned only if nothing was known.
         """
-        learned = learned_before(learned, brokers, settings, counts=counts)
+        learned = learned_before(learned, brokers, settings, is_counted=is_counted)
         known = self.costs if learned.samples else BundleCosts.all_unknown(len(owner))
         measure = measure_of(learned.bottleneck)
         inward, outward = (load[TRAFFIC.index(f"{measure}_{way}")] for way in ("in", "out"))
         rate = np.where(owner == NOBODY, np.nan, (inward + outward) / UNIT[measure])
         minutes = max(settings.interval_seconds / 60, minute - self._counted_at)
-        self.costs, change = known.with_sample(rate, minutes, counts=counts)
+        self.costs, change = known.with_sample(rate, minutes, is_counted=is_counted)
         sums = self.sums(owner, self.costs.summands(rate, change))
-        if learned.samples and not counts:
+        if learned.samples and not is_counted:
             return LearningResult(learned, sums)
-        self._counted_at = minute if counts else self._counted_at
+        self._counted_at = minute if is_counted else self._counted_at
         learning = learn(learned, brokers, sums, recent_moves, settings, minutes)
         of_broker = [learning.corrections.get(name, Correction()) for name in self._roster.brokers]
         # The last row is that of NOBODY.

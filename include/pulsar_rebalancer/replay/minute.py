@@ -146,7 +146,7 @@ class ColumnarBrokers(Brokers):
         scored, of_all = (self._weighted_usages(of)[indices].tolist() for of in (SCORED, RESOURCES))
         return self._make(indices, [{SCORED: one, RESOURCES: other} for one, other in zip(scored, of_all, strict=True)])
 
-    def _make(self, indices: Ints, weighted: Iterable[Mapping[Sequence[str], float]]) -> list[BrokerSample]:
+    def _make(self, indices: Ints, weighted_usages: Iterable[Mapping[Sequence[str], float]]) -> list[BrokerSample]:
         minute, brokers, positions = self._minute, self._minute.brokers, indices.tolist()
         *traffic, topics = brokers.traffic[:, indices]
         unknown = [repeat(None)] * len(AVERAGES)
@@ -161,7 +161,7 @@ class ColumnarBrokers(Brokers):
             *averages,
             brokers.age[indices].tolist(),
             repeat(None),
-            weighted,
+            weighted_usages,
         )
         return list(map(BrokerSample, *columns))
 

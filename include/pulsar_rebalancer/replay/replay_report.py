@@ -93,9 +93,9 @@ def report_html(
     return f"{head}<body><main>{''.join(parts)}</main></body></html>\n"
 
 
-def _variants_table(ordered: Sequence[Metrics], result: ReplayResult, variants: Mapping[str, Variant]) -> str:
+def _variants_table(ordered_rows: Sequence[Metrics], result: ReplayResult, variants: Mapping[str, Variant]) -> str:
     rows = []
-    for number, row in enumerate(ordered, start=1):
+    for number, row in enumerate(ordered_rows, start=1):
         kind = "current" if row.variant == CURRENT else "picked" if row.variant == result.picked else ""
         marks = {"current": row.variant == CURRENT, "picked": row.variant == result.picked}
         marks["on the front"] = row.variant in result.front
@@ -136,10 +136,10 @@ def _metric_cells(row: Metrics) -> list[str]:
     ]
 
 
-def _agreement_section(answer: ReplayResult, recorded: Metrics, current: VariantOutcome) -> str:
-    rows = {"as recorded": recorded}
+def _agreement_section(answer: ReplayResult, recorded_row: Metrics, current_outcome: VariantOutcome) -> str:
+    rows = {"as recorded": recorded_row}
     if answer.agreement is not None:
-        rows["current settings, replayed"] = metrics(current, answer.coverage.minutes)
+        rows["current settings, replayed"] = metrics(current_outcome, answer.coverage.minutes)
     lines = "".join(
         f"<tr><td class=name>{name}</td>{''.join(f'<td>{cell}</td>' for cell in _metric_cells(row))}</tr>"
         for name, row in rows.items()
@@ -153,25 +153,25 @@ def _agreement_section(answer: ReplayResult, recorded: Metrics, current: Variant
     )
 
 
-def _scatter_chart(ordered: Sequence[Metrics], result: ReplayResult, recorded: Metrics) -> str:
+def _scatter_chart(ordered_rows: Sequence[Metrics], result: ReplayResult, recorded_row: Metrics) -> str:
     figure, field = _figure_and_axes()
     field.set_xscale("symlog", linthresh=1)
     # The formatter of this scale writes mathematical markup, which is not parsed.
     field.xaxis.set_major_formatter("{x:,.10g}")
-    front = [row for row in ordered if row.variant in result.front]
+    front = [row for row in ordered_rows if row.variant in result.front]
     field.plot([row.unloads_per_day for row in front], [row.range_mean for row in front], color=_FRONT, linewidth=1)
     groups = {
-        ("other variants", _PLAIN, 22): [row for row in ordered if row.variant not in result.front],
+        ("other variants", _PLAIN, 22): [row for row in ordered_rows if row.variant not in result.front],
         ("Pareto front", _FRONT, 22): front,
-        (CURRENT, _CURRENT, 60): [row for row in ordered if row.variant == CURRENT],
-        ("picked", _PICKED, 60): [row for row in ordered if row.variant == result.picked],
-        ("as recorded", _RECORDED, 60): [recorded],
+        (CURRENT, _CURRENT, 60): [row for row in ordered_rows if row.variant == CURRENT],
+        ("picked", _PICKED, 60): [row for row in ordered_rows if row.variant == result.picked],
+        ("as recorded", _RECORDED, 60): [recorded_row],
     }
     for (label, colour, size), rows in groups.items():
-        marker = "D" if rows == [recorded] else "o"
+        marker = "D" if rows == [recorded_row] else "o"
         places = [row.unloads_per_day for row in rows], [row.range_mean for row in rows]
         field.scatter(*places, color=colour, s=size, zorder=3, label=label, marker=marker)
-    for number, row in enumerate(ordered, start=1):
+    for number, row in enumerate(ordered_rows, start=1):
         field.annotate(str(number), (row.unloads_per_day, row.range_mean), fontsize=7, xytext=(3, 3),
                        textcoords="offset points")  # fmt: skip
     field.set_xlim(left=-0.1)
@@ -217,11 +217,11 @@ def _as_times(minutes: Ints) -> Times:
     return minutes.astype("datetime64[m]")
 
 
-def _figure_and_axes(rows: int = 1, **layout: Any) -> tuple[Figure, Any]:
+def _figure_and_axes(row_count: int = 1, **layout: Any) -> tuple[Figure, Any]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 3 + 1.5 * rows), layout="constrained")
-    return figure, figure.subplots(rows, sharex=True, **layout)
+    figure = Figure(figsize=(10, 3 + 1.5 * row_count), layout="constrained")
+    return figure, figure.subplots(row_count, sharex=True, **layout)
 
 
 def svg(figure: Figure, salt: str, label: str) -> str:

@@ -166,7 +166,7 @@ def replay_part(part: Part) -> list[VariantOutcome] | str:
             first_minute=part.stretch.first,
             last_minute=part.stretch.last,
             seed=request.seed,
-            report=progress_writer(folder, part.number),
+            report_progress=progress_writer(folder, part.number),
         )
     except RebalancerError as error:
         return str(error)
@@ -181,9 +181,9 @@ _COVERED = ("start", "end", "first", "last", "samples", "expected", "minutes", "
 """Table columns that show which part of the requested period was replayed (`replay.recording.Coverage`)."""
 
 
-def conclude(prepared: PreparedReplay, outcomes: Mapping[str, VariantOutcome], seconds: float) -> None:
+def conclude(prepared_replay: PreparedReplay, outcomes: Mapping[str, VariantOutcome], seconds: float) -> None:
     """Write a replay's answer, table and report. Raises `spark_failed` if every variant failed."""
-    folder, _, request, recording, variants = prepared
+    folder, _, request, recording, variants = prepared_replay
     coverage = recording.coverage
     failed = _failed_variants(variants.variants, outcomes)
     for failure in failed[:_SHOWN]:

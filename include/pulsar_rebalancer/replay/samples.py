@@ -105,10 +105,14 @@ class Recording:
             for policies in self.index.policies
         ]
 
-    def minutes(self, first: int | None = None, last: int | None = None) -> list[int]:
-        """Return the minutes that have a sample, `first` and `last` included."""
+    def minutes(self, first_minute: int | None = None, last_minute: int | None = None) -> list[int]:
+        """Return the minutes that have a sample, `first_minute` and `last_minute` included."""
         minutes = self.index.minutes
-        return [m for m in minutes if (first is None or m >= first) and (last is None or m <= last)]
+        return [
+            m
+            for m in minutes
+            if (first_minute is None or m >= first_minute) and (last_minute is None or m <= last_minute)
+        ]
 
     def samples(self, minutes: Iterable[int]) -> Iterator[RecordedSample]:
         assembler = _SampleAssembler(self)

@@ -204,17 +204,17 @@ class Agreement(BaseModel):
     bundles_both: int
 
     @classmethod
-    def compare(cls, recorded: VariantOutcome, replayed: VariantOutcome, minutes: float) -> Self:
+    def compare(cls, recorded_outcome: VariantOutcome, replayed_outcome: VariantOutcome, minutes: float) -> Self:
         """Compare two outcomes over the same samples; `minutes` is the time that these cover."""
-        ranges = np.array([recorded.ranges or [0.0], replayed.ranges or [0.0]])
-        moved, again = set(recorded.bundles), set(replayed.bundles)
+        ranges = np.array([recorded_outcome.ranges or [0.0], replayed_outcome.ranges or [0.0]])
+        moved, again = set(recorded_outcome.bundles), set(replayed_outcome.bundles)
         return cls(
             range_recorded=float(ranges[0].mean()),
             range_replayed=float(ranges[1].mean()),
             range_apart=float(np.abs(ranges[0] - ranges[1]).mean()),
             range_correlation=float(np.corrcoef(ranges)[0, 1]) if ranges.std(axis=1).all() else None,
-            unloads_recorded=recorded.moved * MINUTES_OF_A_DAY / minutes,
-            unloads_replayed=replayed.moved * MINUTES_OF_A_DAY / minutes,
+            unloads_recorded=recorded_outcome.moved * MINUTES_OF_A_DAY / minutes,
+            unloads_replayed=replayed_outcome.moved * MINUTES_OF_A_DAY / minutes,
             bundles_recorded=len(moved),
             bundles_replayed=len(again),
             bundles_both=len(moved & again),

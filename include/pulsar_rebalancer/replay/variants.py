@@ -75,7 +75,7 @@ class Variants(NamedTuple):
     left_out: list[str]
 
 
-def expand(grid: Sequence[Mapping[str, object]], current: Settings) -> Variants:
+def expand(grid: Sequence[Mapping[str, object]], base_settings: Settings) -> Variants:
     """Return the current settings and every combination in a grid.
 
     Each part of the grid maps settings, by our names or Pulsar's, to a value or a list of values, and all
@@ -86,13 +86,13 @@ def expand(grid: Sequence[Mapping[str, object]], current: Settings) -> Variants:
     """
     parts = [_values_by_field(part, f"grid, part {number}") for number, part in enumerate(grid, start=1)]
     _check_variant_count(parts)
-    by_key = {_settings_key(current): Variant(CURRENT, current, current=True)}
+    by_key = {_settings_key(base_settings): Variant(CURRENT, base_settings, current=True)}
     left_out: list[str] = []
     for number, part in enumerate(parts, start=1):
         for values in product(*part.values()):
             changed = dict(zip(part, values, strict=True))
             try:
-                variant = _variant(changed, current, f"grid, part {number}")
+                variant = _variant(changed, base_settings, f"grid, part {number}")
             except SettingsError as error:
                 if error.reason is not Reason.CONTRADICTION:
                     raise
@@ -127,9 +127,9 @@ def _check_variant_count(parts: Sequence[Mapping[str, list[Any]]]) -> None:
         )
 
 
-def _variant(changes: dict[str, object], current: Settings, label: str) -> Variant:
-    values = current.model_dump(mode="json", exclude_unset=True)
-    if changes.get("strategy", current.strategy) != current.strategy:
+def _variant(changes: dict[str, object], base_settings: Settings, label: str) -> Variant:
+    values = base_settings.model_dump(mode="json", exclude_unset=True)
+    if changes.get("strategy", base_settings.strategy) != base_settings.strategy:
         values = {name: value for name, value in values.items() if name not in OF_STRATEGY}
     settings = validate(values | changes, label=label)
     shown = {name: value for name, value in changes.items() if name != "strategy"}

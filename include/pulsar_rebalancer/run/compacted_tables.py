@@ -106,20 +106,20 @@ class Draft:
         finally:
             self.file.delete()
 
-    def add(self, table: pa.Table, run: str | None = None) -> None:
-        """Append rows; missing columns become null, and `run` is None if the table has that column.
+    def add(self, table: pa.Table, run_name: str | None = None) -> None:
+        """Append rows; missing columns become null, and `run_name` is None if the table has that column.
 
         Raises ArrowInvalid if a value does not fit its column, or SnapshotError `storage_failed`.
         """
-        columns = [self._column(table, field, run) for field in self._schema]
+        columns = [self._column(table, field, run_name) for field in self._schema]
         self._waiting.append(pa.Table.from_arrays(columns, schema=self._schema))
         if sum(t.num_rows for t in self._waiting) >= _ROWS or sum(t.nbytes for t in self._waiting) >= _BYTES:
             self._flush()
 
     @staticmethod
-    def _column(table: pa.Table, field: pa.Field[Any], run: str | None) -> Any:
-        if run is not None and field.name == "run":
-            return pa.repeat(run, table.num_rows)
+    def _column(table: pa.Table, field: pa.Field[Any], run_name: str | None) -> Any:
+        if run_name is not None and field.name == "run":
+            return pa.repeat(run_name, table.num_rows)
         if field.name not in table.column_names:
             return pa.nulls(table.num_rows, field.type)
         return table[field.name].cast(field.type)
@@ -216,13 +216,13 @@ def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
     return {run for run, row in expected.items() if all(held[k][run] == (row[f"{k}_rows"] or 0) for k in TABLES)}
 
 
-def compacted_documents(runs_table: StoragePath, run: str, columns: Sequence[str]) -> dict[str, str | None]:
+def compacted_documents(runs_table: StoragePath, run_name: str, columns: Sequence[str]) -> dict[str, str | None]:
     """Return a compacted run's documents from its day's table `runs`; empty if that has no row for it.
 
     Raises SnapshotError `file_missing`, `file_damaged` or `storage_failed`.
     """
     for table in runs_table.read_batches(["run", *columns]):
-        for row in table.filter(pc.field("run") == run).to_pylist():
+        for row in table.filter(pc.field("run") == run_name).to_pylist():
             return row
     return {}
 
@@ -240,9 +240,9 @@ def read_run(run: StoragePath, table: str, columns: Sequence[str]) -> pa.Table:
     return (run / path).read_table(list(columns))
 
 
-def read_day(file: StoragePath, table: str, columns: Sequence[str], runs: Collection[str]) -> pa.Table:
+def read_day(file: StoragePath, table: str, columns: Sequence[str], run_names: Collection[str]) -> pa.Table:
     """Check a table of a day, and return `run` and other columns of some runs. Raises as `read_run` does."""
-    wanted, names = ["run", *columns], pa.array(sorted(runs), pa.string())
+    wanted, names = ["run", *columns], pa.array(sorted(run_names), pa.string())
     _check_columns(file, wanted, TABLES[table][1])
     return pa.concat_tables(part.filter(pc.is_in(part["run"], names)) for part in file.read_batches(wanted))
 
@@ -258,14 +258,16 @@ def encoded_batches(file: StoragePath, table: str, columns: Sequence[str], encod
             yield pa.Table.from_batches([batch])
 
 
-def _check_columns(file: StoragePath, columns: Iterable[str], current: pa.Schema) -> None:
+def _check_columns(file: StoragePath, columns: Iterable[str], current_schema: pa.Schema) -> None:
     schema = footer_of(file)[0]
-    refuse_other_version(schema, current, file.uri)
+    refuse_other_version(schema, current_schema, file.uri)
     for name in columns:
         if name not in schema.names:
             raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri} has no column {name}")
         kind = schema.field(name).type
-        if not (pa.types.is_null(kind) or _fits(kind, pa.string() if name == "run" else current.field(name).type)):
+        if not (
+            pa.types.is_null(kind) or _fits(kind, pa.string() if name == "run" else current_schema.field(name).type)
+        ):
             where = _first_text(file, name) if pa.types.is_string(kind) else ""
             raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri}: column {name} holds {kind}{where}")
     _refuse_null_names(file, [name for name in columns if name in _NAMES])

@@ -106,9 +106,13 @@ def _write_tables(storage: ClusterStorage, day: date, runs: Sequence[RunFolder])
             draft.publish()
 
 
-def _stored_columns(target: StoragePath, current: pa.Schema) -> pa.Schema:
+def _stored_columns(target: StoragePath, current_schema: pa.Schema) -> pa.Schema:
     try:
-        return _with_new_columns(with_run(current), current, target) if target.exists() else with_run(current)
+        return (
+            _with_new_columns(with_run(current_schema), current_schema, target)
+            if target.exists()
+            else with_run(current_schema)
+        )
     except pa.ArrowException as error:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{target.uri} has incompatible column types: {error}") from None
 
@@ -129,13 +133,13 @@ def _all_columns(columns: pa.Schema, kind: str, runs: Sequence[RunFolder]) -> pa
     return columns.with_metadata(TABLES[kind][1].metadata)
 
 
-def _copy_other_runs(draft: Draft, target: StoragePath, names: set[str]) -> dict[str, int]:
+def _copy_other_runs(draft: Draft, target: StoragePath, replaced_runs: set[str]) -> dict[str, int]:
     if not target.exists():
         return {}
-    new = pa.array(sorted(names), pa.string())
+    new = pa.array(sorted(replaced_runs), pa.string())
     for table in target.read_batches():
         draft.add(table.filter(pc.invert(pc.is_in(table["run"], value_set=new))))
-    return {run: count for run, count in row_counts(target).items() if run not in names}
+    return {run: count for run, count in row_counts(target).items() if run not in replaced_runs}
 
 
 def _add_rows(draft: Draft, kind: str, run: RunFolder) -> int | None:
@@ -161,7 +165,7 @@ def _table_files(run: RunFolder, path: str) -> list[StoragePath]:
     return [run.folder / name for name in sorted(parts) if not name.rpartition("/")[2].startswith((".", "_"))]
 
 
-def _run_row(run: RunFolder, rows: Mapping[str, int | None]) -> pa.Table:
+def _run_row(run: RunFolder, row_counts: Mapping[str, int | None]) -> pa.Table:
     try:
         texts = {
             path: (run.folder / path).read_bytes().decode()
@@ -171,19 +175,19 @@ def _run_row(run: RunFolder, rows: Mapping[str, int | None]) -> pa.Table:
     except (SnapshotError, UnicodeDecodeError) as error:
         raise _unreadable_error(run, error) from None
     columns = {name: texts.pop(path, None) for name, path in DOCUMENTS.items()}
-    counts = {f"{kind}_rows": rows[kind] for kind in TABLES}
+    counts = {f"{kind}_rows": row_counts[kind] for kind in TABLES}
     row = {"run": run.name, "collected_at": run.at, **columns, "documents": sorted(texts.items()), **counts}
     return pa.Table.from_pylist([row], schema=RUNS_SCHEMA)
 
 
-def _check_row_counts(draft: Draft, expected: Mapping[str, int]) -> None:
+def _check_row_counts(draft: Draft, expected_rows: Mapping[str, int]) -> None:
     written = row_counts(draft.file)
-    wrong = sorted(run for run in expected.keys() | written.keys() if expected.get(run, 0) != written[run])
+    wrong = sorted(run for run in expected_rows.keys() | written.keys() if expected_rows.get(run, 0) != written[run])
     if wrong:
         run = wrong[0]
         raise SnapshotError(
             Reason.FILE_DAMAGED,
-            f"{draft.file.uri} has {written[run]} rows of run {run} instead of {expected.get(run, 0)}; "
+            f"{draft.file.uri} has {written[run]} rows of run {run} instead of {expected_rows.get(run, 0)}; "
             "tables and runs of this day were not changed",
         )
 

@@ -114,13 +114,13 @@ class ClientGapSummary(BaseModel):
         return "; ".join(parts) or "no client was connected"
 
 
-def last_cost_text(gaps: Collection[ClientGap], moves: int) -> str:
+def last_cost_text(gaps: Collection[ClientGap], move_count: int) -> str:
     """Return a sentence, without a full stop, on the known costs of the last moves of a plan's bundles."""
     summary = ClientGapSummary.from_gaps(gaps)
     if summary is None:
         return "not known: no move of these bundles was measured"
     return f"{summary.sentence}" + (
-        f" (known for {len(gaps)} of {number_of(moves, 'bundle')})" if len(gaps) < moves else ""
+        f" (known for {len(gaps)} of {number_of(move_count, 'bundle')})" if len(gaps) < move_count else ""
     )
 
 
@@ -136,10 +136,12 @@ class BundleClientGaps(VersionedDocument):
 
     bundles: dict[str, LastClientGap] = {}
 
-    def with_gaps(self, gaps: Mapping[str, ClientGap | None], now: datetime) -> Self:
+    def with_gaps(self, gap_by_bundle: Mapping[str, ClientGap | None], now: datetime) -> Self:
         """Return a copy with the cost of further moves. Unknown values are ignored, the oldest are dropped."""
         known = {
-            b: LastClientGap(at=now, client_gap=gap) for b, gap in gaps.items() if gap is not None and not gap.unknown
+            b: LastClientGap(at=now, client_gap=gap)
+            for b, gap in gap_by_bundle.items()
+            if gap is not None and not gap.unknown
         }
         every = self.bundles | known
         latest = sorted(every, key=lambda bundle: (every[bundle].at, bundle))[-KEPT:]
@@ -294,12 +296,12 @@ def _is_blocked(run: StoragePath) -> bool:
 
 
 def _latest_outcomes(
-    planned: Iterable[_Planned],
+    planned_items: Iterable[_Planned],
     make_unattempted: Callable[[_Planned, Reason], _Outcome],
     earlier_outcomes: Iterable[_Outcome],
     recorded_outcomes: Mapping[str, _Outcome],
 ) -> tuple[_Outcome, ...]:
-    last = {item.bundle: make_unattempted(item, Reason.NOT_ATTEMPTED) for item in planned}
+    last = {item.bundle: make_unattempted(item, Reason.NOT_ATTEMPTED) for item in planned_items}
     last |= {outcome.bundle: outcome for outcome in earlier_outcomes if not outcome.reason.has(Trait.NOT_BEGUN)}
     return tuple((last | dict(recorded_outcomes)).values())
 

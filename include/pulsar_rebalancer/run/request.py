@@ -225,9 +225,9 @@ class PlanRequest(BaseModel):
         always = {Action.UNDO: Overrule.GRACE_PERIOD, Action.DRAIN: Overrule.CAPS}
         return frozenset([*self.overrule, *filter(None, [always.get(self.action) if self.action else None])])
 
-    def changed_fields(self, shown: PlanRequest) -> list[str]:
+    def changed_fields(self, shown_request: PlanRequest) -> list[str]:
         given = [name for name in type(self).model_fields if getattr(self, name) and name not in ("plan", "reason")]
-        return [name for name in given if getattr(self, name) != getattr(shown, name)]
+        return [name for name in given if getattr(self, name) != getattr(shown_request, name)]
 
 
 class ManualPlanRecord(BaseModel):

@@ -53,12 +53,12 @@ class Needs(NamedTuple):
     files: frozenset[str]
 
     @classmethod
-    def read(cls, storage: ClusterStorage, stored: DecisionState, plans: Collection[str], now: datetime) -> Self:
+    def read(cls, storage: ClusterStorage, stored: DecisionState, plan_ids: Collection[str], now: datetime) -> Self:
         """Return what must be kept. Raises SnapshotError if the last committed plan cannot be read."""
         last = last_committed_run(storage, now)
         # A person may restore this plan's state.
         state = read_state(last) if last else stored
-        return cls(frozenset({*plans, stored.plan_id, state.plan_id}), stored.files | state.files)
+        return cls(frozenset({*plan_ids, stored.plan_id, state.plan_id}), stored.files | state.files)
 
 
 def drop_means(folder: StoragePath, needed_files: Collection[str]) -> None:
@@ -72,7 +72,7 @@ def is_draft(entry: Entry) -> bool:
 
 
 def unneeded_files(
-    folder: StoragePath, needed: Collection[str], now: datetime, retention_days: int
+    folder: StoragePath, needed_files: Collection[str], now: datetime, retention_days: int
 ) -> tuple[dict[str, list[Entry]], list[str]]:
     """Return the deletable entries in a state folder, by kind, and the names of files from other programs.
 
@@ -80,7 +80,7 @@ def unneeded_files(
     the costs of moves.
 
     Args:
-        needed: `Needs.files`.
+        needed_files: `Needs.files`.
         retention_days: age in days at which exports are deleted; 0 to keep them forever.
     """
     old: dict[str, list[Entry]] = defaultdict(list)
@@ -92,7 +92,7 @@ def unneeded_files(
         elif kind == "exports":
             if retention_days and _written_at(entry) < now - timedelta(days=retention_days):
                 old[kind].append(entry)
-        elif kind == "means" and entry.path in needed:
+        elif kind == "means" and entry.path in needed_files:
             continue
         elif kind not in ("changes", "kept"):
             content = _entries_to_delete(folder, entry)
@@ -183,8 +183,8 @@ _DAY = timedelta(days=1)
 _NOT_OURS = "not written by the rebalancer"
 
 
-def maintain(storage: ClusterStorage, settings: Settings, needed: Needs, now: datetime, *, dry_run: bool) -> Report:
-    upkeep = _Upkeep(storage, settings, needed, now.astimezone(UTC), Report(dry_run))
+def maintain(storage: ClusterStorage, settings: Settings, needs: Needs, now: datetime, *, dry_run: bool) -> Report:
+    upkeep = _Upkeep(storage, settings, needs, now.astimezone(UTC), Report(dry_run))
     upkeep.runs()
     upkeep.history()
     upkeep.state()
@@ -317,9 +317,9 @@ class _Upkeep:
         if not self.report.dry_run:
             remove(self.storage.base, folder, content, is_whole=is_whole)
 
-    def _add_step(self, action: str, item: str, runs: int, content: Iterable[Entry]) -> None:
+    def _add_step(self, action: str, item: str, run_count: int, content: Iterable[Entry]) -> None:
         sizes = [entry.size for entry in content if entry.kind is Kind.FILE]
-        self.report.steps.append(UpkeepStep(action, item, runs, len(sizes), sum(sizes)))
+        self.report.steps.append(UpkeepStep(action, item, run_count, len(sizes), sum(sizes)))
 
-    def _note_kept(self, folder: StoragePath, why: str) -> None:
-        self.report.left[folder.uri.removeprefix(f"{self.storage.base.uri}/")] = why
+    def _note_kept(self, folder: StoragePath, reason_text: str) -> None:
+        self.report.left[folder.uri.removeprefix(f"{self.storage.base.uri}/")] = reason_text

@@ -157,7 +157,7 @@ def compose(cluster: str, pending: PendingMessage, values: Sequence[str], link: 
             lines.append(f"No longer checked: {incident.unwatched}: {incident.unwatched.meaning}")
     else:
         lines.append(f"What: {condition.meaning}{detail}")
-    lines += ["Reasons:", *_reason_lines(incident.reasons, actions=not pending.over)]
+    lines += ["Reasons:", *_reason_lines(incident.reasons, with_actions=not pending.over)]
     lines += ["Values:", *(f"  {line}" for line in values or ["no values: the run ended too early"])]
     lines.append(f"What to do: {'nothing, because the condition has ended.' if pending.over else condition.action}")
     lines.append(f"Run: {link}")
@@ -169,10 +169,10 @@ def _line(name: str, time: datetime) -> str:
     return f"{name}: {time:%Y-%m-%d %H:%M:%S %Z}"
 
 
-def _reason_lines(reasons: Mapping[Reason, int], *, actions: bool = False) -> list[str]:
+def _reason_lines(reasons: Mapping[Reason, int], *, with_actions: bool = False) -> list[str]:
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     lines = [
-        f"  {code} x{count}: {code.meaning} {code.action if actions else ''}".rstrip()
+        f"  {code} x{count}: {code.meaning} {code.action if with_actions else ''}".rstrip()
         for code, count in ordered[:LISTED]
     ]
     return lines + ([f"  and {len(ordered) - LISTED} more"] if len(ordered) > LISTED else [])

@@ -98,9 +98,9 @@ class AllBut(Sequence[str]):
     broker's index.
     """
 
-    def __init__(self, brokers: Sequence[str], position: Mapping[str, int], omitted: Collection[str]) -> None:
+    def __init__(self, brokers: Sequence[str], position: Mapping[str, int], omitted_brokers: Collection[str]) -> None:
         self.brokers = brokers
-        self.without = frozenset(omitted)
+        self.without = frozenset(omitted_brokers)
         self.positions = sorted(position[broker] for broker in self.without)
         self._position = position
 
@@ -143,9 +143,9 @@ def base_and_omitted(candidates: Sequence[str]) -> tuple[Sequence[str], frozense
 _SEMANTIC_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?")
 
 
-def latest_version_brokers(candidates: Sequence[str], versions: Mapping[str, str | None]) -> list[str]:
+def latest_version_brokers(candidates: Sequence[str], version_by_broker: Mapping[str, str | None]) -> list[str]:
     """Return the candidates with the latest version; empty if one cannot be read (BrokerVersionFilter)."""
-    parsed = {broker: _parsed_version(versions.get(broker)) for broker in candidates}
+    parsed = {broker: _parsed_version(version_by_broker.get(broker)) for broker in candidates}
     if not parsed or None in parsed.values():
         return []
     latest_version_brokers = max(version for version in parsed.values() if version is not None)
@@ -192,21 +192,23 @@ def below_ceiling(candidates: Sequence[str], topics: Mapping[str, int], ceiling:
     return [broker for broker in candidates if topics.get(broker, 0) <= ceiling] or list(candidates)
 
 
-def least_of_group(candidates: Sequence[str], spread: Mapping[str, int], domains: Mapping[str, str]) -> list[str]:
+def least_of_group(
+    candidates: Sequence[str], count_by_place: Mapping[str, int], domains: Mapping[str, str]
+) -> list[str]:
     """Return the candidates with the fewest namespaces of a group, in the domains with the fewest (if any).
 
-    As in LoadManagerShared.filterAntiAffinityGroupOwnedBrokers. `spread` counts the namespaces on each broker.
+    As in LoadManagerShared.filterAntiAffinityGroupOwnedBrokers. `count_by_place` counts the namespaces on each broker.
     """
     if domains:
-        of_domain = counts_by_domain({broker: spread.get(broker, 0) for broker in candidates}, domains)
+        of_domain = counts_by_domain({broker: count_by_place.get(broker, 0) for broker in candidates}, domains)
         least = min(of_domain.values(), default=0)
         candidates = [broker for broker in candidates if of_domain[domains.get(broker, "")] == least]
-    return lowest_counts(candidates, spread)
+    return lowest_counts(candidates, count_by_place)
 
 
-def counts_by_domain(spread: Mapping[str, int], domains: Mapping[str, str]) -> Counter[str]:
+def counts_by_domain(count_by_place: Mapping[str, int], domains: Mapping[str, str]) -> Counter[str]:
     counts: Counter[str] = Counter()
-    for broker, count in spread.items():
+    for broker, count in count_by_place.items():
         counts[domains.get(broker, "")] += count
     return counts
 
@@ -217,26 +219,26 @@ def lowest_counts(candidates: Sequence[str], counts: Mapping[str, int]) -> list[
     return [broker for broker in candidates if counts.get(broker, 0) == least]
 
 
-def group_allows_leaving(candidates: Sequence[str], spread: Mapping[str, int]) -> bool:
+def group_allows_leaving(candidates: Sequence[str], count_by_place: Mapping[str, int]) -> bool:
     """Return whether a bundle may leave its broker (LoadManagerShared.shouldAntiAffinityNamespaceUnload).
 
-    It may not if all candidates have the same number of the group's namespaces (`spread`), other than 0. As
+    It may not if all candidates have the same number of the group's namespaces (`count_by_place`), other than 0. As
     in Pulsar, it always may if its broker has more of them than another candidate.
     """
     if not candidates:
         return True
-    first = spread.get(candidates[0], 0)
+    first = count_by_place.get(candidates[0], 0)
     # One of the first few brokers nearly always decides, so this rarely visits all ten thousand brokers.
-    return first == 0 or any(spread.get(broker, 0) != first for broker in candidates)
+    return first == 0 or any(count_by_place.get(broker, 0) != first for broker in candidates)
 
 
-def spreads_no_worse(spread: Mapping[str, int], source: str, destination: str, *, is_last: bool) -> bool:
+def spreads_no_worse(count_by_place: Mapping[str, int], source: str, destination: str, *, is_last: bool) -> bool:
     """Return whether a move keeps an anti-affinity group at least as evenly distributed (our own rule).
 
-    `spread` counts the namespaces by place: broker or failure domain. Unless the source's last bundle of the
+    `count_by_place` counts the namespaces by place: broker or failure domain. Unless the source's last bundle of the
     namespace `is_last`, the destination must have no other namespace of the group.
     """
-    return spread.get(destination, 0) < (spread.get(source, 0) if is_last else 1)
+    return count_by_place.get(destination, 0) < (count_by_place.get(source, 0) if is_last else 1)
 
 
 class PolicyFilter:

@@ -203,18 +203,18 @@ class BundleCosts(NamedTuple):
     def all_unknown(cls, count: int) -> Self:
         return cls(*np.full((len(cls._fields), count), np.nan))
 
-    def with_sample(self, rate: Floats, minutes: float, *, counts: bool) -> tuple[Self, Floats]:
+    def with_sample(self, rate: Floats, minutes: float, *, is_counted: bool) -> tuple[Self, Floats]:
         """Return the columns after a sample, and the differences of the rates from their quarter-hour averages.
 
         Args:
             rate: msg/s or kB/s. A bundle whose rate is NaN is forgotten.
             minutes: time since the last counted sample.
-            counts: False if the sample changes no average.
+            is_counted: False if the sample changes no average.
         """
         new = np.isnan(self.quick)
         before = [np.where(new, rate, average) for average in self[:4]]
-        samples = np.where(new, 0.0, self.samples) + counts
-        weights: tuple[Any, ...] = sample_weights(samples, minutes) if counts else (0.0,) * len(before)
+        samples = np.where(new, 0.0, self.samples) + is_counted
+        weights: tuple[Any, ...] = sample_weights(samples, minutes) if is_counted else (0.0,) * len(before)
         hour, quick, quarter = (old + step * (rate - old) for old, step in zip(before[:3], weights, strict=False))
         hour_before = before[3] + weights[3] * (hour - before[3])
         cost, variance = np.where(new, START_COST, self.cost), np.where(new, START_VARIANCE, self.variance)
@@ -230,8 +230,8 @@ class BundleCosts(NamedTuple):
     def loads(self, persistence: float) -> Floats:
         return self.cost * (self.hour + persistence * (self.quick - self.hour))
 
-    def with_correction(self, change: Floats, gain: Floats, shrink: Floats) -> Self:
+    def with_correction(self, change: Floats, gain: Floats, shrinkage: Floats) -> Self:
         known = self.variance * change
         cost = np.clip(self.cost + known * gain, _LEAST_COST, _LARGEST_COST)
-        variance = np.clip(self.variance - known * known * shrink + _DRIFT, 0.0, START_VARIANCE)
+        variance = np.clip(self.variance - known * known * shrinkage + _DRIFT, 0.0, START_VARIANCE)
         return self._replace(cost=cost, variance=variance)

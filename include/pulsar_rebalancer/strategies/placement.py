@@ -118,15 +118,15 @@ class _RateQueue:
         heapify(self._heap)
         self._least: list[tuple[float, str]] = []
 
-    def least_loaded(self, excluded: Collection[str]) -> list[str]:
+    def least_loaded(self, excluded_brokers: Collection[str]) -> list[str]:
         """Return the brokers with the lowest rate, sorted by name; empty if all are overloaded or left out."""
         # Placing a bundle only raises rates: brokers that had the smallest rate come first while any still has it.
         self._least = self._next_of_equal_rate([entry for entry in self._least if self._is_present(entry)])
-        brokers = [broker for _, broker in self._least if broker not in excluded]
+        brokers = [broker for _, broker in self._least if broker not in excluded_brokers]
         passed_over: list[tuple[float, str]] = []
         while not brokers and self._heap:
             following = self._next_of_equal_rate([])
-            brokers = [broker for _, broker in following if broker not in excluded]
+            brokers = [broker for _, broker in following if broker not in excluded_brokers]
             passed_over += following
         for entry in passed_over:
             heappush(self._heap, entry)
@@ -306,25 +306,25 @@ def place(
 
 
 def _destination(
-    move: CandidateMove, policies: PolicyFilter, selector: Selector, overloaded_names: Collection[str], seed: str
+    move: CandidateMove, policy_filter: PolicyFilter, selector: Selector, overloaded_names: Collection[str], seed: str
 ) -> str | Reason:
     if move.destination == move.source:
         return Reason.SAME_BROKER
     if move.destination is not None:
-        return policies.refusal_reason(move.bundle, move.source, move.destination) or move.destination
-    held = policies.stay_reason(move.bundle, move.source)
+        return policy_filter.refusal_reason(move.bundle, move.source, move.destination) or move.destination
+    held = policy_filter.stay_reason(move.bundle, move.source)
     if held is not None:
         return held
-    chosen = _choose_one(move.bundle, policies, selector, overloaded_names, seed)
+    chosen = _choose_one(move.bundle, policy_filter, selector, overloaded_names, seed)
     if chosen is None:
         return Reason.NO_DESTINATION
     return Reason.SAME_BROKER if chosen == move.source else chosen
 
 
 def _choose_one(
-    bundle: str, policies: PolicyFilter, selector: Selector, overloaded_names: Collection[str], seed: str
+    bundle: str, policy_filter: PolicyFilter, selector: Selector, overloaded_names: Collection[str], seed: str
 ) -> str | None:
-    first = choose_broker(seed, bundle, selector.eligible(bundle, policies.candidates(bundle)))
+    first = choose_broker(seed, bundle, selector.eligible(bundle, policy_filter.candidates(bundle)))
     if first not in overloaded_names:
         return first
-    return choose_broker(seed, bundle, selector.eligible(bundle, policies.policy_set(bundle))) or first
+    return choose_broker(seed, bundle, selector.eligible(bundle, policy_filter.policy_set(bundle))) or first

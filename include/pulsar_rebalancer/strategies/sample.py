@@ -73,12 +73,12 @@ class JudgedPair(NamedTuple):
 class Judge(Protocol):
     """A function that scores and pairs brokers, counts hits, and says which pairs fire."""
 
-    def __call__(self, sample: ClusterSample, hits: Mapping[str, HitCount], hot: float) -> list[JudgedPair]:
+    def __call__(self, sample: ClusterSample, hits: Mapping[str, HitCount], hot_score: float) -> list[JudgedPair]:
         """Return the pairs, outermost first.
 
         Args:
             hits: hits before this sample, by broker.
-            hot: score in percent, from which every hit of a source counts as a high hit. Pulsar has no such rule.
+            hot_score: score in percent, from which every hit of a source counts as a high hit. Pulsar has no such rule.
         """
 
 
@@ -264,7 +264,7 @@ def left_out_decisions(sample: ClusterSample) -> list[Decision]:
 
 
 def used_samples(
-    decisions: Iterable[Decision], counting: HitRules, moves: Iterable[CandidateMove] = ()
+    decisions: Iterable[Decision], hit_rules: HitRules, moves: Iterable[CandidateMove] = ()
 ) -> dict[str, float]:
     """Return the scores that caused hits, by broker; if the run counts none, of brokers in pairs' moves.
 
@@ -277,7 +277,7 @@ def used_samples(
     for pair in judged.values():
         counted = (pair.low_hits or 0) > max(pair.source_low_before or 0, pair.destination_low_before or 0)
         for broker, its_score in ((pair.source, pair.source_score), (pair.destination, pair.destination_score)):
-            if broker is not None and its_score is not None and (counted if counting.counts else broker in moved):
+            if broker is not None and its_score is not None and (counted if hit_rules.counts else broker in moved):
                 used[broker] = its_score
     return used
 

@@ -225,12 +225,14 @@ def bottleneck_of(brokers: Iterable[BrokerSample], settings: Settings) -> str:
     return max(sums, key=sums.__getitem__)
 
 
-def learned_before(learned: Learned, brokers: Iterable[BrokerSample], settings: Settings, *, counts: bool) -> Learned:
+def learned_before(
+    learned: Learned, brokers: Iterable[BrokerSample], settings: Settings, *, is_counted: bool
+) -> Learned:
     """Return the values learned before a sample; empty if the sample changes the bottleneck.
 
     A sample that does not count changes it only if nothing has been learned yet.
     """
-    if learned.samples and not counts:
+    if learned.samples and not is_counted:
         return learned
     now = bottleneck_of(brokers, settings)
     others = learned.others + 1 if now != learned.bottleneck else 0

@@ -221,20 +221,20 @@ def bursts(
     return factors
 
 
-def pauses(random: np.random.Generator, minutes: int, bundles: int, on: float, off: float) -> Floats:
+def pauses(random: np.random.Generator, minutes: int, bundles: int, on_minutes: float, off_minutes: float) -> Floats:
     """Return factors that repeatedly drop to 0; the times with and without traffic are exponentially distributed.
 
     Args:
-        on: mean number of minutes with traffic; the factor is then `(on + off) / on`.
-        off: mean number of minutes without traffic.
+        on_minutes: mean number of minutes with traffic; the factor is then `(on + off) / on`.
+        off_minutes: mean number of minutes without traffic.
     """
-    is_on = random.random(bundles) < on / (on + off)
+    is_on = random.random(bundles) < on_minutes / (on_minutes + off_minutes)
     changes = random.random((minutes, bundles))
     factors = np.empty((minutes, bundles))
     for minute in range(minutes):
-        is_on = is_on ^ (changes[minute] < 1 / np.where(is_on, on, off))
+        is_on = is_on ^ (changes[minute] < 1 / np.where(is_on, on_minutes, off_minutes))
         factors[minute] = is_on
-    return factors * (on + off) / on
+    return factors * (on_minutes + off_minutes) / on_minutes
 
 
 def jobs(random: np.random.Generator, minutes: int, bundles: int, interval: int, length: int, factor: Range) -> Floats:
@@ -266,13 +266,13 @@ def weeks(random: np.random.Generator, minutes: int, bundles: int, night: Range,
     return np.asarray(factors / factors.mean(axis=0))
 
 
-def arrivals(random: np.random.Generator, minutes: int, bundles: int, late_share: float, ramp: int) -> Floats:
+def arrivals(random: np.random.Generator, minutes: int, bundles: int, late_share: float, ramp_minutes: int) -> Floats:
     """Return the traffic of bundles of which some appear only later, and then grow to their full size.
 
     Args:
         late_share: share of the bundles that have no traffic at the start.
-        ramp: minutes until the full size is reached.
+        ramp_minutes: minutes until the full size is reached.
     """
     is_late, starts = random.random(bundles) < late_share, random.uniform(0, minutes, bundles)
-    grown = (np.arange(minutes)[:, None] - np.where(is_late, starts, -ramp)) / ramp
+    grown = (np.arange(minutes)[:, None] - np.where(is_late, starts, -ramp_minutes)) / ramp_minutes
     return np.asarray(grown.clip(0, 1))

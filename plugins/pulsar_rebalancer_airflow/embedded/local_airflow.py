@@ -217,10 +217,10 @@ class LocalAirflow:
             yield
             time.sleep(_PAUSE_SECONDS)
 
-    def _start(self, arguments: list[str], start: Callable[..., object]) -> None:
+    def _start(self, arguments: list[str], start_process: Callable[..., object]) -> None:
         log = self.home.folder / "logs" / f"{arguments[0]}.log"
         command = [str(Path(sys.executable).parent / "airflow"), *arguments]
-        start(f"airflow {arguments[0]}", command, self.home.environment(), log)
+        start_process(f"airflow {arguments[0]}", command, self.home.environment(), log)
 
     def _is_healthy(self) -> bool:
         if not self._processes.listens(self.home.port):
@@ -249,13 +249,13 @@ class LocalAirflow:
     def get(self, path: str, **query: Any) -> Any:
         return self.request("GET", path, httpx.codes.NOT_FOUND, params=query)
 
-    def request(self, method: str, path: str, expected: int, **options: Any) -> Any:
+    def request(self, method: str, path: str, expected_status: int, **options: Any) -> Any:
         url = f"/api/v2{path}"
         answer = self._send(method, url, **options)
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             self._log_in()
             answer = self._send(method, url, **options)
-        if answer.status_code == expected:
+        if answer.status_code == expected_status:
             return None
         if answer.is_error:
             raise EmbeddedError(f"Airflow answered {answer.status_code} to {method} {path}: {answer.text[:500]}")

@@ -235,14 +235,18 @@ class CarryOutOperator(HandOverOperator):
         return entry, planned.request
 
     def _drain_record(
-        self, store: StateStore, handed_over: HandedOverPlan, earlier: HandedOverPlan | None, brokers: Iterable[str]
+        self,
+        store: StateStore,
+        handed_over: HandedOverPlan,
+        earlier_plan: HandedOverPlan | None,
+        brokers: Iterable[str],
     ) -> HandedOverPlan:
         """Return the record of a drain's plan; keep the existing one if the same run was cleared.
 
         An error is raised if a broker was released after that record was made, or another run used the plan.
         """
         drained = store.orders().get(Drains).brokers
-        if earlier is None:
+        if earlier_plan is None:
             run = self.storage.run(handed_over.plan.plan_id)
             if run is None or drained.keys() != StateBefore.read(run).drains.brokers.keys():
                 named = ", ".join(drained)
@@ -252,12 +256,12 @@ class CarryOutOperator(HandOverOperator):
             return handed_over
         known = store.get(Drains).released
         released = [known[broker] for broker in brokers if broker in known]
-        if earlier.run_id != handed_over.run_id or any(at >= earlier.at for at in released):
-            raise PlanError(Reason.PLAN_USED, f"see run {earlier.run_id}")
-        return earlier
+        if earlier_plan.run_id != handed_over.run_id or any(at >= earlier_plan.at for at in released):
+            raise PlanError(Reason.PLAN_USED, f"see run {earlier_plan.run_id}")
+        return earlier_plan
 
     def _next_run(
-        self, context: Context, store: StateStore, handed_over: HandedOverPlan, earlier: HandedOverPlan | None
+        self, context: Context, store: StateStore, handed_over: HandedOverPlan, earlier_plan: HandedOverPlan | None
     ) -> HandedOverPlan:
         """Return a copy of a plan's record with the id of the run that carries out the plan.
 
@@ -266,11 +270,13 @@ class CarryOutOperator(HandOverOperator):
         """
         answers = store.get(Answers)
         refuse_while_plan_waits(context, self.trigger_dag_id, store)
-        if earlier is not None and not self._run_count(context, {earlier.run_id}):
-            return handed_over.model_copy(update={"run_id": earlier.run_id})  # recorded by an attempt that ended early
-        if earlier is not None and not self._was_held_back(context, earlier, answers):
+        if earlier_plan is not None and not self._run_count(context, {earlier_plan.run_id}):
+            return handed_over.model_copy(
+                update={"run_id": earlier_plan.run_id}
+            )  # recorded by an attempt that ended early
+        if earlier_plan is not None and not self._was_held_back(context, earlier_plan, answers):
             raise PlanError(
-                Reason.PLAN_USED, f"run {earlier.run_id} of {self.trigger_dag_id} has already used the plan"
+                Reason.PLAN_USED, f"run {earlier_plan.run_id} of {self.trigger_dag_id} has already used the plan"
             )
         return handed_over.model_copy(update={"run_id": new_run_id("by_hand", handed_over.plan.plan_id)})
 

@@ -101,7 +101,7 @@ def change_state(store: StateStore, action: str, order: Order, name: str) -> dic
     # Noted first as begun, in case the task is killed before it notes the end.
     write_change(store.storage, action, order, details | {"done": False})
     store.put(state)
-    store.put(_merged_history(store.peek(MovesState), moves, reset=action == "reset"))
+    store.put(_merged_history(store.peek(MovesState), moves, is_reset=action == "reset"))
     if HandedOverPlans.KEY in lost:  # a plan that was shown may have been carried out
         store.put(ShownPlans())
     store.replace_lost()
@@ -144,16 +144,16 @@ def _documents_to_restore(storage: ClusterStorage, name: str) -> tuple[str, Deci
     return run.name, read_state(run).without_restarts(), MovesState()
 
 
-def _merged_history(stored: MovesState, restored: MovesState, *, reset: bool) -> MovesState:
+def _merged_history(stored_moves: MovesState, restored_moves: MovesState, *, is_reset: bool) -> MovesState:
     """Merge the restored and the stored history, so that the grace period of recently moved bundles continues.
 
     A reset drops the stored destinations, because operators reset the state after the leader has restarted and lost its
     destinations.
     """
     return MovesState(
-        unloads=restored.unloads | stored.unloads,
-        kept_destinations={} if reset else restored.kept_destinations | stored.kept_destinations,
-        splits=restored.splits | stored.splits,
+        unloads=restored_moves.unloads | stored_moves.unloads,
+        kept_destinations={} if is_reset else restored_moves.kept_destinations | stored_moves.kept_destinations,
+        splits=restored_moves.splits | stored_moves.splits,
     )
 
 
@@ -212,7 +212,7 @@ def last_run(store: StateStore) -> RunInProgress:
     return RunInProgress(plan=plan, bundles=sorted(begun), without_outcome=len(to_do))
 
 
-def wait_for_end(store: StateStore, in_progress: RunInProgress, timeout_s: float) -> StopOutcome:
+def wait_for_end(store: StateStore, run_in_progress: RunInProgress, timeout_s: float) -> StopOutcome:
     """Wait until no bundle is in progress, and return the outcome of the stop.
 
     The task that carries out the plan checks for a stop before each bundle. Until this task ends, it is unknown which
@@ -220,22 +220,22 @@ def wait_for_end(store: StateStore, in_progress: RunInProgress, timeout_s: float
 
     Args:
         store: the cluster's store, in which the stop is already stored.
-        in_progress: the plan in progress when the stop was stored.
+        run_in_progress: the plan in progress when the stop was stored.
         timeout_s: maximum time to wait. Bundles that have no outcome by then are `unfinished`.
     """
-    until, begun = time.monotonic() + timeout_s, set(in_progress["bundles"])
-    left = begun & _unfinished_bundles(store, in_progress["plan"])
+    until, begun = time.monotonic() + timeout_s, set(run_in_progress["bundles"])
+    left = begun & _unfinished_bundles(store, run_in_progress["plan"])
     while left and time.monotonic() < until:
         time.sleep(_SECONDS_BETWEEN_LOOKS)
-        left &= _unfinished_bundles(store, in_progress["plan"])
-    run = store.storage.run(in_progress["plan"])
+        left &= _unfinished_bundles(store, run_in_progress["plan"])
+    run = store.storage.run(run_in_progress["plan"])
     ended = {bundle: reason for bundle, reason in _reasons(run).items() if bundle in begun - left} if run else {}
     finished = {bundle: reason for bundle, reason in ended.items() if not reason.has(Trait.NOT_BEGUN)}
-    return StopOutcome(finished, tuple(sorted(left)), in_progress["without_outcome"] - len(finished) - len(left))
+    return StopOutcome(finished, tuple(sorted(left)), run_in_progress["without_outcome"] - len(finished) - len(left))
 
 
-def is_in_progress(storage: ClusterStorage, plan: str, now: datetime) -> bool:
-    at, run = time_of(plan), storage.run(plan)
+def is_in_progress(storage: ClusterStorage, plan_id: str, now: datetime) -> bool:
+    at, run = time_of(plan_id), storage.run(plan_id)
     return at is not None and run is not None and now - at <= LONGEST_RUN and not (run / "outcome.json").exists()
 
 

@@ -181,9 +181,9 @@ class Holds:
     Args:
         planned_settings: the plan's settings.
         settings: the cluster's settings when the task started.
-        before: the drains and the rolling restart that the plan serves, and the orders when it was made.
+        state_before: the drains and the rolling restart that the plan serves, and the orders when it was made.
         check_always: True to check on every call; otherwise check at most once a second.
-        failures: returns the number of failed moves that the circuit breaker has not counted yet.
+        count_failures: returns the number of failed moves that the circuit breaker has not counted yet.
     """
 
     def __init__(
@@ -193,10 +193,10 @@ class Holds:
         store: StateStore,
         planned_settings: Settings,
         settings: Settings,
-        before: StateBefore,
+        state_before: StateBefore,
         *,
         check_always: bool = False,
-        failures: Callable[[datetime | None], int] = lambda _: 0,
+        count_failures: Callable[[datetime | None], int] = lambda _: 0,
     ) -> None:
         self._run = JudgedRun(started=context["dag_run"].start_date)
         self._store = store
@@ -206,10 +206,10 @@ class Holds:
         self._present = settings
         self._between_looks = 0 if check_always else _SECONDS_BETWEEN_LOOKS
         self._looked_at = -math.inf
-        self._failed = failures
+        self._failed = count_failures
         self._closed_at: datetime | None = None
         self._reason: Reason | None = None
-        self._before = before
+        self._before = state_before
         self._control = Control()
         self._drained: frozenset[str] = frozenset()
         self._rolls = False

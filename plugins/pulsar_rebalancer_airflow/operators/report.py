@@ -141,22 +141,24 @@ class ReportOperator(RunOperator):
             self.log.warning("Stored client gaps of earlier moves are lost: %s", error)
             return BundleClientGaps()
 
-    def _orders_text(self, context: Context, store: StateStore, resolved: RunSettings) -> str:
-        settings = resolved.settings
+    def _orders_text(self, context: Context, store: StateStore, run_settings: RunSettings) -> str:
+        settings = run_settings.settings
         if self.settings is not None:
             settings = settings.model_copy(update={name: getattr(self.settings, name) for name in OF_FILE})
-        return store.orders_text(settings, context["dag_run"].start_date, resolved.origins)
+        return store.orders_text(settings, context["dag_run"].start_date, run_settings.origins)
 
 
-def _tally(run: StoragePath, request: RunRequest, outcome: Outcome, earlier: Outcome | None, failed: set[str]) -> Tally:
+def _tally(
+    run: StoragePath, request: RunRequest, outcome: Outcome, earlier_outcome: Outcome | None, failed_bundles: set[str]
+) -> Tally:
     """Return what the circuit breaker counts: the moves that an earlier report has not reported yet."""
-    reported = {move.bundle for move in earlier.moves if move.failed} if earlier else set()
+    reported = {move.bundle for move in earlier_outcome.moves if move.failed} if earlier_outcome else set()
     validation = Validation.read(run) if (run / "validation.json").exists() else None
     summary = Summary.read(run) if (run / "plan" / "summary.json").exists() else None
     return Tally(
         bad_brokers=_bad_brokers(validation) if validation else None,
-        failed=len(failed - reported),
-        moved=outcome.moved_count > (earlier.moved_count if earlier else 0),
+        failed=len(failed_bundles - reported),
+        moved=outcome.moved_count > (earlier_outcome.moved_count if earlier_outcome else 0),
         score_range=summary.score_range if summary else None,
         younger_than=request.collected_at - timedelta(minutes=request.resolved.settings.host_usage_interval_minutes),
         brokers=summary.brokers if summary else 0,

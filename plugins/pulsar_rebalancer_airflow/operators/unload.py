@@ -115,9 +115,9 @@ _SECONDS_BETWEEN_WORDS = 1.0
 class _Progress:
     """The progress of a wave, published as the XCom `progress` at most once a second."""
 
-    def __init__(self, context: Context, total: int) -> None:
+    def __init__(self, context: Context, total_moves: int) -> None:
         self._context = context
-        self._total = total
+        self._total = total_moves
         self._told_at = -math.inf
 
     def publish_if_due(self, history: WaveHistory) -> None:
@@ -180,23 +180,28 @@ class UnloadWaveOperator(PlanPartOperator):
             # What a person chose to move needs no drain.
             served = StateBefore.read(run)
             served = StateBefore(control=served.control) if by_hand and by_hand.request.action else served
-            holds = Holds(context, self.cluster, store, settings, self.present, served, failures=history.new_failures)
+            holds = Holds(
+                context, self.cluster, store, settings, self.present, served, count_failures=history.new_failures
+            )
             moves = self._remaining_part(context, run, holds, history, planned)
             if moves:
                 self._carry_out(settings, history, moves, holds, _Progress(context, len(planned)))
         return self._counts_or_error(f"Wave {self.wave}", (history.outcomes[move.bundle] for move in planned))
 
     def _remaining_part(
-        self, context: Context, run: StoragePath, holds: Holds, history: WaveHistory, planned: list[Move]
+        self, context: Context, run: StoragePath, holds: Holds, history: WaveHistory, planned_moves: list[Move]
     ) -> list[Move]:
-        verdict, now = self._current_verdict(context, run, has_begun=history.has_planned(planned)), datetime.now(UTC)
+        verdict, now = (
+            self._current_verdict(context, run, has_begun=history.has_planned(planned_moves)),
+            datetime.now(UTC),
+        )
         # Bundles that an earlier attempt unloaded must still be placed, so they are not fresh.
         unloaded = history.maybe_unloaded
-        fresh = [move for move in history.remaining(planned) if move.bundle not in unloaded]
+        fresh = [move for move in history.remaining(planned_moves) if move.bundle not in unloaded]
         if verdict.reason is not Reason.OPEN:
             if verdict.reason is Reason.PLAN_TOO_OLD or verdict.reason.has(Trait.NOT_BEGUN):
                 history.add_skipped([unmoved(move, verdict.reason) for move in fresh], now)
-            if verdict.reason.has(Trait.ORDERED) and all(move.bundle in history.outcomes for move in planned):
+            if verdict.reason.has(Trait.ORDERED) and all(move.bundle in history.outcomes for move in planned_moves):
                 return []
             raise PlanError(verdict.reason, f"wave {self.wave} did not begin: {verdict.detail}")
         stop_reason, waiting = holds.reason(), _ranges_to_wait_for(run, history, fresh)
@@ -237,9 +242,9 @@ class UnloadWaveOperator(PlanPartOperator):
                 on_outcome=ended,
                 stop_reason=holds.reason,
                 skip_reason=holds.skip_reason,
-                begin=history.begin,
+                before_move=history.begin,
                 unloaded_bundles=history.maybe_unloaded,
-                affinity=not is_extensible(runtime.get("loadManagerClassName", "")),
+                uses_affinity=not is_extensible(runtime.get("loadManagerClassName", "")),
                 meter=ClientGapMeter(admin, moves, history.record_client_gap),
                 pace=pace,
             )
@@ -314,7 +319,7 @@ class SplitOperator(PlanPartOperator):
                     on_outcome=lambda outcome: history.add(outcome, datetime.now(UTC)),
                     stop_reason=holds.reason,
                     skip_reason=lambda split: builtin or holds.skip_reason(split),
-                    begin=history.begin,
+                    before_split=history.begin,
                 )
                 if builtin is not None:
                     raise AirflowSkipException(f"The gate has closed: {builtin} on {', '.join(splitting)}")

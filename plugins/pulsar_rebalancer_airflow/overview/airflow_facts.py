@@ -280,10 +280,10 @@ def _shown_question(
     return QuestionView(dag=dag_id, run=run_id, task=_ASKS, hash=facts.question.hash, until=until)
 
 
-def with_links(page: Overview, dag_id: str, storage: ClusterStorage, failed: FailedRun | None = None) -> Overview:
+def with_links(page: Overview, dag_id: str, storage: ClusterStorage, failed_run: FailedRun | None = None) -> Overview:
     """Return the page with links to its run, the most useful log, the validation result and requests.
 
-    `failed` is the latest run if it failed, else None.
+    `failed_run` is the latest run if it failed, else None.
     """
     dag = f"{base_path()}/dags/{quote(dag_id, safe='')}"
     status = page.status.model_copy(update={"dag_id": dag_id})
@@ -295,7 +295,9 @@ def with_links(page: Overview, dag_id: str, storage: ClusterStorage, failed: Fai
         validation = page_path(dag_id, page.run_id, page.folder) if page_file(folder).exists() else ""
         task = "validate" if status.state is State.BLOCKED else "report"
         links = links.model_copy(update={"run": run, "log": f"{run}/tasks/{task}", "validation": validation})
-    if failed is not None and status.state in (State.FAILED, State.STALE):
-        run = f"{dag}/runs/{quote(failed.run_id, safe='')}"
-        links = links.model_copy(update={"run": run, "log": f"{run}/tasks/{failed.task}" if failed.task else run})
+    if failed_run is not None and status.state in (State.FAILED, State.STALE):
+        run = f"{dag}/runs/{quote(failed_run.run_id, safe='')}"
+        links = links.model_copy(
+            update={"run": run, "log": f"{run}/tasks/{failed_run.task}" if failed_run.task else run}
+        )
     return page.model_copy(update={"status": status, "links": links})

@@ -65,7 +65,7 @@ def test_another_strategy_starts_anew() -> None:
 
 def test_a_strategy_that_counts_the_same_hits_goes_on_with_them() -> None:
     before = state(counted_at=ago(60), strategy="GainShedder", samples={"b": CountedSample(30.0, ago(10))})
-    found = decide_counting(before, SETTINGS, NOW, same_hits=True)
+    found = decide_counting(before, SETTINGS, NOW, has_same_hits=True)
     assert (found.reason, found.clear, found.samples) == (Reason.COUNTED, False, {"b": 30.0})
 
 

@@ -90,7 +90,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
             recent_moves=[RecentMove("elsewhere:1", roster.brokers[3], 1)],
             settings=given.settings,
             minute=minute,
-            counts=True,
+            is_counted=True,
         )
         known = learning.learned
         network = number > SATURATED
@@ -126,8 +126,8 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     last = StrategyState.parse({}, plan.read_state(folder).strategy_state).shedder.learned
     rate[-1] = columns.costs.quick[-1] * UNIT[Measure.THROUGHPUT] / size[-1] / 2
     last_sample: Any = {"brokers": given.brokers, "recent_moves": [], "settings": given.settings, "minute": minute + 1}
-    expected_points = columns.learn(known, owner, carried(2 * rate, size), **last_sample, counts=True).learned.points
-    assert last.points == pytest.approx(expected_points, rel=1e-4)
+    expected = columns.learn(known, owner, carried(2 * rate, size), **last_sample, is_counted=True).learned.points
+    assert last.points == pytest.approx(expected, rel=1e-4)
     again = {row["bundle"]: row for row in given.new_costs_file.read_table().to_pylist()}
     assert [again[refused][name] for name in COSTS] == [rows[refused][name] for name in COSTS]
 

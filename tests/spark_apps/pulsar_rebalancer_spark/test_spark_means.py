@@ -54,7 +54,7 @@ def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_
         before = bundle_means.with_parts(
             bundle_means.read(spark, [previous], MEANS), bundle_means.literal(spark, of_split, bundle_means.PARTS)
         )
-        updated = bundle_means.update(sample, before, shared=True)
+        updated = bundle_means.update(sample, before, is_shared=True)
         answer = sorted(
             (row.asDict() for row in bundle_means.means_table(updated).collect()),
             key=lambda row: (row["cluster"], row["bundle"]),

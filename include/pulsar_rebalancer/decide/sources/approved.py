@@ -101,11 +101,11 @@ def _shown_plan(storage: ClusterStorage, request: RunRequest, record: HandedOver
     return folder, summary
 
 
-def _drain_proposal(snapshot: Snapshot, shown: Summary, moves: Sequence[Move]) -> Proposal:
+def _drain_proposal(snapshot: Snapshot, shown_summary: Summary, moves: Sequence[Move]) -> Proposal:
     """Return the moves off brokers still drained. A rule is lifted only if it was then and still is."""
     drained = snapshot.state.drains.brokers
     overruled = {
-        source: frozenset(shown.drains[source].overrule).intersection(
+        source: frozenset(shown_summary.drains[source].overrule).intersection(
             drained[source].overrule if source in drained else ()
         )
         for source in {move.source for move in moves}

@@ -91,8 +91,8 @@ def proposal(inputs: StrategyInput, arriving_traffic: Mapping[str, Mapping[Measu
 def _shed_proposal(
     inputs: StrategyInput,
     sample: ClusterSample,
-    shedding: SheddingResult,
-    policies: Callable[[], PolicyFilter],
+    result: SheddingResult,
+    make_policies: Callable[[], PolicyFilter],
     state: StrategyState,
 ) -> Proposal:
     """Return what a shedder wants for which samples and policies are handled here.
@@ -101,31 +101,31 @@ def _shed_proposal(
     applies to a sample without a new value if the shedder counts hits. Only samples that count change the
     state.
     """
-    counting, samples = inputs.counting, _usage_samples(sample, shedding)
-    repeated = not inputs.forced and counting.is_repeated({broker: samples[broker] for broker in shedding.outermost})
+    counting, samples = inputs.counting, _usage_samples(sample, result)
+    repeated = not inputs.forced and counting.is_repeated({broker: samples[broker] for broker in result.outermost})
     if repeated or counting.reason is Reason.TOO_SOON:
-        decisions = [_too_soon_decision(decision) for decision in shedding.decisions]
+        decisions = [_too_soon_decision(decision) for decision in result.decisions]
         return Proposal([], lambda _: SourceReport(decisions, "nothing is shed so soon after the last sample"), state)
-    moves, placement = place(sample, shedding.moves, policies, state.placement, inputs.seed)
-    counted = any(move.is_taken for move in shedding.moves) or shedding.state.cluster_hits > state.shedder.cluster_hits
+    moves, placement = place(sample, result.moves, make_policies, state.placement, inputs.seed)
+    counted = any(move.is_taken for move in result.moves) or result.state.cluster_hits > state.shedder.cluster_hits
 
     def report(capped_moves: Sequence[CandidateMove]) -> SourceReport:
         used = counted if counting.counts else any(move.is_taken for move in capped_moves)
-        sentence = _sentence_with_moves(shedding.sentence, capped_moves)
-        return _report(sample, shedding, capped_moves)._replace(sentence=sentence, samples=samples if used else {})
+        sentence = _sentence_with_moves(result.sentence, capped_moves)
+        return _report(sample, result, capped_moves)._replace(sentence=sentence, samples=samples if used else {})
 
-    return Proposal(moves, report, StrategyState(shedding.state, placement) if counting.counts else state)
+    return Proposal(moves, report, StrategyState(result.state, placement) if counting.counts else state)
 
 
-def _report(sample: ClusterSample, shedding: SheddingResult, moves: Sequence[CandidateMove]) -> SourceReport:
-    measures = {decision.source: decision.measure for decision in shedding.decisions if decision.measure}
+def _report(sample: ClusterSample, shed_result: SheddingResult, moves: Sequence[CandidateMove]) -> SourceReport:
+    measures = {decision.source: decision.measure for decision in shed_result.decisions if decision.measure}
     measures |= {move.source: move.measure for move in moves if move.is_taken}
     traffic = {name: sample.broker(name).traffic(measure) for name, measure in measures.items()}
-    return SourceReport(shedding.decisions, shedding.sentence, traffic)
+    return SourceReport(shed_result.decisions, shed_result.sentence, traffic)
 
 
-def _usage_samples(sample: ClusterSample, shedding: SheddingResult) -> dict[str, float]:
-    if not shedding.outermost:
+def _usage_samples(sample: ClusterSample, shed_result: SheddingResult) -> dict[str, float]:
+    if not shed_result.outermost:
         return {}
     value = profile_of(sample.settings).value
     return {broker.broker: value(broker, sample.settings) for broker in sample.compared_brokers}

@@ -87,11 +87,11 @@ def _current_runs(
 
 
 def _awaiting_plan(
-    storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, shown: Run | None, now: datetime
+    storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, shown_run: Run | None, now: datetime
 ) -> PlanView | None:
     """Return the plan awaiting approval; None if there is no such plan, or if the run on the page made it."""
     folder = storage.run(facts.question.plan_id) if facts.answer_deadline(entry.settings, now) else None
-    if folder is None or (shown is not None and shown.folder.name == folder.name):
+    if folder is None or (shown_run is not None and shown_run.folder.name == folder.name):
         return None
     return plan_view(storage, read_run(folder))
 
@@ -155,7 +155,9 @@ def _last_change(change: Change | None, undo: UndoView | None) -> dict[str, obje
     return {"moved": undo, "changed_at": change.ended_at if change else None}
 
 
-def _overview_of(storage: ClusterStorage, run: Run, strip: Status, facts: AirflowContext, now: datetime) -> Overview:
+def _overview_of(
+    storage: ClusterStorage, run: Run, status_strip: Status, facts: AirflowContext, now: datetime
+) -> Overview:
     mean, settings = known_scores(run.folder).mean, run.request.resolved.settings
     pairs = judged_pairs(pair_views(run), facts.drains)
     shown, kept = pairs_to_list(pairs), shedder_state_of(run)
@@ -163,7 +165,7 @@ def _overview_of(storage: ClusterStorage, run: Run, strip: Status, facts: Airflo
         run_id=run.request.airflow_run_id,
         folder=run.folder.name,
         sampled_at=run.request.collected_at,
-        status=strip,
+        status=status_strip,
         middle=rounded(mean),
         lines=safe_profile_of(settings).lines(settings, mean),
         brokers=tuple(broker_views(storage, run, predicted_scores(run), pairs, facts.drains, kept)),

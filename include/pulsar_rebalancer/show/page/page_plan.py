@@ -100,10 +100,10 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
     )
 
 
-def _client_gap_text(run: Run, moves: int, last_gaps: Mapping[str, ClientGap] | None) -> str:
+def _client_gap_text(run: Run, move_count: int, last_gaps: Mapping[str, ClientGap] | None) -> str:
     """Return the cost of the moves for clients; for a plan that is only shown, of its bundles' last moves."""
     if last_gaps is not None:
-        return f"The last time: {last_cost_text(last_gaps.values(), moves)}." if moves else ""
+        return f"The last time: {last_cost_text(last_gaps.values(), move_count)}." if move_count else ""
     client_gap = client_gap_of(run.outcome.moves) if run.outcome else None
     return f"{capitalized(client_gap.sentence)}." if client_gap else ""
 
@@ -127,7 +127,7 @@ def _move_views(
     run: Run,
     summary: Summary,
     moves: Sequence[Move],
-    disturbed_clients: Mapping[str, Mapping[str, int]],
+    disturbed_by_bundle: Mapping[str, Mapping[str, int]],
     last_gaps: Mapping[str, ClientGap],
 ) -> list[MoveView]:
     fired = [pair for pair in pair_views(run) if pair.fired]
@@ -139,7 +139,7 @@ def _move_views(
             why=_move_reason(summary, move, pairs),
             client_gap=_move_gap_text(run.move_outcomes.get(move.bundle), last_gaps.get(move.bundle)),
             ended=run.move_outcomes.get(move.bundle),
-            **_client_counts(disturbed_clients.get(move.bundle, {})),
+            **_client_counts(disturbed_by_bundle.get(move.bundle, {})),
         )
         for move in moves
     ]
@@ -184,8 +184,8 @@ def _move_gap_text(outcome: MoveOutcome | None, last_gap: ClientGap | None) -> s
     return f"last time, {last_gap.text}" if last_gap else ""
 
 
-def _client_counts(disturbed: Mapping[str, int]) -> dict[str, int]:
-    counts = {name: disturbed.get(name, 0) for name in CLIENTS}
+def _client_counts(disturbed_counts: Mapping[str, int]) -> dict[str, int]:
+    counts = {name: disturbed_counts.get(name, 0) for name in CLIENTS}
     return {"topics": counts["topics"], "clients": counts["producers"] + counts["consumers"]}
 
 

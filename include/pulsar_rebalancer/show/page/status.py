@@ -116,34 +116,34 @@ def _empty_headline(facts: AirflowContext) -> Headline:
     return Headline(State.NO_DATA, f"No run yet. {hint}")
 
 
-def _stale_headline(entry: ClusterEntry, facts: AirflowContext, latest_run: Run, age: float) -> Headline | None:
+def _stale_headline(entry: ClusterEntry, facts: AirflowContext, latest_run: Run, age_seconds: float) -> Headline | None:
     """Return the state if no runs are scheduled or the latest run failed; None otherwise.
 
     Args:
         entry: the cluster's entry in the current clusters file.
         latest_run: the latest run that has ended or, if there is none, the latest run that has started.
-        age: age of the latest data in seconds.
+        age_seconds: age of the latest data in seconds.
     """
     if facts.paused:
         return Headline(State.PAUSED, "The DAG is paused in Airflow, so no run starts.")
     failure = "" if facts.failed is None or _explains_more(latest_run, facts.failed) else _failure_text(facts.failed)
-    if age > _longest_age(entry):
+    if age_seconds > _longest_age(entry):
         cause = "" if facts.scheduled else "Airflow's scheduler is not running."
         why = " ".join(filter(None, [cause, failure]))
-        return Headline(State.STALE, f"No new data for {words.duration_text(age)}. {why}".strip())
+        return Headline(State.STALE, f"No new data for {words.duration_text(age_seconds)}. {why}".strip())
     return Headline(State.FAILED, failure) if failure else None
 
 
-def _explains_more(run: Run, failed: FailedRun) -> bool:
-    return run.request.airflow_run_id == failed.run_id and (run.is_blocked or not _was_interrupted(run))
+def _explains_more(run: Run, failed_run: FailedRun) -> bool:
+    return run.request.airflow_run_id == failed_run.run_id and (run.is_blocked or not _was_interrupted(run))
 
 
-def _failure_text(failed: FailedRun) -> str:
-    reason = Reason.get(failed.reason)
-    where = f"The latest run failed in {failed.task}" if failed.task else "The latest run timed out"
+def _failure_text(failed_run: FailedRun) -> str:
+    reason = Reason.get(failed_run.reason)
+    where = f"The latest run failed in {failed_run.task}" if failed_run.task else "The latest run timed out"
     if reason is None:
         return f"{where}: see its log."
-    return words.refusal_text(where, reason, failed.message)
+    return words.refusal_text(where, reason, failed_run.message)
 
 
 def _longest_age(entry: ClusterEntry) -> float:
@@ -152,17 +152,17 @@ def _longest_age(entry: ClusterEntry) -> float:
     return max(settings.alert_after_intervals * settings.interval_seconds, 180.0)
 
 
-def headline_of_run(run: Run, fire_text: str, age: float) -> Headline:
+def headline_of_run(run: Run, fire_text: str, age_seconds: float) -> Headline:
     """Return a cluster's state according to its latest run.
 
     Args:
         fire_text: as in `Headline.firing`.
-        age: seconds since the run's sample.
+        age_seconds: seconds since the run's sample.
     """
     verdict, mode = run.outcome.verdict if run.outcome else None, run.request.resolved.settings.mode
     if verdict is Reason.BLOCKED or (verdict is None and run.is_blocked):
         return Headline(State.BLOCKED, _block_text(run))
-    young = age < LONGEST_RUN.total_seconds()
+    young = age_seconds < LONGEST_RUN.total_seconds()
     if run.under_way and young:
         return _moving_headline(run)
     if run.outcome is None and run.summary is None and young:
@@ -176,7 +176,7 @@ def headline_of_run(run: Run, fire_text: str, age: float) -> Headline:
         return _plan_headline(run, run.summary, verdict, mode)
     if run.request.dry_run:
         return Headline(State.WOULD_MOVE, f"{words.PLAN_READY} It moves no bundle.")
-    said = _idle_headline(run.summary, pair_views(run), fire_text, age)
+    said = _idle_headline(run.summary, pair_views(run), fire_text, age_seconds)
     if said.state is State.WAITING and not mode.may_move:
         return said._replace(sentence=f"{said.sentence} {words.not_moved_text(mode)}")
     return said
@@ -247,7 +247,7 @@ def _moved_headline(run: Run) -> Headline:
     return Headline(state, f"{cut} {moved}".strip())
 
 
-def _idle_headline(summary: Summary, pairs: Sequence[PairView], fire_text: str, age: float) -> Headline:
+def _idle_headline(summary: Summary, pairs: Sequence[PairView], fire_text: str, age_seconds: float) -> Headline:
     capped = {reason: count for reason, count in summary.bundle_skip_reasons.items() if reason.has(Trait.CAP)}
     if Reason.FIRED in summary.reasons and capped:
         why = max(sorted(capped), key=lambda reason: capped[reason])
@@ -256,7 +256,7 @@ def _idle_headline(summary: Summary, pairs: Sequence[PairView], fire_text: str, 
     soonest = min((pair for pair in pairs if pair.seconds_to_fire is not None), key=_time_to_fire_key, default=None)
     if soonest is not None:
         labels = short_names({name for pair in pairs for name in (pair.source, pair.destination)})
-        return Headline(State.WAITING, waiting_text(soonest, labels, fire_text, age))
+        return Headline(State.WAITING, waiting_text(soonest, labels, fire_text, age_seconds))
     reasons = summary.reasons.keys()
     if Reason.with_trait(Trait.WAITING) & reasons:
         return Headline(State.WAITING, f"{capitalized(summary.sentence)}.")
@@ -273,14 +273,14 @@ def _time_to_fire_key(pair: PairView) -> tuple[float, int]:
     return (math.inf if pair.seconds_to_fire is None else pair.seconds_to_fire, pair.number)
 
 
-def waiting_text(pair: PairView, labels: Mapping[str, str], fire_text: str, age: float) -> str:
+def waiting_text(pair: PairView, labels: Mapping[str, str], fire_text: str, age_seconds: float) -> str:
     """Return a sentence with a pair's gap, and its hits at the threshold that it is nearest to reaching.
 
-    `age` is the seconds since the sample.
+    `age_seconds` is the seconds since the sample.
     """
     counting = pair.hits.values() if pair.band == "high" else [pair.hits["low"]]
     hits = min(counting, key=lambda hit: hit.need - hit.have)
-    left = (pair.seconds_to_fire or 0) - age
+    left = (pair.seconds_to_fire or 0) - age_seconds
     soon = f"in about {words.duration_text(left)}" if left >= 1 else pair.overdue
     starts = f"{fire_text} {soon}" if fire_text else ""
     return words.pair_text(

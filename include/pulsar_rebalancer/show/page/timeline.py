@@ -79,7 +79,7 @@ def timeline(
     settings: Settings,
     now: datetime,
     orders: Iterable[Event] = (),
-    failures: Sequence[Event] = (),
+    failure_events: Sequence[Event] = (),
     max_read_s: float = _READING_SECONDS,
 ) -> Timeline:
     """Return the timeline of the hour before `now`.
@@ -102,8 +102,8 @@ def timeline(
             runs.append(known)
     thresholds = safe_profile_of(settings).thresholds(settings)
     low, high = thresholds.get("low"), thresholds.get("high")
-    points = [run.point for run in runs] + [Point(at=failure.at) for failure in failures]
-    events = [run.event for run in runs if run.event] + [*orders, *_merged_failures(failures)]
+    points = [run.point for run in runs] + [Point(at=failure.at) for failure in failure_events]
+    events = [run.event for run in runs if run.event] + [*orders, *_merged_failures(failure_events)]
     return Timeline(
         begin=begin,
         end=now,
@@ -140,10 +140,10 @@ def _change_event(ended_at: datetime, outcome: Outcome, summary: Summary | None)
     )
 
 
-def _merged_failures(failures: Sequence[Event]) -> list[Event]:
+def _merged_failures(failure_events: Sequence[Event]) -> list[Event]:
     """Return failures with the same text, one directly after the other, as one event at the time of the first."""
     groups: list[list[Event]] = []
-    for failure in sorted(failures, key=lambda failure: failure.at):
+    for failure in sorted(failure_events, key=lambda failure: failure.at):
         if groups and groups[-1][0].text == failure.text:
             groups[-1].append(failure)
         else:

@@ -51,7 +51,7 @@ class Amount(NamedTuple):
     target: float
 
 
-def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float) -> list[JudgedPair]:
+def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot_score: float) -> list[JudgedPair]:
     """Score and pair the brokers, and count hits (`Judge`) without Spark.
 
     Return the pairs, outermost first; if the sample is `brief`, only those that have hits, had hits or fire.
@@ -73,7 +73,7 @@ def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float) -> li
     same, new = counted == scores, np.isnan(counted)
     repeated = (same | new)[source] & (same | new)[destination] & ~(new[source] & new[destination])
     low = gap >= settings.low_threshold
-    high = low & ((gap >= settings.high_threshold) | (scores[source] >= hot))
+    high = low & ((gap >= settings.high_threshold) | (scores[source] >= hot_score))
     step = np.where(repeated, 0, np.where(middle, 2, 1))
     known = np.fromiter(chain.from_iterable(hits.get(name, NO_HITS) for name in names), np.int64, 2 * len(names))
     # Of both ends and both levels.
@@ -166,12 +166,12 @@ def select_bundles(sample: ClusterSample, pair: Decision, goal: Amount) -> list[
     return moves
 
 
-def _reason_by_size(traffic: float, remaining: float, minimum: float) -> Reason:
+def _reason_by_size(traffic: float, remaining_traffic: float, min_traffic: float) -> Reason:
     if traffic <= 0:
         return Reason.NO_TRAFFIC
-    if traffic < minimum:
+    if traffic < min_traffic:
         return Reason.BELOW_SHARE
-    return Reason.OVER_REMAINING if traffic > remaining else Reason.TAKEN
+    return Reason.OVER_REMAINING if traffic > remaining_traffic else Reason.TAKEN
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
@@ -197,8 +197,10 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     return SheddingResult(decisions, moves, ShedderState(hits=hits_after(decisions)), words)
 
 
-def judged_decisions(sample: ClusterSample, hits: Mapping[str, HitCount], hot: float = math.inf) -> list[Decision]:
-    pairs = (sample.judge or judge)(sample, hits, hot)
+def judged_decisions(
+    sample: ClusterSample, hits: Mapping[str, HitCount], hot_score: float = math.inf
+) -> list[Decision]:
+    pairs = (sample.judge or judge)(sample, hits, hot_score)
     return [_pair_decision(pair, _pair_reason(pair, sample)) for pair in pairs]
 
 

@@ -175,7 +175,7 @@ _OF_SOME = {_OF_PAIRS, *(name for profile in PROFILES.values() for name in profi
 """Parameters of a manual run that only some strategies support."""
 
 
-def checked_settings(given: Settings, label: str) -> Settings:
+def checked_settings(given_settings: Settings, label: str) -> Settings:
     """Check settings against their strategy, and fill in defaults for the strategy's own settings.
 
     Args:
@@ -186,9 +186,9 @@ def checked_settings(given: Settings, label: str) -> Settings:
             to one of these, so that a faulty profile affects only its own cluster.
     """
     try:
-        profile = profile_of(given)
-        own = profile.own_settings.model_validate(given.strategy_settings).model_dump(mode="json")
-        filled = given.model_copy(update={"strategy_settings": own})
+        profile = profile_of(given_settings)
+        own = profile.own_settings.model_validate(given_settings.strategy_settings).model_dump(mode="json")
+        filled = given_settings.model_copy(update={"strategy_settings": own})
         profile.check(filled)
         for said in (profile.thresholds, profile.cluster_hits):
             said(filled)
@@ -201,9 +201,9 @@ def checked_settings(given: Settings, label: str) -> Settings:
     except ValueError as error:
         raise SettingsError(Reason.CONTRADICTION, f"{label}: {error}") from None
     except BaseException as error:  # such as SystemExit: someone else's profile may raise anything
-        why = f"{label}: strategy {given.strategy}: {error_line(error)}"
+        why = f"{label}: strategy {given_settings.strategy}: {error_line(error)}"
         raise SettingsError(Reason.WRONG_SETTING, why) from error
-    return filled if own != given.strategy_settings else given
+    return filled if own != given_settings.strategy_settings else given_settings
 
 
 def validate(values: Mapping[str, object], *, label: str) -> Settings:
@@ -266,7 +266,7 @@ def left_out(
     return reasons | dict.fromkeys(settings.excluded_brokers, Reason.BROKER_EXCLUDED)
 
 
-def brokers_not_compared(settings: Settings, policies: Policies, drained: Iterable[str]) -> dict[str, Reason]:
+def brokers_not_compared(settings: Settings, policies: Policies, drained_brokers: Iterable[str]) -> dict[str, Reason]:
     """Return the brokers that are not compared with other brokers, each with the reason.
 
     These brokers are drained, or accept no persistent topics and are therefore useless as the destination in a pair. If
@@ -275,4 +275,4 @@ def brokers_not_compared(settings: Settings, policies: Policies, drained: Iterab
     """
     unpaired = policies.without_persistent if safe_profile_of(settings).thresholds(settings) else ()
     closed = (name for name in unpaired if policies.reserving_policy(name) is None)
-    return dict.fromkeys(closed, Reason.NO_PERSISTENT_TOPICS) | dict.fromkeys(drained, Reason.DRAINING)
+    return dict.fromkeys(closed, Reason.NO_PERSISTENT_TOPICS) | dict.fromkeys(drained_brokers, Reason.DRAINING)

@@ -130,11 +130,11 @@ class PairTransfer:
                 self._add_swapped(swapped)
 
     def _fit_bundle(
-        self, bundle: BundleSample, remaining: int, candidates: Iterator[BundleSample]
+        self, bundle: BundleSample, remaining_count: int, candidates: Iterator[BundleSample]
     ) -> tuple[Reason, list[BundleSample]]:
         """Return the reason code for a candidate bundle, and the bundles that move back in exchange for it."""
         leaving = bundle.present_msg_throughput
-        if remaining <= 1:
+        if remaining_count <= 1:
             return Reason.NOT_REACHED, []
         if leaving == 0:
             return Reason.NO_TRAFFIC, []

@@ -123,15 +123,15 @@ def _shed_below_bound(
 
 
 def _offload(
-    sample: ClusterSample, broker: BrokerSample, pair: int, average: float, bound: float, target: float, why: str
+    sample: ClusterSample, broker: BrokerSample, pair: int, average: float, bound: float, target: float, cause: str
 ) -> tuple[Decision, list[CandidateMove]]:
     compared = Comparison(average * 100, bound * 100)
     minimum = sample.settings.min_unload_bundle_throughput * MIB
     if target < minimum:
         little = f"{amount(MEASURE, target)} would have to leave, less than the minimum of {amount(MEASURE, minimum)}"
-        words = f"{why}: {little}"
+        words = f"{cause}: {little}"
         return broker_decision(sample, broker, pair, compared, Reason.BELOW_MINIMUM, words), []
-    return offload(sample, broker, pair=pair, target=target, explanation=why, comparison=compared)
+    return offload(sample, broker, pair=pair, target=target, explanation=cause, comparison=compared)
 
 
 def _threshold(sample: ClusterSample) -> float:

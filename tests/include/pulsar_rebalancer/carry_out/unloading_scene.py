@@ -99,7 +99,7 @@ class Scene:
                     concurrency=concurrency,
                     timeout_seconds=timeout,
                     on_outcome=on_outcome or self.told.append,
-                    affinity=affinity,
+                    uses_affinity=affinity,
                 )
 
         with pytest.MonkeyPatch.context() as patch:

@@ -30,7 +30,7 @@ def of(*rows: Any, settings: Settings = SETTINGS) -> str:
 
 def after(known: Learned, resource: str, *, counts: bool = True) -> Learned:
     names = {CPU: "cpu", MEMORY: "memory", NETWORK: "outward"}
-    return learned_before(known, brokers_of([used("a", **{names[resource]: 50.0})]), SETTINGS, counts=counts)
+    return learned_before(known, brokers_of([used("a", **{names[resource]: 50.0})]), SETTINGS, is_counted=counts)
 
 
 def test_a_bottleneck_must_last_and_takes_what_was_learned_with_it():

@@ -93,7 +93,7 @@ def test_deviations_last_in_a_daily_curve_and_not_in_bursts():
     for rates, least, most in ((daily * 0 + 100, 0.5, 0.5), (bursts, 0.0, 0.3), (daily, 0.8, 1.0)):
         costs, known = BundleCosts.all_unknown(1), Learned()
         for rate in rates:
-            costs, change = costs.with_sample(now := np.array([rate]), 1.0, counts=True)
+            costs, change = costs.with_sample(now := np.array([rate]), 1.0, is_counted=True)
             sums = {"a": Sums(*(column.item() for column in costs.summands(now, change)))}
             known = learn(known, brokers_of([broker("a", 50.0)]), sums, [], SETTINGS, 1.0).learned
         assert least <= known.persistence <= most

@@ -65,7 +65,7 @@ class Demonstration:
             recent_moves=run.recent_moves.values(),
             settings=run.settings,
             minute=run.request.collected_at.timestamp() / 60,
-            counts=run.counting.counts,
+            is_counted=run.counting.counts,
         )
         columns: list[Any] = [self.roster.bundles, self.columns.costs.loads(learning.learned.persistence)]
         return RunLearning(learning, loads=pa.table(columns, schema=NO_LOADS.schema))
