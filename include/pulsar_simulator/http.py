@@ -96,7 +96,7 @@ class ControlApi:
 
     async def add_fault(self, request: Request) -> Response:
         """Add a fault. The body contains the attributes of `faults.Fault`; `kind` is required."""
-        body = await self._body(request)
+        body = await self._read_document(request)
         try:
             add = partial(self._cluster.faults.add, body.pop("kind", ""), **body)
             fault = await run_in_threadpool(add)
@@ -115,7 +115,7 @@ class ControlApi:
 
         The body may contain `bundle`, or `broker` for all bundles of a broker. Without them, all bundles are changed.
         """
-        body = await self._body(request)
+        body = await self._read_document(request)
         factor = body.get("factor")
         if not isinstance(factor, int | float) or not 0 <= factor <= LARGEST:
             raise Refusal(400, f"factor must be a number from 0 to {LARGEST:g}, got {factor!r}")
@@ -124,7 +124,7 @@ class ControlApi:
 
     async def leader(self, request: Request) -> Response:
         """Change the leader. The body contains `broker`, the new leader."""
-        self._cluster.change_leader((await self._body(request)).get("broker", ""))
+        self._cluster.change_leader((await self._read_document(request)).get("broker", ""))
         return Response(status_code=204)
 
     async def broker(self, request: Request) -> Response:
@@ -136,7 +136,7 @@ class ControlApi:
         await run_in_threadpool(action, request.path_params["broker"])
         return Response(status_code=204)
 
-    async def _body(self, request: Request) -> dict[str, Any]:
+    async def _read_document(self, request: Request) -> dict[str, Any]:
         body = read_json(await request.body())
         if not isinstance(body, dict):
             raise Refusal(400, "The body must be a JSON object")

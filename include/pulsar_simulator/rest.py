@@ -59,7 +59,7 @@ class AdminApi:
             (f"{brokers}/leaderBroker", self._leader),
             (f"{brokers}/ready", self._health_check),
             (f"{brokers}/health", self._health_check),
-            (f"{brokers}/version", self._version),
+            (f"{brokers}/version", self._version_answer),
             (f"{brokers}/configuration", self._dynamic_names),
             (f"{brokers}/configuration/values", self._dynamic_values),
             (f"{brokers}/configuration/runtime", self._runtime),
@@ -108,7 +108,7 @@ class AdminApi:
     def _health_check(self, request: Request) -> Response:
         return PlainTextResponse("ok")
 
-    def _version(self, request: Request) -> Response:
+    def _version_answer(self, request: Request) -> Response:
         return PlainTextResponse(self._cluster.spec.version)
 
     def _owned_namespaces(self, request: Request) -> Response:
@@ -191,7 +191,7 @@ class AdminApi:
         return JSONResponse(self._topic_names(self._namespace(request)))
 
     def _topics_of_domain(self, request: Request) -> Response:
-        domain = self._domain(request)
+        domain = self._topic_domain(request)
         names = self._topic_names(self._namespace(request))
         return JSONResponse([name for name in names if name.startswith(f"{domain}:")])
 
@@ -248,7 +248,7 @@ class AdminApi:
         return redirect(self._cluster, hop.broker, _path(request), {**query, "authoritative": "true"})
 
     def _stats_of_topic(self, request: Request) -> Response:
-        self._domain(request)
+        self._topic_domain(request)
         return self._stats_answer(self._topic(request), request)
 
     def _stats_of_segment(self, request: Request) -> Response:
@@ -294,7 +294,7 @@ class AdminApi:
         broker: Broker = request.state.broker
         return broker
 
-    def _domain(self, request: Request) -> str:
+    def _topic_domain(self, request: Request) -> str:
         domain: str = request.path_params["domain"]
         if domain not in ("persistent", "non-persistent"):
             raise Refusal(404, "HTTP 404 Not Found")

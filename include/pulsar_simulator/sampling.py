@@ -87,20 +87,20 @@ class Samples:
         self.rates = self._traffic.rates_at(now - self._start)
         self.totals = self.rates.per_broker(self.owner, self._brokers)
         self._order = np.argsort(self.owner, kind="stable")
-        self._write_changed(now)
+        self._write_reports(now)
 
     def take_host_usage(self, now: float, due_brokers: list[int], owner: Ints) -> None:
         """Measure the current CPU and bandwidth usage of the brokers in `due_brokers`."""
-        cpu, inward, outward = self._demand(now, owner)
+        cpu, inward, outward = self._demand_by_broker(now, owner)
         cpu = cpu * self._traffic.cpu_jitter(now - self._start, self._brokers)
         self.cpu[due_brokers] = np.minimum(cpu, self._cpu_limit)[due_brokers]
         self.bandwidth_in[due_brokers] = np.minimum(inward, self._nic)[due_brokers]
         self.bandwidth_out[due_brokers] = np.minimum(outward, self._nic)[due_brokers]
-        self._write_changed(now)
+        self._write_reports(now)
 
     def true_usage(self, now: float, owner: Ints) -> Floats:
         """Return each broker's highest demand as a fraction of the resource's limit, without jitter; can exceed 1."""
-        return self._greatest_share(*self._demand(now, owner))
+        return self._greatest_share(*self._demand_by_broker(now, owner))
 
     def forget(self, broker: Broker, now: float) -> None:
         """Delete the measurements of a restarted broker, which then reports no load."""
@@ -137,7 +137,7 @@ class Samples:
         """
         return self._greatest_share(self.cpu, self.bandwidth_in, self.bandwidth_out)
 
-    def _demand(self, now: float, owner: Ints) -> tuple[Floats, Floats, Floats]:
+    def _demand_by_broker(self, now: float, owner: Ints) -> tuple[Floats, Floats, Floats]:
         """Return each broker's demand: CPU (percent of one core), and inbound and outbound Kbit/s."""
         rates = self._traffic.rates_at(now - self._start)
         totals = rates.per_broker(owner, self._brokers)
@@ -148,7 +148,7 @@ class Samples:
         nic = np.where(self._nic > 0, self._nic, np.inf)
         return np.asarray(np.maximum.reduce([cpu / self._cpu_limit, bandwidth_in / nic, bandwidth_out / nic]))
 
-    def _write_changed(self, now: float) -> None:
+    def _write_reports(self, now: float) -> None:
         self.version += 1
         held = np.bincount(self.owner + 1, minlength=self._brokers + 1)[1:]
         current = np.stack(

@@ -101,10 +101,10 @@ def _settings(connection: Connection) -> AdminConnection:
     extra = read_extra(connection, EXTRAS)
     if connection.password:
         mask_secret(connection.password)
-    return connection_of(_seeds(connection), connection.password or "", extra)
+    return connection_of(_seed_urls(connection), connection.password or "", extra)
 
 
-def _seeds(connection: Connection) -> tuple[str, ...]:
+def _seed_urls(connection: Connection) -> tuple[str, ...]:
     scheme = (connection.schema or "http").strip().lower()
     if scheme not in ("http", "https"):
         raise SettingsError(Reason.WRONG_SETTING, f"schema: {scheme!r} is neither http nor https")

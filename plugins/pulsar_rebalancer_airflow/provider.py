@@ -22,7 +22,7 @@ OPERATORS = (
 SECTION = "pulsar_rebalancer"
 
 
-def _option(default: str, example: str | None, description: str) -> dict[str, Any]:
+def _option_entry(default: str, example: str | None, description: str) -> dict[str, Any]:
     return {
         "description": f"{description}\n",
         "version_added": "0.1.0",
@@ -33,24 +33,24 @@ def _option(default: str, example: str | None, description: str) -> dict[str, An
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "clusters_file": _option(
+    "clusters_file": _option_entry(
         "{AIRFLOW_HOME}/config/pulsar_clusters.yaml",
         None,
         "Absolute path of the clusters file. Read by the DAG processor, the workers and the API server.",
     ),
-    "storage_root": _option(
+    "storage_root": _option_entry(
         "{AIRFLOW_HOME}/pulsar_rebalancer",
         "s3://bucket/pulsar-rebalancer",
         "Folder of runs, means and histories: an absolute path, or the address of an object store. "
         "It must exist under this name for the DAG processor, the workers, the API server and Spark's executors.",
     ),
-    "spark_archive": _option(
+    "spark_archive": _option_entry(
         "",
         "/opt/airflow/spark.jsa",
         "Absolute path of a class-data archive of Spark's classes, which halves the start-up time of *decide*. "
         "Read by the workers.",
     ),
-    "strategies": _option(
+    "strategies": _option_entry(
         "",
         "my_package.my_module:shed",
         "Import paths, separated by commas, of your own shedders that the clusters file or a replay may name. "

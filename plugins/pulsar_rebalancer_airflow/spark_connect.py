@@ -49,7 +49,7 @@ def server_environment(connection: Connection, label: str) -> dict[str, str]:
 
 
 def _connect_variables(connection: Connection) -> dict[str, str]:
-    host, port = _address(connection)
+    host, port = _server_address(connection)
     tls, token = extra_flag(read_extra(connection, {"use_ssl"}), "use_ssl"), connection.password
     if not (_is_loopback(host) or (tls and token)):
         raise _error(f"{host} is another machine: set use_ssl and a token to connect to its Spark Connect server")
@@ -70,7 +70,7 @@ def _connect_variables(connection: Connection) -> dict[str, str]:
     return {"SPARK_REMOTE": address} | ({"SPARK_CONNECT_AUTHENTICATE_TOKEN": token} if token else {})
 
 
-def _address(connection: Connection) -> tuple[str, int]:
+def _server_address(connection: Connection) -> tuple[str, int]:
     given = (connection.host or "").removeprefix("sc://")
     try:
         parts = urlsplit(f"sc://{given}")

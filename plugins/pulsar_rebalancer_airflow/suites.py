@@ -72,14 +72,14 @@ def result_wording(result: Any) -> dict[str, str]:
         if isinstance(entry, list):
             result.result[key] = entry[:SHOWN_ROWS]
     _, expected, seen = ValidationResultsTableContentBlockRenderer.render([result]).to_json_dict()["table"][0]
-    return {"expected": " ".join(_sentences(expected)), "seen": " ".join(_sentences(seen))}
+    return {"expected": " ".join(_block_sentences(expected)), "seen": " ".join(_block_sentences(seen))}
 
 
-def _sentences(block: Any) -> Iterator[str]:
+def _block_sentences(block: Any) -> Iterator[str]:
     """Yield the sentences in a content block, without tables of rows or hints about queries for such rows."""
     if isinstance(block, list):
         for part in block:
-            yield from _sentences(part)
+            yield from _block_sentences(part)
     elif isinstance(block, dict):
         sentence = block.get("string_template")
         if sentence:

@@ -84,7 +84,7 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
             learned = learning_of(run)
             learned.write(run)
             bundles = RunBundles(run, means, learned.loads)
-            planned = run_plan.plan_run(run, bundles, learned, _judge(tuned.result, run))
+            planned = run_plan.plan_run(run, bundles, learned, _make_judge(tuned.result, run))
             kept.result()
         finally:
             if not run.counting.counts:
@@ -118,7 +118,7 @@ def rule_row(cluster: str, sample: ClusterSample, hot_score: float) -> dict[str,
     return {"cluster": cluster} | {name: getattr(sample.settings, name) for name in _SETTINGS} | thresholds | counting
 
 
-def _judge(session_of_run: Callable[[], SparkSession], run: RunInput) -> Judge:
+def _make_judge(session_of_run: Callable[[], SparkSession], run: RunInput) -> Judge:
     """Return what judges the pairs of a run's brokers in Spark."""
 
     def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot_score: float) -> list[JudgedPair]:

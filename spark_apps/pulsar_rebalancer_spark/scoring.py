@@ -19,7 +19,7 @@ def scored_brokers(brokers: DataFrame, rules: DataFrame) -> DataFrame:
         brokers: rows of the brokers table, of one cluster or of many, without those that are left out.
         rules: one row per cluster (`rebalance.RULES`).
     """
-    weighted = (_percent(name) * F.col(f"{name}_weight") for name in SCORED)
+    weighted = (_percent_column(name) * F.col(f"{name}_weight") for name in SCORED)
     # Pulsar divides by 100 and multiplies again: the last digit depends on both steps.
     score = F.greatest(*weighted) / 100 * 100
     pool = F.coalesce("reserved_by", F.lit(""))
@@ -27,7 +27,7 @@ def scored_brokers(brokers: DataFrame, rules: DataFrame) -> DataFrame:
     return found.select(*rules.columns, "broker", pool.alias("pool"), score.alias("score"))
 
 
-def _percent(resource: str) -> Column:
+def _percent_column(resource: str) -> Column:
     """Return the usage in percent of its limit; 0 if either is unknown (ResourceUsage.percentUsage)."""
     usage, limit = F.col(f"{resource}_usage"), F.col(f"{resource}_limit")
     known = usage.isNotNull() & limit.isNotNull() & (_float32(limit) > 0)

@@ -222,7 +222,10 @@ def approval_request(
         *(f"* requested by {quoted(user)}, so another person has to approve the plan" for user in sorted(requesters)),
         f"* scores {scores}",
         f"* disturbs {disturbed}",
-        *(f"* splits {quoted(split.bundle)} permanently {split.cut_text}{_excess(split)}" for split in splits[:LISTED]),
+        *(
+            f"* splits {quoted(split.bundle)} permanently {split.cut_text}{_excess_text(split)}"
+            for split in splits[:LISTED]
+        ),
         "",
         *(f"* {quoted(move.bundle)}: {quoted(move.source)} to {quoted(move.destination)}" for move in moves[:LISTED]),
     ]
@@ -237,7 +240,7 @@ def approval_request(
     return ApprovalRequest(f"Move {bundles} in cluster {summary.cluster}?", "\n".join(lines))
 
 
-def _excess(split: Split) -> str:
+def _excess_text(split: Split) -> str:
     return f" (it has {split.excess_text})" if split.excess_text else ""
 
 

@@ -36,7 +36,7 @@ from pulsar_rebalancer.texts import one_line
 
 
 def report_counts(bundles: pa.Table) -> Counter[str]:
-    return Counter(_strings(bundles["bundle"]))
+    return Counter(_non_null_texts(bundles["bundle"]))
 
 
 def cluster_table(
@@ -73,7 +73,7 @@ def broker_table(
 
 def bundle_table(request: RunRequest, bundles: pa.Table, counts: Mapping[str, int], policies: Policies) -> pa.Table:
     kinds = policies.kinds(set(map(namespace_of, counts)))
-    names = _strings(bundles["bundle"])
+    names = _non_null_texts(bundles["bundle"])
     columns: dict[str, pa.Array[Any] | pa.ChunkedArray[Any]] = {
         name: bundles[name] for name in bundles.column_names
     } | {
@@ -89,7 +89,7 @@ def _keyed_table(rows: Iterable[Mapping[str, Cell]], schema: pa.Schema, request:
     return table([{**row, **key} for row in rows], schema)
 
 
-def _strings(column: pa.ChunkedArray[Any]) -> list[str]:
+def _non_null_texts(column: pa.ChunkedArray[Any]) -> list[str]:
     return [text for text in column.to_pylist() if text is not None]
 
 

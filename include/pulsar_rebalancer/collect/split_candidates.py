@@ -65,10 +65,10 @@ class _SplitBounds(NamedTuple):
 
     def excess(self, row: Mapping[str, float | None]) -> float:
         return max(
-            _ratio(row["topics"], self.topics),
-            _ratio(_column_sum(row, "producers", "consumers"), self.sessions),
-            _ratio(_column_sum(row, "msg_rate_in", "msg_rate_out"), self.msg_rate),
-            _ratio(_column_sum(row, "msg_throughput_in", "msg_throughput_out"), self.msg_throughput),
+            _ratio_to_bound(row["topics"], self.topics),
+            _ratio_to_bound(_column_sum(row, "producers", "consumers"), self.sessions),
+            _ratio_to_bound(_column_sum(row, "msg_rate_in", "msg_rate_out"), self.msg_rate),
+            _ratio_to_bound(_column_sum(row, "msg_throughput_in", "msg_throughput_out"), self.msg_throughput),
         )
 
     def excess_of_means(self, means: pa.Table | None) -> dict[str, float]:
@@ -77,8 +77,8 @@ class _SplitBounds(NamedTuple):
         rate, throughput = _column("long_term_msg_rate"), _column("long_term_msg_throughput")
         return {
             row["bundle"]: max(
-                _ratio(row["long_term_msg_rate"], self.msg_rate),
-                _ratio(row["long_term_msg_throughput"], self.msg_throughput),
+                _ratio_to_bound(row["long_term_msg_rate"], self.msg_rate),
+                _ratio_to_bound(row["long_term_msg_throughput"], self.msg_throughput),
             )
             for row in means.filter((rate > self.msg_rate) | (throughput > self.msg_throughput)).to_pylist()
         }
@@ -113,7 +113,7 @@ def large_bundles(
     return list(once.values())[:MOST_BUNDLES]
 
 
-def _ratio(value: float | None, bound: float) -> float:
+def _ratio_to_bound(value: float | None, bound: float) -> float:
     return (value or 0.0) / bound if bound > 0 else 0.0
 
 

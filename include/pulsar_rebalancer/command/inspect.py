@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         connection = connection_to(args.url, args.connection)
         with tempfile.TemporaryDirectory(prefix="pulsar-inspect-") as folder:
-            document = asyncio.run(_inspect(connection, args, folder))
+            document = asyncio.run(_inspected_document(connection, args, folder))
     except OSError as error:
         print(f"{error.filename}: {error.strerror}", file=sys.stderr)
         return UNREADABLE
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     return FOUND if document["findings"] else FINE
 
 
-async def _inspect(connection: AdminConnection, args: argparse.Namespace, folder: str) -> dict[str, Any]:
+async def _inspected_document(connection: AdminConnection, args: argparse.Namespace, folder: str) -> dict[str, Any]:
     async with PulsarAdmin(connection) as admin:
         seen = await inspect_cluster(admin, folder, args.seconds, max(5.0, args.every), args.topic)
     if args.html:

@@ -42,7 +42,7 @@ class _Loader(yaml.SafeLoader):
             node: yaml.Node | None = super().get_single_node()
         except RecursionError:
             raise yaml.YAMLError(_TOO_DEEP) from None
-        if node is not None and _value_count(node, (), {}) > _MOST_VALUES:
+        if node is not None and _count_values(node, (), {}) > _MOST_VALUES:
             raise yaml.YAMLError(f"the file's aliases expand to more than {_MOST_VALUES:,} values")
         return node
 
@@ -64,14 +64,14 @@ class _Loader(yaml.SafeLoader):
 _TOO_DEEP = f"the file is nested more than {_DEEPEST} levels deep"
 
 
-def _value_count(node: yaml.Node, ancestor_ids: tuple[int, ...], known_counts: dict[int, int]) -> int:
+def _count_values(node: yaml.Node, ancestor_ids: tuple[int, ...], known_counts: dict[int, int]) -> int:
     if id(node) in ancestor_ids:
         raise yaml.YAMLError(f"an alias in line {node.start_mark.line + 1} contains itself")
     if len(ancestor_ids) >= _DEEPEST:
         raise yaml.YAMLError(_TOO_DEEP)
     if id(node) not in known_counts and not isinstance(node, yaml.ScalarNode):
         parts = node.value if isinstance(node, yaml.SequenceNode) else [part for pair in node.value for part in pair]
-        known_counts[id(node)] = 1 + sum(_value_count(part, (*ancestor_ids, id(node)), known_counts) for part in parts)
+        known_counts[id(node)] = 1 + sum(_count_values(part, (*ancestor_ids, id(node)), known_counts) for part in parts)
     return known_counts.get(id(node), 1)
 
 

@@ -40,7 +40,7 @@ from pulsar_rebalancer.texts import number_of, one_line
 
 
 def write_run(run: RunInput, plan: Plan) -> Summary:
-    scores, request, params = _judged_scores(plan.decisions), run.request, run.request.params
+    scores, request, params = _score_by_broker(plan.decisions), run.request, run.request.params
     judged = [decision for decision in plan.decisions if decision.pair is not None]
     gaps = [pair.gap for pair in judged if pair.gap is not None and pair.source != pair.destination]
     forced = ForcedRun(by=request.requested_by, reason=params.force, threshold=force_threshold(request))
@@ -175,7 +175,7 @@ def _with_predicted_effect(
     )
 
 
-def _judged_scores(decisions: Iterable[Decision]) -> dict[str, float]:
+def _score_by_broker(decisions: Iterable[Decision]) -> dict[str, float]:
     judged = [decision for decision in decisions if decision.pair is not None]
     sources = [(decision.source, decision.source_score) for decision in judged]
     ends = [*sources, *((decision.destination, decision.destination_score) for decision in judged)]

@@ -156,7 +156,7 @@ def roll_text(shown: ShownRestarts, reason: str, dag_id: str) -> str:
 def sample_of_roll(snapshot: Snapshot, roll: Roll, drained_brokers: Collection[str]) -> RollSample:
     """Return the state of an active roll as of a run's snapshot. `drained_brokers`: by operators, not by the roll."""
     started, waits = snapshot.starts, roll.phase is Phase.WAITING
-    home = _home_bundles(snapshot, roll.broker) if waits else _drained_bundles(snapshot, roll)
+    home = _bundles_at_home(snapshot, roll.broker) if waits else _drained_bundles(snapshot, roll)
     left, stay = _remaining_bundles(snapshot, roll)
     no_room = ""
     if waits and roll.broker in started and not why_wait(roll.listed, started, snapshot.problems, drained_brokers):
@@ -265,7 +265,7 @@ def _parents_by_part(snapshot: Snapshot, bundles: Collection[str]) -> dict[str, 
     return parent_bundles((str(name) for batch in batches for name in batch["bundle"].to_pylist()), bundles)
 
 
-def _home_bundles(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
+def _bundles_at_home(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
     """Return a broker's bundles: reported or just received, and not just moved away."""
     owners = {
         name: unload.owner or ("" if unload.missed(unload.destination) else unload.destination)

@@ -237,11 +237,11 @@ def _message_costs(recording: Recording, minutes: Sequence[int]) -> Floats:
     of_changes = np.hypot(_NOISE, np.sqrt(np.nanmedian(squares - scores**2).clip(0) / 2))
     noise = np.array([_APART, *[of_changes] * len(known)])[:, None]
     unexplained = observed(np.nan_to_num(scores)) - observed(explained(np.ones(bundles)))
-    weights = _solution(lambda weights: observed(explained(likely(weights))) + noise**2 * weights, unexplained)
+    weights = _solve(lambda weights: observed(explained(likely(weights))) + noise**2 * weights, unexplained)
     return np.asarray(mean * np.maximum(1 + likely(weights), _LEAST))
 
 
-def _solution(matrix_product: Callable[[Floats], Floats], target: Floats) -> Floats:
+def _solve(matrix_product: Callable[[Floats], Floats], target: Floats) -> Floats:
     """Return the solution of a positive definite system, by conjugate gradients."""
     found, left, direction = np.zeros_like(target), target, target
     size = first = (target**2).sum()
@@ -267,12 +267,12 @@ class _Averages:
         recorded = sample.brokers
         if recorded.averages is None:
             return brokers
-        history, change = self._settings.history_percentage, self._current(brokers) - self._current(recorded)
+        history, change = self._settings.history_percentage, self._new_averages(brokers) - self._new_averages(recorded)
         # A broker that comes back starts from zero.
         self._offset = (self._offset * history + (1 - history) * change) * (recorded.registered & ~sample.restarted)
         return replace(brokers, averages=np.maximum(recorded.averages + self._offset, 0))
 
-    def _current(self, brokers: BrokerLoads) -> Floats:
+    def _new_averages(self, brokers: BrokerLoads) -> Floats:
         usage = weighted_usages(brokers.percents, RESOURCES, self._settings, RESOURCES)
         return np.stack([usage, brokers.traffic[_THROUGHPUT].sum(axis=0)])
 

@@ -115,10 +115,10 @@ class ColumnarBrokers(Brokers):
         return {self._roster.brokers[i]: policy for i, policy in self._minute.reserved_by.items()}
 
     def usages(self, settings: Settings) -> Mapping[str, float]:
-        return self._usages
+        return self._usage_by_broker
 
     @cached_property
-    def _usages(self) -> dict[str, float]:
+    def _usage_by_broker(self) -> dict[str, float]:
         return dict(zip(self._compared_names, self._weighted_usages(SCORED)[self._compared].tolist(), strict=True))
 
     def traffic(self, measure: Measure) -> Mapping[str, float]:
@@ -154,7 +154,7 @@ class ColumnarBrokers(Brokers):
         columns = (
             [self._roster.brokers[i] for i in positions],
             map(self._reasons.get, positions),
-            self._resources(indices),
+            self._resource_usages(indices),
             *(of.tolist() for of in (*traffic, topics.astype(np.int64), self._bundle_counts[indices])),
             [brokers.versions[i] for i in positions] if brokers.versions else repeat(None),
             map(minute.reserved_by.get, positions),
@@ -165,7 +165,7 @@ class ColumnarBrokers(Brokers):
         )
         return list(map(BrokerSample, *columns))
 
-    def _resources(self, indices: Ints) -> Iterator[dict[str, ResourceUsage]]:
+    def _resource_usages(self, indices: Ints) -> Iterator[dict[str, ResourceUsage]]:
         of_each = (map(_or_none, of[:, indices]) for of in (self._minute.brokers.usage, self._minute.brokers.limits))
         rows = [map(ResourceUsage, *of_resource) for of_resource in zip(*of_each, strict=True)]
         return (dict(zip(self._minute.resources, of_broker, strict=True)) for of_broker in zip(*rows, strict=True))

@@ -195,7 +195,7 @@ def _time_chart(outcomes: Sequence[VariantOutcome]) -> str:
         if outcome.variant in kinds:
             at = np.array([minutes[0], *outcome.moved_at, minutes[-1]])
             so_far = np.minimum(np.arange(len(at)), len(at) - 2)
-            unloads.step(_as_times(at), so_far, color=colour, linewidth=1, where="post", label=label)
+            unloads.step(_times_of(at), so_far, color=colour, linewidth=1, where="post", label=label)
     for field, title in ((ranges, "range, points"), (unloads, "unloads so far")):
         field.set_ylabel(title)
         field.set_ylim(bottom=-0.03 * field.get_ylim()[1])
@@ -210,10 +210,10 @@ def _time_chart(outcomes: Sequence[VariantOutcome]) -> str:
 def _with_gaps(minutes: Ints, values: Floats) -> tuple[Times, Floats]:
     apart = np.diff(minutes)
     gaps = np.flatnonzero(apart > _GAP * np.median(apart)) + 1 if len(apart) else apart
-    return _as_times(np.insert(minutes, gaps, minutes[gaps])), np.insert(values, gaps, np.nan)
+    return _times_of(np.insert(minutes, gaps, minutes[gaps])), np.insert(values, gaps, np.nan)
 
 
-def _as_times(minutes: Ints) -> Times:
+def _times_of(minutes: Ints) -> Times:
     return minutes.astype("datetime64[m]")
 
 

@@ -92,7 +92,7 @@ def expand(grid: Sequence[Mapping[str, object]], base_settings: Settings) -> Var
         for values in product(*part.values()):
             changed = dict(zip(part, values, strict=True))
             try:
-                variant = _variant(changed, base_settings, f"grid, part {number}")
+                variant = _make_variant(changed, base_settings, f"grid, part {number}")
             except SettingsError as error:
                 if error.reason is not Reason.CONTRADICTION:
                     raise
@@ -127,7 +127,7 @@ def _check_variant_count(parts: Sequence[Mapping[str, list[Any]]]) -> None:
         )
 
 
-def _variant(changes: dict[str, object], base_settings: Settings, label: str) -> Variant:
+def _make_variant(changes: dict[str, object], base_settings: Settings, label: str) -> Variant:
     values = base_settings.model_dump(mode="json", exclude_unset=True)
     if changes.get("strategy", base_settings.strategy) != base_settings.strategy:
         values = {name: value for name, value in values.items() if name not in OF_STRATEGY}

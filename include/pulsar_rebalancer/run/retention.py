@@ -215,7 +215,7 @@ class _Upkeep:
                 self._note_kept(day.folder / name, _NOT_OURS)
             runs = [run for run in day.runs if self._may_delete(run)]
             unwanted = is_expired(day.date, self.now, self.settings.history_days)
-            left = runs if unwanted else self._compact(day, runs)
+            left = runs if unwanted else self._compact_day(day, runs)
             if is_expired(day.date, self.now, self.settings.retention_days):
                 self._remove_runs("remove runs", day, left)
             if not self.report.dry_run:
@@ -230,7 +230,7 @@ class _Upkeep:
             return False
         return True
 
-    def _compact(self, day: DayFolder, runs: Sequence[RunFolder]) -> list[RunFolder]:
+    def _compact_day(self, day: DayFolder, runs: Sequence[RunFolder]) -> list[RunFolder]:
         try:
             done = complete_runs(self.storage, day.date)
             waiting = [run for run in runs if run.name not in done]

@@ -164,16 +164,16 @@ def judge_run(
         return dict.fromkeys(last_seen, Observation(False, unwatched=Reason.MODE_OFF))
     judged = {Condition.UNSAFE: _safety(run), Condition.UNLOAD: _unloading(run), Condition.UNFINISHED: _progress(run)}
     if run.validation is not None:
-        judged[Condition.BLOCKED] = _observation(run.validation.reasons(Effect.BLOCK))
+        judged[Condition.BLOCKED] = _observation_of(run.validation.reasons(Effect.BLOCK))
     if run.seconds is not None:
         slow = {Reason.RUN_TOO_LONG: 1} if run.seconds > settings.interval_seconds else {}
         detail = f"{run.seconds:.0f} s, interval {settings.interval_seconds:g} s"
-        judged[Condition.SLOW] = _observation(slow, detail)
+        judged[Condition.SLOW] = _observation_of(slow, detail)
     judged[Condition.ROLL_LEFT] = _roll_observation(run.roll, settings, now)
     untold = roll_end_condition(run.roll) if run.roll.untold else None
     for condition in (Condition.ROLL_STOPPED, Condition.ROLL_ELSEWHERE):
         reasons = {run.roll.ended: 1} if condition is untold and run.roll.ended else {}
-        judged[condition] = _observation(reasons, run.roll.progress)
+        judged[condition] = _observation_of(reasons, run.roll.progress)
     if judged[Condition.UNLOAD] is None and Condition.UNLOAD in last_seen:
         longest = max(UNTRIED, UNTRIED_INTERVALS * timedelta(seconds=settings.interval_seconds))
         if not timedelta(0) <= now - last_seen[Condition.UNLOAD] <= longest:
@@ -181,7 +181,7 @@ def judge_run(
     return {condition: observation for condition, observation in judged.items() if observation is not None}
 
 
-def _observation(reasons: Mapping[Reason, int], detail: str = "") -> Observation:
+def _observation_of(reasons: Mapping[Reason, int], detail: str = "") -> Observation:
     return Observation(True, reasons, detail) if reasons else Observation(False)
 
 
@@ -208,7 +208,7 @@ def _safety(run: EndedRun) -> Observation | None:
     reasons = run.validation.reasons(Effect.HOLD)
     if run.outcome is not None and run.outcome.verdict is Reason.PLAN_CHANGED:
         reasons = reasons | {Reason.PLAN_CHANGED: 1}
-    return _observation(reasons | dict.fromkeys(run.closed, 1), "; ".join(run.closed.values()))
+    return _observation_of(reasons | dict.fromkeys(run.closed, 1), "; ".join(run.closed.values()))
 
 
 def _unloading(run: EndedRun) -> Observation | None:
@@ -218,7 +218,7 @@ def _unloading(run: EndedRun) -> Observation | None:
         return Observation(False, unwatched=Reason.OBSERVE)
     kept = {Reason.DESTINATION_KEPT: len(run.outcome.destinations_kept)} if run.outcome.destinations_kept else {}
     if run.outcome.verdict != Reason.OPEN:
-        return _observation(kept) if kept else None
+        return _observation_of(kept) if kept else None
     ended = Counter(run.outcome.counts) + Counter(run.outcome.split_counts)
     reasons = {code: count for code, count in ended.items() if not code.has(Trait.SETTLED | Trait.ORDERED)} | kept
     # A mapped task is listed once per wave, with the wave's number after its name.
@@ -231,7 +231,7 @@ def _unloading(run: EndedRun) -> Observation | None:
     if not reasons and not ended.keys() & {Reason.MOVED, Reason.SPLIT}:
         return None
     verified = sum(move.ok for move in run.outcome.moves)
-    return _observation(reasons, f"{verified} of {number_of(len(run.outcome.moves), 'move')} verified")
+    return _observation_of(reasons, f"{verified} of {number_of(len(run.outcome.moves), 'move')} verified")
 
 
 def _progress(run: EndedRun) -> Observation | None:

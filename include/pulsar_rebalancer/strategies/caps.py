@@ -115,7 +115,7 @@ class _Caps:
         if not self._by_range:
             self._in_waves += len(unit)
             return [move._replace(wave=(self._in_waves - len(unit)) // OF_A_WAVE) for move in unit]
-        waves = [self._next_wave(move) for move in unit]
+        waves = [self._take_wave(move) for move in unit]
         if any(wave >= MAX_WAVES for wave in waves):
             return [move._replace(reason=Reason.CAP_WAVES, wave=None) for move in unit]
         return [move._replace(wave=wave) for move, wave in zip(unit, waves, strict=True)]
@@ -152,7 +152,7 @@ class _Caps:
             return Reason.CAP_BYTES
         return None
 
-    def _next_wave(self, move: CandidateMove) -> int:
+    def _take_wave(self, move: CandidateMove) -> int:
         hash_range = range_of(move.bundle)
         self._of_range[hash_range] += 1
         return self._of_range[hash_range] - 1

@@ -151,7 +151,9 @@ def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor
     offered = rates.per_broker(owner, count)
     room = np.maximum(brokers.cpu_limit - extra_cpu, 0.0)
     inward, outward = offered.msg_throughput_in * KBIT, offered.msg_throughput_out * KBIT
-    served = np.minimum.reduce([_share(room, wanted), _share(brokers.nic, inward), _share(brokers.nic, outward)])
+    served = np.minimum.reduce(
+        [_met_share(room, wanted), _met_share(brokers.nic, inward), _met_share(brokers.nic, outward)]
+    )
     return Demand(
         traffic=offered.scaled(served),
         cpu=np.minimum(wanted * served + extra_cpu, brokers.cpu_limit),
@@ -161,7 +163,7 @@ def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor
     )
 
 
-def _share(capacity: Floats, wanted: Floats) -> Floats:
+def _met_share(capacity: Floats, wanted: Floats) -> Floats:
     return np.minimum(1.0, capacity / np.maximum(wanted, _NOTHING))
 
 

@@ -109,7 +109,7 @@ class Simulation:
             self.registered[broker] = False
             wait = 0.0 if self.spec.rules.direct else self.spec.rules.reconnect_seconds
             for bundle in np.flatnonzero(self.owner == broker):
-                self._remove_owner(int(bundle), ends + wait * float(self._wait_of_minute()[bundle]))
+                self._remove_owner(int(bundle), ends + wait * float(self._relative_waits()[bundle]))
 
     def _remove_owner(self, bundle: int, lookup_at: float) -> None:
         """Remove a bundle's owner, and schedule the lookup that places the bundle again.
@@ -120,7 +120,7 @@ class Simulation:
         anybody = self.spec.rules.direct or self.spec.workload.bundles.clients[bundle] > 0
         self._due[bundle] = lookup_at if anybody else float("inf")
 
-    def _wait_of_minute(self) -> Floats:
+    def _relative_waits(self) -> Floats:
         """Return how long each bundle's clients wait if they lose their broker now, as a multiple of the mean.
 
         A bundle's waiting time does not depend on which other bundles lose their broker, so strategies can be compared.

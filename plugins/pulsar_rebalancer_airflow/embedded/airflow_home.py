@@ -66,14 +66,14 @@ class AirflowHome:
         Raises EmbeddedError if the folder was not created by an earlier start, so it must not be deleted.
         """
         if not keep_data and self.folder.exists():
-            if any(self.folder.iterdir()) and not self._marker.exists():
+            if any(self.folder.iterdir()) and not self._marker_path.exists():
                 raise EmbeddedError(
                     f"no earlier run created {self.folder}, so this run does not delete it: delete the folder yourself "
                     f"if you do not need it, or {_ANOTHER_FOLDER}"
                 )
             shutil.rmtree(self.folder)
         make_private(self.folder.parent)
-        self._marker.touch(mode=0o600)
+        self._marker_path.touch(mode=0o600)
         make_private(self.folder / "config")
         self.folder.chmod(0o700)
         settings = "airflow_local_settings.py"
@@ -84,7 +84,7 @@ class AirflowHome:
             StoragePath(str(self.passwords)).write_json({"admin": secrets.token_hex(12)})
 
     @property
-    def _marker(self) -> Path:
+    def _marker_path(self) -> Path:
         """Return the path of the mark of `prepare`, outside the folder to outlast an interrupted deletion."""
         return self.folder.parent / f".{self.folder.name}.made"
 

@@ -69,7 +69,7 @@ class Processes:
 
     def listens(self, port: int) -> bool:
         """Return whether a started process or one of its descendants listens on this TCP port."""
-        for process in _process_tree(self._leaders()):
+        for process in _process_tree(self._leader_pids()):
             with suppress(psutil.Error):
                 listening = [c for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
                 if any(connection.laddr.port == port for connection in listening):
@@ -87,14 +87,14 @@ class Processes:
     def stop(self) -> None:
         """Terminate all started processes and their descendants; kill those still alive after ten seconds."""
         with _delay_signals():
-            leaders = self._leaders()
+            leaders = self._leader_pids()
             for send in (psutil.Process.terminate, psutil.Process.kill):
                 _signal_all(send, _process_tree(leaders))
             for leader, _ in self._started.values():
                 leader.wait()
             self._started.clear()
 
-    def _leaders(self) -> set[int]:
+    def _leader_pids(self) -> set[int]:
         return {process.pid for process, _ in self._started.values()}
 
 
@@ -241,7 +241,7 @@ class LocalAirflow:
         if not self._processes.listens(self.home.port):
             raise EmbeddedError(f"another program uses Airflow's port {self.home.port}: start again")
         login = {"username": "admin", "password": self.password}
-        answer = self._send("POST", "/auth/token", json=login)
+        answer = self._send_request("POST", "/auth/token", json=login)
         if answer.is_error:
             raise EmbeddedError(f"Airflow answered {answer.status_code} to the login: {answer.text[:500]}")
         self._client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
@@ -251,17 +251,17 @@ class LocalAirflow:
 
     def request(self, method: str, path: str, expected_status: int, **options: Any) -> Any:
         url = f"/api/v2{path}"
-        answer = self._send(method, url, **options)
+        answer = self._send_request(method, url, **options)
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             self._log_in()
-            answer = self._send(method, url, **options)
+            answer = self._send_request(method, url, **options)
         if answer.status_code == expected_status:
             return None
         if answer.is_error:
             raise EmbeddedError(f"Airflow answered {answer.status_code} to {method} {path}: {answer.text[:500]}")
         return answer.json() if answer.content else None
 
-    def _send(self, method: str, url: str, **options: Any) -> httpx.Response:
+    def _send_request(self, method: str, url: str, **options: Any) -> httpx.Response:
         """Send a request; retry after a server error, because the machine might be busy or SQLite locked."""
         limit = time.monotonic() + _START_SECONDS
         while True:

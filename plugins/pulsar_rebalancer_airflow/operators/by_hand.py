@@ -175,7 +175,7 @@ class CarryOutOperator(HandOverOperator):
             refuse_while_rolling(store)
             if not form.plan:
                 refuse_cleared(context)
-                self._release(store, form, by)
+                self._release_drains(store, form, by)
                 send_order_metrics(context, self.entry.name, self.entry.settings)
                 return
             entry, request = self._shown_plan(store, form, now)
@@ -211,7 +211,7 @@ class CarryOutOperator(HandOverOperator):
             self.log.info("Plan %s is carried out by run %s of %s", entry.plan_id, handed.run_id, self.trigger_dag_id)
         super().execute(context)
 
-    def _release(self, store: StateStore, form: PlanRequest, user: str) -> None:
+    def _release_drains(self, store: StateStore, form: PlanRequest, user: str) -> None:
         refuse_not_drained(store, form.broker)
         drains = store.get(Drains)
         for broker in form.broker:

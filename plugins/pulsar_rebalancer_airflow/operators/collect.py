@@ -167,7 +167,7 @@ class ValidateOperator(BaseOperator):
         with fail_unless_temporary(context):
             run = run_folder(context, self.cluster, self.run)
             validation = validate(run)
-        counts = {str(effect): _as_json(reasons) for effect in Effect if (reasons := validation.reasons(effect))}
+        counts = {str(effect): _counts_json(reasons) for effect in Effect if (reasons := validation.reasons(effect))}
         page = page_address(context["dag_run"].dag_id, context["dag_run"].run_id, run.name)
         if validation.findings:
             self._warn_of_findings(context, run, validation, page)
@@ -187,5 +187,5 @@ class ValidateOperator(BaseOperator):
         self.log.warning("%s", text)
 
 
-def _as_json(counts: Mapping[Reason, int]) -> dict[str, int]:
+def _counts_json(counts: Mapping[Reason, int]) -> dict[str, int]:
     return {str(reason): count for reason, count in counts.items()}

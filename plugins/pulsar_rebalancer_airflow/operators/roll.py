@@ -251,7 +251,7 @@ class RollOperator(BaseSensorOperator):
         found = ti.get_dr_count(dag_id, run_ids=[run_id])
         if not found and may_start:
             try:
-                _trigger(dag_id, run_id, {"broker": roll.broker, "roll": roll.id})
+                _trigger_run(dag_id, run_id, {"broker": roll.broker, "roll": roll.id})
                 self.log.info("Triggered %s, run %s, to restart %s", dag_id, run_id, roll.broker)
             except AirflowRuntimeError as error:
                 self.log.warning("DAG %s could not be triggered: %s", dag_id, error)
@@ -273,7 +273,7 @@ def _is_refusal(error: AirflowRuntimeError) -> bool:
     return (error.error.detail or {}).get("status_code") in (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
 
 
-def _trigger(dag_id: str, run_id: str, conf: dict[str, str]) -> None:
+def _trigger_run(dag_id: str, run_id: str, conf: dict[str, str]) -> None:
     # TriggerDagRunOperator ends its task when it triggers a run; this task continues.
     from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.comms import TriggerDagRun

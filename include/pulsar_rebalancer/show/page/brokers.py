@@ -168,7 +168,7 @@ def _pair_view(row: Row, settings: Settings, seconds_per_sample: float, seconds_
     counts = row["low_hits"] is not None and reason is not Reason.NO_PARTNER
     thresholds = safe_profile_of(settings).thresholds(settings) if counts else {}
     hits = {kind: HitsView(have=row[f"{kind}_hits"] or 0, need=limit.hits) for kind, limit in thresholds.items()}
-    band = _band(gap, thresholds)
+    band = _reached_band(gap, thresholds)
     missing = None if row["fired"] else _missing_hits(hits, band)
     seconds = None if missing is None else round(missing * seconds_per_sample + seconds_to_act, 1)
     return PairView(
@@ -194,7 +194,7 @@ def _remaining_text(explanation: str, reason: Reason) -> str:
     return "" if reason.has(Trait.WAITING) or reason.meaning in explanation else explanation
 
 
-def _band(gap: float | None, thresholds: Mapping[str, Threshold]) -> str:
+def _reached_band(gap: float | None, thresholds: Mapping[str, Threshold]) -> str:
     reached = [kind for kind, threshold in thresholds.items() if gap is not None and gap >= threshold.gap]
     return reached[-1] if reached else "calm"
 

@@ -47,7 +47,7 @@ def find_bundles(storage: ClusterStorage, text: str, now: datetime, keeping_rule
     table = run.snapshot.table("bundles", _COLUMNS)
     labels = short_names([sample.broker for sample in run.brokers])
     broker = next((name for name, label in labels.items() if text in (name, label)), "")
-    table = table.filter(_contains_topic(table["bundle"], text) if "://" in text else _matches(table, text, broker))
+    table = table.filter(_topic_mask(table["bundle"], text) if "://" in text else _match_mask(table, text, broker))
     table = table.append_column("traffic", pc.add(table["msg_throughput_in"], table["msg_throughput_out"]))
     largest = table.sort_by([("traffic", "descending"), ("bundle", "ascending")]).slice(0, FOUND_LISTED)
     rows = largest.select(["bundle", "broker", "traffic", "topics"]).to_pylist()
@@ -56,11 +56,11 @@ def find_bundles(storage: ClusterStorage, text: str, now: datetime, keeping_rule
     return FoundBundles(bundles=found, all=table.num_rows, broker=broker, sampled_at=run.request.collected_at)
 
 
-def _matches(table: pa.Table, text: str, broker: str) -> Column:
+def _match_mask(table: pa.Table, text: str, broker: str) -> Column:
     return pc.or_(pc.match_substring(table["bundle"], text), pc.equal(table["broker"], pa.scalar(broker)))
 
 
-def _contains_topic(bundles: Column, topic: str) -> Column:
+def _topic_mask(bundles: Column, topic: str) -> Column:
     namespace = topic.partition("://")[2].rpartition("/")[0]
     of_namespace = bundles.filter(pc.starts_with(bundles, f"{namespace}/")).to_pylist()
     return pc.is_in(bundles, pa.array([name for name in of_namespace if is_in_bundle(topic, name)], pa.string()))

@@ -78,7 +78,7 @@ def _mean_load(averages: Mapping[str, float]) -> float:
 def _above_bound_text(sample: ClusterSample, averages: Mapping[str, float], mean: float) -> str:
     if not averages:
         return "no broker can be compared"
-    bound = mean + _threshold(sample)
+    bound = mean + _threshold_share(sample)
     over = sum(load >= bound for load in averages.values()) if mean > 0 else 0
     points = f"{sample.settings.average_threshold:g} points or more above the mean load of {mean:.1%}"
     return f"{over} of {number_of(len(averages), 'broker')} are {points}"
@@ -88,7 +88,7 @@ def _shed_above_bound(
     sample: ClusterSample, broker: BrokerSample, pair: int, average: float, mean: float
 ) -> tuple[Decision, list[CandidateMove]]:
     """Return the decision for one broker, and the moves away from it."""
-    threshold = _threshold(sample)
+    threshold = _threshold_share(sample)
     bound = mean + threshold
     above = f"the mean of {mean:.1%} plus {sample.settings.average_threshold:g} points"
     if average < bound or mean == 0:
@@ -106,7 +106,7 @@ def _shed_below_bound(
 
     The decision is None if no broker is below the lower boundary.
     """
-    threshold = _threshold(sample)
+    threshold = _threshold_share(sample)
     bound = _mean_load(averages) - threshold
     lowest = min(averages, key=averages.__getitem__)
     if not averages[lowest] < bound:
@@ -134,7 +134,7 @@ def _offload(
     return offload(sample, broker, pair=pair, target=target, explanation=cause, comparison=compared)
 
 
-def _threshold(sample: ClusterSample) -> float:
+def _threshold_share(sample: ClusterSample) -> float:
     return sample.settings.average_threshold / 100
 
 

@@ -136,7 +136,7 @@ def _unusable_sample(sample: ClusterSample, loads: list[BrokerLoad], stats: Load
 def _why_waiting(sample: ClusterSample, stats: LoadStats, imbalance: Imbalance | None, hits: int) -> NoShedding | None:
     """Return why nothing is shed although the sample is usable; None if bundles are to be shed."""
     if imbalance is None:
-        return _as_balanced(sample, stats)
+        return _balanced_result(sample, stats)
     needed = sample.settings.hit_count_transfer
     if hits > needed or sample.forced:
         return None
@@ -144,7 +144,7 @@ def _why_waiting(sample: ClusterSample, stats: LoadStats, imbalance: Imbalance |
     return NoShedding(Reason.HIT_COUNT, hits, needed, words)
 
 
-def _as_balanced(sample: ClusterSample, stats: LoadStats) -> NoShedding:
+def _balanced_result(sample: ClusterSample, stats: LoadStats) -> NoShedding:
     words = f"the loads are in balance, standard deviation {stats.std:.3f} around a mean of {stats.mean:.1%}"
     return NoShedding(Reason.BALANCED, stats.std, sample.settings.target_std, words)
 
@@ -160,7 +160,7 @@ def _shed_pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision]
             return decisions, moves, NoShedding(Reason.NOT_REACHED, shed_brokers, cap, words)
         imbalance = stats.imbalance()
         if imbalance is None:
-            return decisions, moves, _as_balanced(sample, stats)
+            return decisions, moves, _balanced_result(sample, stats)
         source, destination = stats.take_pair()
         decision, transfer = _shed_pair(sample, len(decisions), source, destination, imbalance)
         decisions.append(decision)

@@ -165,7 +165,7 @@ def test_the_users_own_dag_has_to_be_there_and_is_triggered_once(tmp_path, monke
         triggered.append((dag_id, conf))
         desk.runs[run_id] = "running"
 
-    monkeypatch.setattr(roll, "_trigger", trigger)
+    monkeypatch.setattr(roll, "_trigger_run", trigger)
     desk.paused = True
     shown = desk.act(user="ada", reason="patch", brokers=["a:1"])
     assert shown["refused"] == "restart_failed: roll_restart_dag: DAG restart_broker, which is paused in Airflow"
@@ -202,7 +202,7 @@ def test_an_order_to_skip_a_broker_skips_no_other(tmp_path):
 @pytest.mark.parametrize("lost", ["a:1", "c:1"])
 def test_the_users_own_dag_restarts_no_broker_while_one_is_not_listed(tmp_path, monkeypatch, lost):
     desk, triggered = Desk(tmp_path, roll_restart_dag="restart_broker"), []
-    monkeypatch.setattr(roll, "_trigger", lambda *given: triggered.append(given))
+    monkeypatch.setattr(roll, "_trigger_run", lambda *given: triggered.append(given))
     desk.act("run", plan=desk.plan(brokers=["a:1"]))
     owned = dict(desk.snapshots.owned)
     del desk.snapshots.owned[lost]
@@ -233,7 +233,7 @@ UNREACHABLE = AdminError(Reason.UNREACHABLE, "no connection")
 )
 def test_the_users_own_dag_restarts_no_broker_that_does_not_itself_say_it_is_empty(tmp_path, monkeypatch, owns, waits):
     desk, triggered = Desk(tmp_path, roll_restart_dag="restart_broker"), []
-    monkeypatch.setattr(roll, "_trigger", lambda *given: triggered.append(given))
+    monkeypatch.setattr(roll, "_trigger_run", lambda *given: triggered.append(given))
     desk.act("run", plan=desk.plan(brokers=["a:1"]))
     desk.owns = owns
     desk.empties("run")
