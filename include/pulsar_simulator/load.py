@@ -17,9 +17,9 @@ NOBODY = -1
 _TRAFFIC, _CPU, _SHAPE = 1, 2, 3  # one random stream each, so that one never shifts another
 
 
-def per_broker(value_by_bundle: Floats, owner: Ints, brokers: int) -> Floats:
+def per_broker(value_by_bundle: Floats, owner: Ints, broker_count: int) -> Floats:
     """Return the sum of the bundles' values for each broker. Bundles without an owner are left out."""
-    return np.bincount(owner + 1, weights=value_by_bundle, minlength=brokers + 1)[1:].astype(np.float64)
+    return np.bincount(owner + 1, weights=value_by_bundle, minlength=broker_count + 1)[1:].astype(np.float64)
 
 
 def assign_bundles(cost_by_bundle: Floats, target_by_broker: Floats) -> Ints:
@@ -58,9 +58,9 @@ class Rates:
         """Return the rates with one bundle's rates divided among its parts (see `with_split_bundle`)."""
         return Rates(*(with_split_bundle(column, bundle, shares) for column in self.columns))
 
-    def per_broker(self, owner: Ints, brokers: int) -> Rates:
+    def per_broker(self, owner: Ints, broker_count: int) -> Rates:
         """Return the sum of the bundles' rates for each broker. Bundles without an owner are left out."""
-        return Rates(*(per_broker(column, owner, brokers) for column in self.columns))
+        return Rates(*(per_broker(column, owner, broker_count) for column in self.columns))
 
     def scaled(self, factor: Floats) -> Rates:
         """Return the rates with each entry multiplied by its factor."""
@@ -180,10 +180,10 @@ class Traffic:
         seconds = messages * self._cost.per_message + volume * self._cost.per_byte
         return np.asarray(100 * seconds * self._cost_factor)
 
-    def cpu_jitter(self, elapsed_s: float, brokers: int) -> Floats:
+    def cpu_jitter(self, elapsed_s: float, broker_count: int) -> Floats:
         """Return a random factor for each broker's CPU sample, `elapsed_s` seconds after the start of the cluster."""
         stream = np.random.default_rng((self._seed, _CPU, int(elapsed_s * 1000)))
-        return np.asarray(1 + self._noise.cpu * stream.standard_normal(brokers).clip(-3, 3))
+        return np.asarray(1 + self._noise.cpu * stream.standard_normal(broker_count).clip(-3, 3))
 
     def _rates(self, msg_rate_in: Floats) -> Rates:
         out = msg_rate_in * self.fan_out

@@ -102,11 +102,11 @@ def build(
     return Cluster(spec(brokers=brokers, bundles=bundles, seed=seed, noise=noise, timing=timing), clock)
 
 
-def _namespaces(bundles: int, *, scalable: bool) -> list[Namespace]:
+def _namespaces(bundle_count: int, *, scalable: bool) -> list[Namespace]:
     """Return namespaces with the same number of bundles and so the same hash ranges. The last one is non-persistent."""
-    count = max(min(len(_NAMES), bundles), -(-bundles // _MAX_BUNDLES))
+    count = max(min(len(_NAMES), bundle_count), -(-bundle_count // _MAX_BUNDLES))
     names = [_NAMES[i] if i < len(_NAMES) else f"tenant{i % 10}/namespace{i}" for i in range(count)]
-    shares = [bundles // count + (i < bundles % count) for i in range(count)]
+    shares = [bundle_count // count + (i < bundle_count % count) for i in range(count)]
     more = ("segment",) if scalable else ()
     return [
         Namespace(name, share, domains=("non-persistent" if i == count - 1 else "persistent", *more))

@@ -29,10 +29,10 @@ def topic_hash(topic: str) -> int:
     return zlib.crc32(topic.encode())
 
 
-def even_boundaries(bundles: int) -> tuple[int, ...]:
+def even_boundaries(bundle_count: int) -> tuple[int, ...]:
     """Return the `bundles + 1` bounds that divide the hash space into equal ranges."""
-    step = (FULL_RANGE + 1) // bundles
-    return (*(step * i for i in range(bundles)), FULL_RANGE)
+    step = (FULL_RANGE + 1) // bundle_count
+    return (*(step * i for i in range(bundle_count)), FULL_RANGE)
 
 
 def range_text(lower: int, upper: int) -> str:

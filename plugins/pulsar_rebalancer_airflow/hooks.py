@@ -109,13 +109,13 @@ def _seed_urls(connection: Connection) -> tuple[str, ...]:
     if scheme not in ("http", "https"):
         raise SettingsError(Reason.WRONG_SETTING, f"schema: {scheme!r} is neither http nor https")
     port = connection.port or (8443 if scheme == "https" else 8080)
-    hosts = [_with_brackets(host.strip()) for host in (connection.host or "").split(",") if host.strip()]
+    hosts = [_bracketed_host(host.strip()) for host in (connection.host or "").split(",") if host.strip()]
     if not hosts:
         raise SettingsError(Reason.WRONG_SETTING, "host: give the address of at least one broker")
     return tuple(f"{scheme}://{host}" if _has_port(host) else f"{scheme}://{host}:{port}" for host in hosts)
 
 
-def _with_brackets(host: str) -> str:
+def _bracketed_host(host: str) -> str:
     """Restore the brackets that Airflow drops from an IPv6 address when it parses a URI."""
     return f"[{host}]" if host.count(":") > 1 and "[" not in host else host
 

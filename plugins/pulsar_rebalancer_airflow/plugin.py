@@ -175,15 +175,15 @@ def _form_parsers() -> dict[str, Callable[[Mapping[str, object]], object]]:
 
 @hookimpl
 def on_dag_run_success(dag_run: DagRun) -> None:
-    _after_run(dag_run)
+    _handle_ended_run(dag_run)
 
 
 @hookimpl
 def on_dag_run_failed(dag_run: DagRun) -> None:
-    _after_run(dag_run)
+    _handle_ended_run(dag_run)
 
 
-def _after_run(run: DagRun) -> None:
+def _handle_ended_run(run: DagRun) -> None:
     """Note what a run changed; let Airflow schedule the next one even if a task started it or a person ended it.
 
     A task can give a note only to a run that it triggers, so *report* leaves the text for this listener.

@@ -45,7 +45,7 @@ def update(bundles: DataFrame, previous_means: DataFrame, *, is_shared: bool, ke
         F.col("samples").alias("samples_before"),
         *(F.col(name).alias(f"{name}_before") for name in (*TRAFFIC, *LONG_TERM)),
     )
-    reported = _with_largest(bundles) if is_shared else bundles.withColumn("keeps", F.lit(True))
+    reported = _with_largest_values(bundles) if is_shared else bundles.withColumn("keeps", F.lit(True))
     now = {name: F.coalesce(*([f"{name}_largest"] if is_shared else []), name, F.lit(0.0)) for name in TRAFFIC}
     long = F.least(F.coalesce("samples_before", F.lit(0)) + 1, F.lit(LONG_TERM_SAMPLES))
     short = F.least(long, F.lit(MAX_SAMPLES))
@@ -78,7 +78,7 @@ def with_parts(means: DataFrame, parts: DataFrame) -> DataFrame:
     return means.union(carried.join(F.broadcast(known), on=_KEY, how="left_anti"))
 
 
-def _with_largest(bundles: DataFrame) -> DataFrame:
+def _with_largest_values(bundles: DataFrame) -> DataFrame:
     several = bundles.where(F.col("owners") > 1).groupBy(*_KEY)
     largest = several.agg(F.min("broker").alias("keeper"), *(F.max(name).alias(f"{name}_largest") for name in TRAFFIC))
     joined = bundles.join(F.broadcast(largest), on=_KEY, how="left")

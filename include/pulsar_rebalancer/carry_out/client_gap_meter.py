@@ -78,14 +78,14 @@ class ClientGapMeter:
         if move.source in self._slow:
             raise TimeoutError
         if move.source not in self._connected:
-            self._connected[move.source] = asyncio.create_task(self._topics_with_clients(move.source))
+            self._connected[move.source] = asyncio.create_task(self._topics_by_bundle(move.source))
         found = (await asyncio.shield(self._connected[move.source])).get(move.bundle)
         if found is None:
             unclear = f"the statistics of {move.source} do not say which of the bundle's topics have clients"
             raise AdminError(Reason.NOT_FOUND, unclear)
         return found
 
-    async def _topics_with_clients(self, source: str) -> dict[str, list[str]]:
+    async def _topics_by_bundle(self, source: str) -> dict[str, list[str]]:
         stats = await self.admin.topic_stats(source, TOPIC_NAMES)
         self._slow.discard(source)  # moves that begin from now on need not wait for the statistics
         found = {}

@@ -199,8 +199,8 @@ class WaveHistory:
         return outcome.model_copy(update=changes)
 
 
-def _ended_moves(outcomes: Iterable[MoveOutcome]) -> list[MoveOutcome]:
-    known = (outcome for outcome in outcomes if outcome.reason is not Reason.INTERRUPTED)
+def _ended_moves(wave_outcomes: Iterable[MoveOutcome]) -> list[MoveOutcome]:
+    known = (outcome for outcome in wave_outcomes if outcome.reason is not Reason.INTERRUPTED)
     return [outcome for outcome in known if not outcome.reason.has(Trait.NOT_BEGUN)]
 
 

@@ -46,11 +46,11 @@ def bundle_stats(topics: Mapping[str, JsonValue]) -> dict[str, dict[str, float]]
         for hash_range, domains in _as_mapping(ranges).items():
             loaded = [topic for domain in _as_mapping(domains).values() for topic in _as_mapping(domain).values()]
             if loaded:
-                stats[f"{namespace}/{hash_range}"] = _summed_topics([_as_mapping(topic) for topic in loaded])
+                stats[f"{namespace}/{hash_range}"] = _sum_by_name([_as_mapping(topic) for topic in loaded])
     return stats
 
 
-def _summed_topics(topics: Sequence[Mapping[str, JsonValue]]) -> dict[str, float]:
+def _sum_by_name(topics: Sequence[Mapping[str, JsonValue]]) -> dict[str, float]:
     total: dict[str, float] = dict.fromkeys(RATES, 0.0) | {
         "topics": len(topics),
         "producerCount": 0,

@@ -179,13 +179,13 @@ class SpareCapacity:
         """Return the moves, each with a destination with capacity or a reason. A unit's moves are made together."""
         if unit[0].source in self._samples:
             return [self._fit_drain_move(unit[0])]
-        gains = self._score_gains(unit)
+        gains = self._gain_by_broker(unit)
         if any(gain > 0 and name in self._filled and not self._fits(name, gain) for name, gain in gains.items()):
             return [move._replace(reason=Reason.WOULD_OVERLOAD, wave=None) for move in unit]
         return unit
 
     def take(self, unit: list[CandidateMove]) -> None:
-        for name, gain in self._score_gains(unit).items():
+        for name, gain in self._gain_by_broker(unit).items():
             self._gained[name] = self._gained.get(name, 0.0) + gain
         first = unit[0]
         sample = self._samples.get(first.source)
@@ -194,7 +194,7 @@ class SpareCapacity:
             self._policies[id(sample)].add_placed(sample.bundles.find(first.source, first.bundle), first.destination)
 
     def _fit_drain_move(self, move: CandidateMove) -> CandidateMove:
-        sample, gain = self._samples[move.source], self._score_gains([move])[str(move.destination)]
+        sample, gain = self._samples[move.source], self._gain_by_broker([move])[str(move.destination)]
         free = gain <= 0 or Overrule.OVERLOAD in self._overruled.get(move.source, ())
         if free or self._fits(str(move.destination), gain, sample):
             return move
@@ -210,7 +210,7 @@ class SpareCapacity:
     def _score(self, broker: str, sample: PlanningSample) -> float:
         return sample.scores[broker] + self._gained.get(broker, 0.0)
 
-    def _score_gains(self, unit: list[CandidateMove]) -> dict[str, float]:
+    def _gain_by_broker(self, unit: list[CandidateMove]) -> dict[str, float]:
         gains: dict[str, float] = {}
         for move in unit:
             sample = self._samples.get(move.source, self._sample)

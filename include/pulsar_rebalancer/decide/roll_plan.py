@@ -126,10 +126,10 @@ def restarts(snapshot: Snapshot, brokers: Sequence[str]) -> list[BrokerRestart]:
     return result
 
 
-def _run_count(bundles: int, settings: Settings) -> int:
+def _run_count(bundle_count: int, settings: Settings) -> int:
     """Return the runs in which a broker's bundles move away or back, plus one that sees the result."""
     caps = (settings.max_bundles_per_run, settings.max_bundles_per_broker)
-    return math.ceil(bundles / min((cap for cap in caps if cap is not None), default=max(bundles, 1))) + 1
+    return math.ceil(bundle_count / min((cap for cap in caps if cap is not None), default=max(bundle_count, 1))) + 1
 
 
 def why_no_turn(snapshot: Snapshot) -> str:
@@ -137,20 +137,22 @@ def why_no_turn(snapshot: Snapshot) -> str:
     return why_wait((), snapshot.starts, snapshot.problems, ())
 
 
-def roll_text(shown: ShownRestarts, reason: str, dag_id: str) -> str:
+def roll_text(shown_restarts: ShownRestarts, reason: str, dag_id: str) -> str:
     """Return a shown roll as human-readable text."""
     lines = [
         f"{number} {turn.broker}: score {turn.score:.1f} %, {amount(Measure.THROUGHPUT, turn.traffic)}, "
         f"{number_of(turn.bundles, 'bundle')}, about {turn.minutes:.0f} minutes plus the restart"
         + (f"; not possible now: {turn.why_not}" if turn.why_not else "")
-        for number, turn in enumerate(shown.restarts, 1)
+        for number, turn in enumerate(shown_restarts.restarts, 1)
     ]
-    lines += [f"The rolling restart would be refused now: {shown.refused}."] if shown.refused else []
-    lines += [f"First, the rolling restart would wait for {shown.waits}."] if shown.waits else []
-    bundles_move_twice = f"{number_of(shown.moves_twice, 'bundle')} move twice: to other brokers and back"
-    total = f"About {shown.minutes:.0f} minutes in total plus the restarts themselves; {bundles_move_twice}."
-    how = f"Nothing was done. To start the rolling restart, trigger {dag_id} with plan {shown.plan}"
-    return "\n".join([f"Rolling restart of {number_of(len(shown.restarts), 'broker')}: {reason}", *lines, total, how])
+    lines += [f"The rolling restart would be refused now: {shown_restarts.refused}."] if shown_restarts.refused else []
+    lines += [f"First, the rolling restart would wait for {shown_restarts.waits}."] if shown_restarts.waits else []
+    bundles_move_twice = f"{number_of(shown_restarts.moves_twice, 'bundle')} move twice: to other brokers and back"
+    total = f"About {shown_restarts.minutes:.0f} minutes in total plus the restarts themselves; {bundles_move_twice}."
+    how = f"Nothing was done. To start the rolling restart, trigger {dag_id} with plan {shown_restarts.plan}"
+    return "\n".join(
+        [f"Rolling restart of {number_of(len(shown_restarts.restarts), 'broker')}: {reason}", *lines, total, how]
+    )
 
 
 def sample_of_roll(snapshot: Snapshot, roll: Roll, drained_brokers: Collection[str]) -> RollSample:

@@ -241,7 +241,7 @@ def plan_request(storage: ClusterStorage, run: StoragePath, request: PlanRequest
         return _write_manual_plan(sample, wanted, record)
     # A drain is shown as its runs will decide it.
     samples, overruled = dict.fromkeys(draining, sample), dict.fromkeys(draining, request.overrule)
-    return _write_manual_plan(sample, wanted, record, room=lambda: SpareCapacity(samples, overruled))
+    return _write_manual_plan(sample, wanted, record, make_capacity=lambda: SpareCapacity(samples, overruled))
 
 
 def replan(storage: ClusterStorage, run: StoragePath) -> Summary:
@@ -262,7 +262,7 @@ def replan(storage: ClusterStorage, run: StoragePath) -> Summary:
         wanted,
         earlier.record,
         splits=earlier.splits,
-        room=room,
+        make_capacity=room,
         all_or_none=earlier.approved,
         restarts=earlier.restarts,
     )
@@ -274,16 +274,18 @@ def _write_manual_plan(
     record: ManualPlanRecord,
     *,
     splits: Sequence[Row] = (),
-    room: Callable[[], CapacityCheck] | None = None,
+    make_capacity: Callable[[], CapacityCheck] | None = None,
     all_or_none: bool = False,
     restarts: Mapping[str, CountedSample] | None = None,
 ) -> Summary:
     """Make and write a plan that no strategy decided. Raises PlanError: `would_overload` or `not_whole`."""
-    new_plan = plan(Sources(requested=replace(proposal, room=room)), sample.settings, sample.policies, sample.brokers)
+    new_plan = plan(
+        Sources(requested=replace(proposal, room=make_capacity)), sample.settings, sample.policies, sample.brokers
+    )
     if all_or_none:
         _require_all_moves(new_plan.moves)
     after = scores_after(sample.scores, new_plan.taken_moves, sample.traffic)
-    if record.request.action and room is None:  # an approved plan of a strategy is checked as in mode `auto`
+    if record.request.action and make_capacity is None:  # an approved plan of a strategy is checked as in mode `auto`
         _check_load(sample, after, record.request.overruled)
     return plan_files.write_manual_plan(sample, new_plan, record, after, splits, restarts or {})
 

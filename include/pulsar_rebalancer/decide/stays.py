@@ -74,7 +74,7 @@ def _is_excluded(names: Column, facts: BundleFacts) -> Column:
     return reduce(pc.or_, (match_mask(regex_of_glob(pattern), names) for pattern in patterns)) if patterns else None
 
 
-def _moved_with_reason(reason: Reason) -> Callable[[Column, BundleFacts], Column]:
+def _moved_for(reason: Reason) -> Callable[[Column, BundleFacts], Column]:
     return lambda names, facts: _member_mask(names, [name for name, why in facts.moved.items() if why is reason])
 
 
@@ -104,8 +104,8 @@ RULES = (
     Rule(Reason.BUNDLE_EXCLUDED, Overrule.EXCLUSIONS, _is_excluded),
     Rule(Reason.BUNDLE_QUARANTINED, None, lambda names, facts: _member_mask(names, facts.quarantined)),
     Rule(Reason.TO_BE_SPLIT, None, lambda names, facts: _member_mask(names, facts.to_be_split)),
-    Rule(Reason.DESTINATION_KEPT, Overrule.GRACE_PERIOD, _moved_with_reason(Reason.DESTINATION_KEPT)),
-    Rule(Reason.RECENTLY_UNLOADED, Overrule.GRACE_PERIOD, _moved_with_reason(Reason.RECENTLY_UNLOADED)),
+    Rule(Reason.DESTINATION_KEPT, Overrule.GRACE_PERIOD, _moved_for(Reason.DESTINATION_KEPT)),
+    Rule(Reason.RECENTLY_UNLOADED, Overrule.GRACE_PERIOD, _moved_for(Reason.RECENTLY_UNLOADED)),
     Rule(Reason.NO_TOPIC),
     Rule(Reason.POLICY_UNKNOWN, Overrule.POLICIES),
     Rule(Reason.POLICY_FORBIDS, Overrule.POLICIES),

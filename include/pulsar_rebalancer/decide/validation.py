@@ -130,7 +130,7 @@ def judged_tables(run: Snapshot) -> dict[str, pa.Table]:
         for name in profile_of(run.settings).resources
         if (weight := getattr(run.settings, f"{name}_weight")) > 0
     }
-    carried = _bundle_sums(bundles)
+    carried = _bundle_sums_by_broker(bundles)
     rows = [_judged_broker(row, weights, carried) for row in brokers.to_pylist()]
     judged = pa.Table.from_pylist(rows, schema=_JUDGED_BROKERS)
     return {"cluster": run.table("cluster"), "brokers": judged, "bundles": bundles}
@@ -166,7 +166,7 @@ def _bottleneck(broker: Row, weights: Mapping[str, float]) -> tuple[str | None, 
     return (" and ".join(used), math.inf) if used else (None, None)
 
 
-def _bundle_sums(bundles: pa.Table) -> dict[str, Row]:
+def _bundle_sums_by_broker(bundles: pa.Table) -> dict[str, Row]:
     """Return the sums over each broker's bundles; `sound` is whether all their values are valid."""
     sound: Any = True
     for name in TRAFFIC:

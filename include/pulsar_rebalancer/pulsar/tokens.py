@@ -31,13 +31,13 @@ _RENEWED_AFTER = 0.8
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "pulsar-rebalancer"}
 
 
-async def fetch_token(settings: OAuth2, ca_file: Path | None, mask: TokenMask) -> Token:
+async def fetch_token(oauth2_settings: OAuth2, ca_file: Path | None, mask: TokenMask) -> Token:
     """Get a token. The credentials file is read each time, in case its secret has been replaced.
 
     Raises AdminError (`credentials_file`, `issuer_unavailable`, `issuer_refused`), and SettingsError for an
     invalid issuer URL.
     """
-    form, issuer_url = _credentials(settings, mask)
+    form, issuer_url = _credentials(oauth2_settings, mask)
     url, begun = f"{issuer_url}/.well-known/openid-configuration", time.monotonic()
     try:
         # The environment's proxies are used: TLS hides everything but the issuer's name from them.
@@ -63,8 +63,8 @@ async def fetch_token(settings: OAuth2, ca_file: Path | None, mask: TokenMask) -
     return Token(value, begun + _RENEWED_AFTER * seconds, begun + seconds)
 
 
-def _credentials(settings: OAuth2, mask: TokenMask) -> tuple[dict[str, str], str]:
-    path = settings.credentials_file
+def _credentials(oauth2_settings: OAuth2, mask: TokenMask) -> tuple[dict[str, str], str]:
+    path = oauth2_settings.credentials_file
     try:
         document = parse_json(read_file(path).encode())
     except ValueError:
@@ -75,8 +75,8 @@ def _credentials(settings: OAuth2, mask: TokenMask) -> tuple[dict[str, str], str
     if form["grant_type"] != "client_credentials" or not all(v and isinstance(v, str) for v in form.values()):
         raise file_error(path, "the file must be JSON of type client_credentials, with client_id and client_secret")
     mask.add(form["client_secret"])
-    form |= {key: value for key in ("audience", "scope") if (value := getattr(settings, key))}
-    return form, https_url(settings.issuer_url or str(found.get("issuer_url", "")), "issuer_url")
+    form |= {key: value for key in ("audience", "scope") if (value := getattr(oauth2_settings, key))}
+    return form, https_url(oauth2_settings.issuer_url or str(found.get("issuer_url", "")), "issuer_url")
 
 
 def _ssl_context(ca_file: Path | None) -> ssl.SSLContext:

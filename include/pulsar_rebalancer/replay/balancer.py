@@ -122,7 +122,7 @@ class Balancer:
             self._means.update(seen, minute.bundles)
         grace = self._settings.grace_period_minutes * MINUTE
         self._moved = {bundle: at for bundle, at in self._moved.items() if self._seconds_since(minute, at) <= grace}
-        brokers = ColumnarBrokers(minute, self._roster, self._settings, self._left_out_brokers(minute))
+        brokers = ColumnarBrokers(minute, self._roster, self._settings, self._left_out_reasons(minute))
         if minute.policies is not self._policies:
             self._policies, self._kind = minute.policies, cache(minute.policies.kind)
         counting, learning = self._counting(minute), LearningResult()
@@ -132,7 +132,7 @@ class Balancer:
                 np.where(seen, minute.owner, NOBODY),
                 minute.bundles,
                 brokers=brokers,
-                recent_moves=self._recent_moves(minute).values(),
+                recent_moves=self._recent_move_by_bundle(minute).values(),
                 settings=self._settings,
                 minute=minute.number,
                 is_counted=counting.counts,
@@ -189,12 +189,12 @@ class Balancer:
             self._hits = self._hits.model_copy(update={"samples": after})
         return decision
 
-    def _recent_moves(self, minute: Minute) -> dict[str, RecentMove]:
+    def _recent_move_by_bundle(self, minute: Minute) -> dict[str, RecentMove]:
         ages = {name: self._seconds_since(minute, at) / MINUTE for name, (_, _, at) in self._recent.items()}
         self._recent = {name: move for name, move in self._recent.items() if ages[name] <= SETTLED}
         return {name: RecentMove(*move[:2], ages[name]) for name, move in self._recent.items()}
 
-    def _left_out_brokers(self, minute: Minute) -> dict[int, Reason]:
+    def _left_out_reasons(self, minute: Minute) -> dict[int, Reason]:
         names, at = self._roster.brokers, self._roster.broker_at
         silent = np.flatnonzero(minute.brokers.registered & ~minute.brokers.reported).tolist()
         if silent != self._silent or minute.policies is not self._policies:

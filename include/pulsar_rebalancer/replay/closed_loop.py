@@ -102,7 +102,7 @@ class _ReplayedVariant:
         settings, roster = variant.settings, recording.roster
         self.outcome = VariantOutcome(variant.name)
         self._keeps_moves = variant.current
-        self._balancer = Balancer(roster, settings, seed, means, _stay_reasons(roster, settings))
+        self._balancer = Balancer(roster, settings, seed, means, _stay_reason_by_bundle(roster, settings))
         self._owner = np.full(len(roster.bundles), NOBODY)
         self._averages = _Averages(settings)
         self._judged_by = settings_of_scores
@@ -289,7 +289,7 @@ def _scores(brokers: BrokerLoads, is_compared: Flags, settings: Settings) -> Flo
     return np.asarray(100 * weighted_usages(brokers.percents, RESOURCES, settings)[is_compared])
 
 
-def _stay_reasons(roster: Roster, settings: Settings) -> dict[int, Reason]:
+def _stay_reason_by_bundle(roster: Roster, settings: Settings) -> dict[int, Reason]:
     reasons = stays.stay_reasons(pa.array(roster.bundles, pa.string()), stays.BundleFacts(settings, {}))
     at = np.flatnonzero(reasons.is_valid()).tolist()
     return {number: Reason(reasons[number].as_py()) for number in at}

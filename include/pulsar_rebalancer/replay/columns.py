@@ -55,10 +55,10 @@ class Roster:
 class MeanColumns:
     """Short-term and long-term moving averages, computed as in `run.bundle_columns.update`."""
 
-    def __init__(self, count: int) -> None:
-        self.short: Floats = np.zeros((len(TRAFFIC), count))
-        self.long_term_msg_rate: Floats = np.full(count, UNKNOWN_RATE)
-        self._samples: Ints = np.zeros(count, dtype=np.int64)
+    def __init__(self, bundle_count: int) -> None:
+        self.short: Floats = np.zeros((len(TRAFFIC), bundle_count))
+        self.long_term_msg_rate: Floats = np.full(bundle_count, UNKNOWN_RATE)
+        self._samples: Ints = np.zeros(bundle_count, dtype=np.int64)
 
     def update(self, present_bundles: Flags, sample: Floats, unchanged_bundles: Ints | None = None) -> None:
         """Add a sample; the means of bundles not in `present_bundles` are dropped.

@@ -70,9 +70,9 @@ def _write(file: StoragePath, share: float) -> None:
 class Progress:
     """A context manager that prints the progress of the replays at regular intervals."""
 
-    def __init__(self, folders: Iterable[StoragePath], parts: int) -> None:
+    def __init__(self, folders: Iterable[StoragePath], part_count: int) -> None:
         self._folders = [work / _FOLDER for work in folders]
-        self._parts = parts
+        self._parts = part_count
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 

@@ -139,7 +139,7 @@ class BundleBatch:
 
 def bundle_batches(file: StoragePath, writer: Writer) -> Iterator[tuple[str, BundleBatch]]:
     """Yield the bundles of a day's runs in file order, a run's in one or more pieces. Raises as `read_run`."""
-    for table in encoded_batches(file, "bundles", ("run", *_BUNDLE_COLUMNS), encoded=["run", "broker", "bundle"]):
+    for table in encoded_batches(file, "bundles", ("run", *_BUNDLE_COLUMNS), dict_names=["run", "broker", "bundle"]):
         runs: Any = table["run"].combine_chunks()
         codes = runs.indices.to_numpy()
         bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]

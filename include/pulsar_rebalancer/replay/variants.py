@@ -320,14 +320,14 @@ _SECONDS, _SECONDS_PER_BROKER, _SECONDS_PER_BUNDLE = 5e-4, 14e-6, 40e-9
 """Computing time in seconds per sample and variant, and the additional time for each broker and each bundle."""
 
 
-def check_sample_count(request: ReplayRequest, variants: int) -> None:
+def check_sample_count(request: ReplayRequest, variant_count: int) -> None:
     """Reject too many samples and variants before data is read; raise SettingsError (`wrong_setting`)."""
     minutes = (request.end - request.start).total_seconds() / 60
     samples = minutes / max(1.0, request.settings.interval_seconds / 60)
-    if samples * variants > MOST_OUTCOMES:
+    if samples * variant_count > MOST_OUTCOMES:
         raise SettingsError(
             Reason.WRONG_SETTING,
-            f"{variants} variants times {samples:,.0f} samples exceed the maximum of {MOST_OUTCOMES:,}: {_LESS}",
+            f"{variant_count} variants times {samples:,.0f} samples exceed the maximum of {MOST_OUTCOMES:,}: {_LESS}",
         )
 
 

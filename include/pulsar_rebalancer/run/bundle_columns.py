@@ -118,7 +118,7 @@ class Bundles:
 
         With `limit`, return that number of movable ones with the largest `load`, in descending order.
         """
-        start, end = self._row_ranges.get(broker, (0, 0))
+        start, end = self._row_range_by_broker.get(broker, (0, 0))
         rows = self._table.slice(start, end - start)
         if limit is not None:
             rows = rows.filter(pc.is_null(rows["reason"]))
@@ -157,7 +157,7 @@ class Bundles:
         return {}
 
     @cached_property
-    def _row_ranges(self) -> dict[str, tuple[int, int]]:
+    def _row_range_by_broker(self) -> dict[str, tuple[int, int]]:
         counted = self._table.group_by("broker").aggregate([([], "count_all")]).sort_by("broker").to_pylist()
         bounds = pairwise(accumulate((row["count_all"] for row in counted), initial=0))
         return dict(zip((row["broker"] for row in counted), bounds, strict=True))
@@ -193,7 +193,7 @@ class Bundles:
         means = pc.coalesce(self._table["long_term_msg_rate"], self._table["msg_rate"])
         # Rates are added in the order of names: the order decides the last digit, which may decide a tie.
         rates = pc.if_else(heartbeat, 0.0, means).to_pylist()
-        return {broker: java_sum(rates[start:end]) for broker, (start, end) in self._row_ranges.items()}
+        return {broker: java_sum(rates[start:end]) for broker, (start, end) in self._row_range_by_broker.items()}
 
 
 def _column_values(column: pa.ChunkedArray[Any]) -> list[Any]:

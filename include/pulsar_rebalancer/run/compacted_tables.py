@@ -247,13 +247,13 @@ def read_day(file: StoragePath, table: str, columns: Sequence[str], run_names: C
     return pa.concat_tables(part.filter(pc.is_in(part["run"], names)) for part in file.read_batches(wanted))
 
 
-def encoded_batches(file: StoragePath, table: str, columns: Sequence[str], encoded: list[str]) -> Iterator[pa.Table]:
+def encoded_batches(file: StoragePath, table: str, columns: Sequence[str], dict_names: list[str]) -> Iterator[pa.Table]:
     """Yield a table's columns in batches of rows. Raises the same errors as `read_run`.
 
-    The columns `encoded` are Arrow dictionaries, which need less memory if values repeat.
+    The columns `dict_names` are Arrow dictionaries, which need less memory if values repeat.
     """
     _check_columns(file, columns, TABLES[table][1])
-    with open_parquet(file, encoded) as source:
+    with open_parquet(file, dict_names) as source:
         for batch in source.iter_batches(columns=list(columns)):
             yield pa.Table.from_batches([batch])
 

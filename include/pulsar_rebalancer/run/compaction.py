@@ -255,11 +255,11 @@ def _day_folder(folder: StoragePath, day: date) -> DayFolder:
 
 def _run_folder(folder: StoragePath, time: datetime) -> RunFolder:
     content = walk(folder)
-    ours = tuple(entry for entry in content if _is_ours(entry))
-    return RunFolder(folder, time, ours, tuple(entry.path for entry in content if not _is_ours(entry)))
+    ours = tuple(entry for entry in content if _is_of_this_program(entry))
+    return RunFolder(folder, time, ours, tuple(entry.path for entry in content if not _is_of_this_program(entry)))
 
 
-def _is_ours(entry: Entry) -> bool:
+def _is_of_this_program(entry: Entry) -> bool:
     if entry.kind is Kind.OTHER:
         return False
     pattern = _OUR_FILE if entry.kind is Kind.FILE else _OUR_FOLDER

@@ -94,15 +94,15 @@ def overloaded_brokers(sample: ClusterSample) -> set[str]:
 class AllBut(Sequence[str]):
     """A view of a list of brokers that omits a few of them, in the same order.
 
-    Pass the same list object while it is unchanged, for the cache in `PerCandidates`; `position` is each
+    Pass the same list object while it is unchanged, for the cache in `PerCandidates`; `index_of` is each
     broker's index.
     """
 
-    def __init__(self, brokers: Sequence[str], position: Mapping[str, int], omitted_brokers: Collection[str]) -> None:
+    def __init__(self, brokers: Sequence[str], index_of: Mapping[str, int], omitted_brokers: Collection[str]) -> None:
         self.brokers = brokers
         self.without = frozenset(omitted_brokers)
-        self.positions = sorted(position[broker] for broker in self.without)
-        self._position = position
+        self.positions = sorted(index_of[broker] for broker in self.without)
+        self._position = index_of
 
     def __len__(self) -> int:
         return len(self.brokers) - len(self.positions)

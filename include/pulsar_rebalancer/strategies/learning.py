@@ -200,8 +200,8 @@ class BundleCosts(NamedTuple):
     samples: Floats
 
     @classmethod
-    def all_unknown(cls, count: int) -> Self:
-        return cls(*np.full((len(cls._fields), count), np.nan))
+    def all_unknown(cls, bundle_count: int) -> Self:
+        return cls(*np.full((len(cls._fields), bundle_count), np.nan))
 
     def with_sample(self, rate: Floats, minutes: float, *, is_counted: bool) -> tuple[Self, Floats]:
         """Return the columns after a sample, and the differences of the rates from their quarter-hour averages.

@@ -119,7 +119,7 @@ class Brokers(Sequence[BrokerSample]):
 
     def find_broker(self, name: str) -> BrokerSample:
         """Return a broker; raises KeyError if the cluster does not list it."""
-        return self._by_name[name]
+        return self._sample_by_name[name]
 
     @cached_property
     def left_out(self) -> Mapping[str, Reason]:
@@ -127,7 +127,7 @@ class Brokers(Sequence[BrokerSample]):
 
     @cached_property
     def names(self) -> Collection[str]:
-        return self._by_name.keys()
+        return self._sample_by_name.keys()
 
     @cached_property
     def reserved_by(self) -> Mapping[str, str]:
@@ -158,7 +158,7 @@ class Brokers(Sequence[BrokerSample]):
         return {each.broker: each.report_age_seconds or 0 for each in self._samples if each.load_average is not None}
 
     @cached_property
-    def _by_name(self) -> dict[str, BrokerSample]:
+    def _sample_by_name(self) -> dict[str, BrokerSample]:
         return {broker.broker: broker for broker in self._samples}
 
 

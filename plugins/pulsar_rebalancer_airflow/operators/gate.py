@@ -109,7 +109,7 @@ class GateOperator(RunOperator):
                 self._ask_for_approval(context, run, summary)
             elif verdict.reason is Reason.OPEN:
                 self._withdraw_question(context)
-                self._restart_hits(context)
+                self._reset_hits(context)
         context["ti"].xcom_push(key="reason", value=verdict.reason)
         detail = f" ({verdict.detail})" if verdict.detail else ""
         state = Reason.OPEN if verdict.reason is Reason.OPEN else "closed"
@@ -141,7 +141,7 @@ class GateOperator(RunOperator):
         )
         store.put(question)
 
-    def _restart_hits(self, context: Context) -> None:
+    def _reset_hits(self, context: Context) -> None:
         """Reset the hits of pairs whose bundles will move, if the plan was made without counting hits."""
         store = self._store(context)
         recorded = store.get(DecisionState)

@@ -93,7 +93,7 @@ class ReportOperator(RunOperator):
         if history != stored:
             store.put(history)
         self.log.info("%s", outcome_text(outcome, run))
-        self._keep_client_gaps(outcome, earlier)
+        self._store_client_gaps(outcome, earlier)
         # One event per plan. Airflow drops the events of an attempt that fails, so a retry adds it again.
         if _has_changes(outcome) and (is_retry(context, self) or not (earlier and _has_changes(earlier))):
             extra: dict[str, JsonValue] = {
@@ -121,7 +121,7 @@ class ReportOperator(RunOperator):
         outcome.write(run)
         return outcome
 
-    def _keep_client_gaps(self, outcome: Outcome, earlier_outcome: Outcome | None) -> None:
+    def _store_client_gaps(self, outcome: Outcome, earlier_outcome: Outcome | None) -> None:
         """Store how the moves affected clients, for later manual plans that move the same bundles; only log errors."""
         fresh = set(outcome.moves).difference(earlier_outcome.moves if earlier_outcome else ())
         gaps = {move.bundle: move.client_gap for move in fresh if move.attempts}

@@ -115,9 +115,9 @@ _SECONDS_BETWEEN_WORDS = 1.0
 class _Progress:
     """The progress of a wave, published as the XCom `progress` at most once a second."""
 
-    def __init__(self, context: Context, total_moves: int) -> None:
+    def __init__(self, context: Context, move_count: int) -> None:
         self._context = context
-        self._total = total_moves
+        self._total = move_count
         self._told_at = -math.inf
 
     def publish_if_due(self, history: WaveHistory) -> None:

@@ -101,7 +101,7 @@ def _shed_proposal(
     applies to a sample without a new value if the shedder counts hits. Only samples that count change the
     state.
     """
-    counting, samples = inputs.counting, _usage_samples(sample, result)
+    counting, samples = inputs.counting, _value_by_broker(sample, result)
     repeated = not inputs.forced and counting.is_repeated({broker: samples[broker] for broker in result.outermost})
     if repeated or counting.reason is Reason.TOO_SOON:
         decisions = [_too_soon_decision(decision) for decision in result.decisions]
@@ -124,7 +124,7 @@ def _report(sample: ClusterSample, shed_result: SheddingResult, moves: Sequence[
     return SourceReport(shed_result.decisions, shed_result.sentence, traffic)
 
 
-def _usage_samples(sample: ClusterSample, shed_result: SheddingResult) -> dict[str, float]:
+def _value_by_broker(sample: ClusterSample, shed_result: SheddingResult) -> dict[str, float]:
     if not shed_result.outermost:
         return {}
     value = profile_of(sample.settings).value

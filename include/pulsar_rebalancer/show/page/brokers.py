@@ -52,7 +52,7 @@ def broker_views(
         return []
     settings = run.request.resolved.settings
     labels = short_names([sample.broker for sample in samples])
-    before = _recent_extremes(storage, run.request.collected_at)
+    before = _recent_score_ranges(storage, run.request.collected_at)
     bands = {broker: pair.band for pair in pairs if pair.gap is not None for broker in (pair.destination, pair.source)}
     views = [
         BrokerView(
@@ -98,7 +98,7 @@ def _is_percent(value: float) -> bool:
     return abs(value) <= _MOST_PERCENT  # False for NaN
 
 
-def _recent_extremes(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float, float]]:
+def _recent_score_ranges(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float, float]]:
     recent: dict[int, StoragePath] = {}
     for at, folder in takewhile(lambda dated: dated[0] >= until - OF_LATE, storage.dated_runs(until)):
         recent[int(at.timestamp()) // _SLOT] = folder  # the first of each slot, so that the choice is stable

@@ -63,7 +63,7 @@ def current_overview(storage: ClusterStorage, entry: ClusterEntry, facts: Airflo
     if shown is None:
         return overview_without_run(strip, facts, now).model_copy(update={"awaiting": awaiting})
     latest, moved = latest_changes(storage, now)
-    page = _overview_of(storage, shown, strip, facts, now).model_copy(update=_last_change(latest, moved))
+    page = _overview_of(storage, shown, strip, facts, now).model_copy(update=_last_change_fields(latest, moved))
     begun = page.plan is not None and page.plan.done > 0
     last = plan_view(storage, read_run(latest.folder)) if latest and not begun else None
     return page.model_copy(update={"firing": said.firing, "awaiting": awaiting, "last": last})
@@ -109,7 +109,7 @@ def run_overview(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePa
     past = {"in_force": in_force, "tone": said.state.tone, "sentence": said.sentence, "fresh_until": None}
     strip = _status(entry, AirflowContext(), run, said, now).model_copy(update=past)
     own = change_of_run(folder, run.request.collected_at)
-    changed = _last_change(latest_changes(storage, now)[0], own.moved if own else None)
+    changed = _last_change_fields(latest_changes(storage, now)[0], own.moved if own else None)
     return _overview_of(storage, run, strip, AirflowContext(), now).model_copy(update=changed | {"of_one_run": True})
 
 
@@ -151,7 +151,7 @@ def _status(
     )
 
 
-def _last_change(change: Change | None, undo: UndoView | None) -> dict[str, object]:
+def _last_change_fields(change: Change | None, undo: UndoView | None) -> dict[str, object]:
     return {"moved": undo, "changed_at": change.ended_at if change else None}
 
 

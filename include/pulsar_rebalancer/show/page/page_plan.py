@@ -54,7 +54,7 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
     moves = actions.moves
     verdict = run.outcome.verdict if run.outcome else Reason.OPEN if run.under_way else None
     ended_at = run.outcome.ended_at if run.outcome else None
-    disturbed = _clients_by_bundle(run, actions)
+    disturbed = _clients_by_bundle_and_kind(run, actions)
     last = BundleClientGaps.last(storage.state, (move.bundle for move in moves)) if run.request.dry_run else None
     rows = _move_views(run, summary, moves, disturbed, last or {})
     splits = tuple(
@@ -108,7 +108,7 @@ def _client_gap_text(run: Run, move_count: int, last_gaps: Mapping[str, ClientGa
     return f"{capitalized(client_gap.sentence)}." if client_gap else ""
 
 
-def _clients_by_bundle(run: Run, actions: Actions) -> dict[str, dict[str, int]]:
+def _clients_by_bundle_and_kind(run: Run, actions: Actions) -> dict[str, dict[str, int]]:
     try:
         return run.snapshot.clients_by_bundle_and_kind(actions.unloaded_bundles)
     except SnapshotError:

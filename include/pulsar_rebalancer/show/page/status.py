@@ -126,7 +126,7 @@ def _stale_headline(entry: ClusterEntry, facts: AirflowContext, latest_run: Run,
     """
     if facts.paused:
         return Headline(State.PAUSED, "The DAG is paused in Airflow, so no run starts.")
-    failure = "" if facts.failed is None or _explains_more(latest_run, facts.failed) else _failure_text(facts.failed)
+    failure = "" if facts.failed is None or _says_more_than(latest_run, facts.failed) else _failure_text(facts.failed)
     if age_seconds > _longest_age(entry):
         cause = "" if facts.scheduled else "Airflow's scheduler is not running."
         why = " ".join(filter(None, [cause, failure]))
@@ -134,7 +134,7 @@ def _stale_headline(entry: ClusterEntry, facts: AirflowContext, latest_run: Run,
     return Headline(State.FAILED, failure) if failure else None
 
 
-def _explains_more(run: Run, failed_run: FailedRun) -> bool:
+def _says_more_than(run: Run, failed_run: FailedRun) -> bool:
     return run.request.airflow_run_id == failed_run.run_id and (run.is_blocked or not _was_interrupted(run))
 
 

@@ -198,7 +198,7 @@ def _choose_moves(
     return [*moves, *chain.from_iterable(left)]
 
 
-def _staying_bundles(broker: _Broker, ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
+def _staying_bundles(broker: _Broker, free_ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
     if broker.may_give and not broker.at_first:  # it was never the hotter of two brokers
         broker.words = f"The expected load is {broker.height:+.0f} points from the mean; hotter brokers shed first"
     taken, pair, source = Reason.TAKEN, broker.pair, broker.name  # looked up once instead of for each bundle
@@ -206,7 +206,7 @@ def _staying_bundles(broker: _Broker, ranks: Iterator[int], measure: Measure) ->
     for of, reason, first in zip(broker.bundles, broker.reasons, at_first, strict=False):
         if reason is not taken:
             values = of.mean(measure), of.msg_rate, of.msg_throughput
-            yield CandidateMove(pair, source, None, of.bundle, next(ranks), measure, *values, reason or first)
+            yield CandidateMove(pair, source, None, of.bundle, next(free_ranks), measure, *values, reason or first)
 
 
 def _pick(sample: ClusterSample, gain_settings: GainSettings, hotter: _Broker, colder: _Broker) -> BundleSample | None:

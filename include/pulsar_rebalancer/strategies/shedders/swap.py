@@ -47,9 +47,9 @@ def size_key(bundle: BundleSample) -> tuple[int, ...]:
     As in NamespaceBundleStats.compareTo since apache/pulsar #24772.
     """
     return (
-        _rounded_steps(bundle.msg_throughput_in, THROUGHPUT_STEP),
-        _rounded_steps(bundle.msg_throughput_out, THROUGHPUT_STEP),
-        _rounded_steps(bundle.present_msg_rate, RATE_STEP),
+        _step_count(bundle.msg_throughput_in, THROUGHPUT_STEP),
+        _step_count(bundle.msg_throughput_out, THROUGHPUT_STEP),
+        _step_count(bundle.present_msg_rate, RATE_STEP),
         (bundle.topics + bundle.producers + bundle.consumers) // CONNECTIONS_STEP,
         bundle.cache_size // CACHE_STEP,
     )
@@ -64,7 +64,7 @@ def _is_candidate(settings: Settings, bundle: BundleSample) -> bool:
     )
 
 
-def _rounded_steps(value: float, step: float) -> int:
+def _step_count(value: float, step: float) -> int:
     # Java's Math.round: halves are rounded up.
     return math.floor(value / step + 0.5)
 

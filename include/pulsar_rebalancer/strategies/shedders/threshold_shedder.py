@@ -67,8 +67,8 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     return SheddingResult([*decisions.values(), *left_out_decisions(sample)], moves, after, sentence)
 
 
-def _averages(sample: ClusterSample, averages: Mapping[str, float], usage: Mapping[str, float]) -> dict[str, float]:
-    return {broker: smooth(averages.get(broker), load, sample.settings) for broker, load in usage.items()}
+def _averages(sample: ClusterSample, old_averages: Mapping[str, float], usage: Mapping[str, float]) -> dict[str, float]:
+    return {broker: smooth(old_averages.get(broker), load, sample.settings) for broker, load in usage.items()}
 
 
 def _mean_load(averages: Mapping[str, float]) -> float:
