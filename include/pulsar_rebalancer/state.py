@@ -180,7 +180,7 @@ class MovesState(StateDocument):
 
 
 SETTLED = 25.0
-"""Minutes after a broker's last move until the score reflects only the current bundles."""
+"""Minutes after a broker's last move until the broker's score reflects only its current bundles."""
 
 
 class LearnedBroker(NamedTuple):

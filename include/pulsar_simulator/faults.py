@@ -125,7 +125,7 @@ KINDS: dict[FaultKind, KindInfo] = {
     FaultKind.MISSING_FIELD: KindInfo("the field named by `target` is missing (cpu if empty)", _REPORT),
     FaultKind.OVER_LIMIT: KindInfo("usage of `target` (cpu if empty) is `amount` times its limit", _REPORT, 3.0),
     FaultKind.ZERO_LIMIT: KindInfo(
-        "limit of `target` (both NICs if empty) is 0, as if its speed were unknown", _REPORT
+        "limit of `target` (both NICs if empty) is 0, as for NICs of unknown speed", _REPORT
     ),
     FaultKind.STALE_LAST_UPDATE: KindInfo("lastUpdate is `amount` seconds old", _REPORT, 3600.0),
     FaultKind.FUTURE_CLOCK: KindInfo("the broker's clock is `amount` seconds ahead", _REPORT, 3600.0),

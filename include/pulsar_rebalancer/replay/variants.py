@@ -44,7 +44,7 @@ _NOT_REPLAYED = {
 }
 
 OF_STRATEGY = ("placement", "strategy_settings")
-"""Settings that belong to one strategy and have no meaning for another."""
+"""Settings that belong to one strategy and have no meaning for other strategies."""
 
 REPLAYED = (
     "strategy",

@@ -20,7 +20,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import number_of
 
 KEPT = 2000
-"""Maximum number of bundles whose last client gap is stored. Every manual plan reads this file of half a megabyte."""
+"""Maximum number of bundles whose last client gap is stored. Every manual plan reads the file (half a megabyte)."""
 
 
 class ClientGap(BaseModel):
@@ -306,7 +306,7 @@ RETRIED = Trait.PASSING | Trait.RETRIED
 """Traits of failures that a retry of the task may fix."""
 
 TRIES = 3
-"""Maximum consecutive runs that try to return a bundle to a restarted broker if the bundle lands on another broker."""
+"""Maximum consecutive runs that try to return a bundle to a restarted broker but see it land on another broker."""
 
 _Record = TypeVar("_Record", Unload, BundleSplit)
 

@@ -73,7 +73,7 @@ class Condition(StrEnum):
     SLOW = (
         "run_too_long",
         "runs take too long",
-        "A run took longer than the interval, so the next one starts late or is skipped.",
+        "A run took longer than the interval, so the next run starts late or is skipped.",
         "See which task is slow; give it more resources, or raise interval_seconds.",
     )
     ROLL_ASKS = (

@@ -28,7 +28,7 @@ _LOOKS_WELL = (State.BALANCED, State.WAITING, State.MOVED, State.STUCK)
 """States that suggest all is well. The page does not show them while moves are forbidden or a plan awaits approval."""
 
 _ORDERED = {reason: words.then for reason, words in WORDS.items() if words.then}
-"""Texts for verdicts that say nothing about the present, because their causes may have ended since the run."""
+"""Texts for verdicts whose causes may have ended since the run."""
 
 
 class Headline(NamedTuple):
