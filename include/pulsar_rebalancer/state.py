@@ -317,7 +317,7 @@ PUNCTUALITY = 0.9
 """An unchanged value counts as a new sample after this share of the host interval: runs may start early."""
 
 COUNTING = (Reason.COUNTED, Reason.GAP)
-"""Reasons of samples that add hits and update the bundles' moving averages."""
+"""A sample with one of these reasons adds hits and updates the bundles' moving averages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ class PulsarSettings(BaseModel):
         3,
         ge=0,
         alias="loadBalancerSheddingConditionHitCountThreshold",
-        description="TransferShedder: sheds after more than this many unbalanced runs in a row",
+        description="TransferShedder: sheds after more than this many consecutive unbalanced runs",
     )
     transfer: bool = Field(
         True,

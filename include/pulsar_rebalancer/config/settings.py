@@ -109,7 +109,7 @@ class Settings(PulsarSettings):
     max_bytes_per_run: float | None = Field(
         None, gt=0, description="maximum throughput of the bundles moved per run, bytes/s inbound plus outbound"
     )
-    excluded_bundles: Patterns = Field((), description="bundles never moved; * matches any text, ? any character")
+    excluded_bundles: Patterns = Field((), description="patterns (with * and ?) of bundles that never move")
     move_system_bundles: bool = Field(False, description="bundles of pulsar/system may move, as in Pulsar")
     max_quarantined_brokers: int = Field(2, ge=0, description="number of left-out brokers above which runs are blocked")
     pause: Pause | None = Field(None, description="nothing is moved until the pause ends")
@@ -130,8 +130,8 @@ class Settings(PulsarSettings):
     )
     two_people: bool = Field(
         False,
-        description="nobody may approve their own plan, or carry out their own drain or rolling restart (in mode "
-        "auto: their own manual plan)",
+        description="nobody may approve their own plan, or carry out their own drain, rolling restart or (in mode "
+        "auto) manual plan",
     )
     unload_concurrency: Annotated[int, Field(ge=1, le=MOST_MOVES)] | Literal["auto"] = Field(
         4, description="maximum concurrent moves; auto: fewer if a broker's clients exceed max_client_gap_seconds"

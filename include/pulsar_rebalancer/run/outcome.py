@@ -108,7 +108,7 @@ class ClientGapSummary(BaseModel):
         if self.not_back:
             parts.append(f"after {self.not_back} of {number_of(self.moves, 'move')}, some clients had not reconnected")
         if self.unknown:
-            parts.append(f"{self.unknown} of {number_of(self.moves, 'move')} could not be measured")
+            parts.append(f"for {self.unknown} of {number_of(self.moves, 'move')}, clients could not be counted")
         if self.errors:
             parts.append(f"{number_of(self.errors, 'topic')} returned an error")
         return "; ".join(parts) or "no client was connected"

@@ -61,7 +61,7 @@ class Condition(StrEnum):
     UNLOAD = (
         "unload_failed",
         "unloading failed",
-        "Bundles were not moved or split, or are on another broker than planned.",
+        "Some bundles were not moved or not split, or are on another broker than planned.",
         "See the moves and splits in the log of the run's `report` task.",
     )
     UNFINISHED = (

@@ -201,7 +201,7 @@ def _moving_headline(run: Run) -> Headline:
     if planned:
         begun = [outcome for outcome in run.waves.values() if not outcome.reason.has(Trait.NOT_BEGUN)]
         failed = sum(not outcome.ok for outcome in begun)
-        wrong = f", {failed} not where planned" if failed else ""
+        wrong = f", {failed} not as planned" if failed else ""
         done = "all done, verifying" if len(begun) == planned else f"{len(begun)} done so far"
         said.append(f"Moving {number_of(planned, 'bundle')}: {done}{wrong}.")
     return Headline(State.MOVING, " ".join(said))

@@ -119,7 +119,7 @@ def _shed_below_bound(
     below = f"{lowest} has {averages[lowest]:.1%}, below the lower boundary of {bound:.1%}"
     giving = [broker for broker in sample.compared_brokers if broker.bundles > 1 and averages[broker.broker] > bound]
     if not giving:
-        return None, [], f"{below}, but no other broker has more than one bundle"
+        return None, [], f"{below}, but no broker above the boundary has more than one bundle"
     broker = max(giving, key=lambda broker: averages[broker.broker])
     average = averages[broker.broker]
     target = broker.traffic(MEASURE) * threshold * LOWER_MARGIN
