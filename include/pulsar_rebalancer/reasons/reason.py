@@ -379,7 +379,7 @@ class Reason(StrEnum):
         "A blackout in the clusters file is in force.",
         "The message says when moves are allowed again.")
     OUTSIDE_WINDOW = ("outside_window", VERDICT, HELD | Trait.ORDERED,
-        "The time is outside all maintenance_windows of the clusters file.",
+        "No maintenance window of the clusters file is open.",
         "The message says when moves are allowed again.")
     SKIPPED = ("skipped", VERDICT, Trait.NONE,
         "A person skipped this run.",

@@ -72,7 +72,7 @@ LARGEST: dict[str, float] = {
     "load_average": 1e6,
     "throughput_average": 1e15,
 }
-"""Largest plausible values of a machine or broker, in the columns' units; validation rejects larger ones."""
+"""Largest plausible values of a machine or broker, in the columns' units; validation rejects larger values."""
 
 VERSION = "1"
 

@@ -145,7 +145,7 @@ def settings_findings(settings: Settings, cpu_limits: Iterable[float]) -> list[F
     host = settings.host_usage_interval_minutes
     if settings.interval_seconds < host * 60:
         seconds = f"{host:g} ({host * 60:g} s)"
-        found.append(f"interval_seconds {settings.interval_seconds:g}, host_usage_interval_minutes {seconds}")
+        found.append(f"interval_seconds {settings.interval_seconds:g} is below host_usage_interval_minutes {seconds}")
     return [Finding(reason=Reason.NOT_RECOMMENDED, detail=detail) for detail in found]
 
 

@@ -33,7 +33,7 @@ def test_an_interval_below_the_brokers_host_sample_is_told(tmp_path):
     sample.settings = {"interval_seconds": 20}
     (found,) = read_alone(sample, tmp_path)
     assert (found.reason, found.effect) == ("not_recommended", "warn")
-    assert found.detail == "interval_seconds 20, host_usage_interval_minutes 1 (60 s)"
+    assert found.detail == "interval_seconds 20 is below host_usage_interval_minutes 1 (60 s)"
 
 
 @pytest.mark.parametrize(
