@@ -107,7 +107,7 @@ def _check_broker(name: str) -> str:
 def _check_pattern(text: str) -> str:
     if len(text) > _LONGEST_PATTERN or len(text.split()) != 1:
         raise ValueError(
-            f"{text[:80]!r} is not a pattern of bundle names: one word of at most {_LONGEST_PATTERN} characters"
+            f"{text[:80]!r} is not a pattern of bundle names: give one word of at most {_LONGEST_PATTERN} characters"
         )
     return text
 

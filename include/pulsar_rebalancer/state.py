@@ -180,7 +180,7 @@ class MovesState(StateDocument):
 
 
 SETTLED = 25.0
-"""Minutes after a broker's last move until the score reflects only the current bundles."""
+"""Minutes after a broker's last move until the broker's score reflects only its current bundles."""
 
 
 class LearnedBroker(NamedTuple):
@@ -317,7 +317,7 @@ PUNCTUALITY = 0.9
 """An unchanged value counts as a new sample after this share of the host interval: runs may start early."""
 
 COUNTING = (Reason.COUNTED, Reason.GAP)
-"""Reasons of samples that add hits and update the bundles' moving averages."""
+"""A sample with one of these reasons adds hits and updates the bundles' moving averages."""
 
 
 @dataclass(frozen=True, slots=True)

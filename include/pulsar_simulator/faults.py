@@ -125,7 +125,7 @@ KINDS: dict[FaultKind, FaultInfo] = {
     FaultKind.MISSING_FIELD: FaultInfo("the field named by `target` is missing (cpu if empty)", _REPORT),
     FaultKind.OVER_LIMIT: FaultInfo("usage of `target` (cpu if empty) is `amount` times its limit", _REPORT, 3.0),
     FaultKind.ZERO_LIMIT: FaultInfo(
-        "limit of `target` (both NICs if empty) is 0, as if its speed were unknown", _REPORT
+        "limit of `target` (both NICs if empty) is 0, as for NICs of unknown speed", _REPORT
     ),
     FaultKind.STALE_LAST_UPDATE: FaultInfo("lastUpdate is `amount` seconds old", _REPORT, 3600.0),
     FaultKind.FUTURE_CLOCK: FaultInfo("the broker's clock is `amount` seconds ahead", _REPORT, 3600.0),

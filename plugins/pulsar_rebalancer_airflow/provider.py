@@ -42,7 +42,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "{AIRFLOW_HOME}/pulsar_rebalancer",
         "s3://bucket/pulsar-rebalancer",
         "Folder of runs, means and histories: an absolute path, or the address of an object store. "
-        "It must exist under this name for the DAG processor, the workers, the API server and Spark's executors.",
+        "The folder must have this name for the DAG processor, the workers, the API server and Spark's executors.",
     ),
     "spark_archive": _option_entry(
         "",
@@ -126,7 +126,7 @@ def get_provider_info() -> dict[str, Any]:
                     ),
                     "service_url": _text(
                         "Service URL",
-                        "For the extensible load manager: pulsar+ssl://broker-0:6651; empty: tasks ask the brokers",
+                        "For the extensible load manager: pulsar+ssl://broker-0:6651; empty: the brokers' own URLs",
                     ),
                     "answer_timeout_seconds": {
                         "label": "Time-out",

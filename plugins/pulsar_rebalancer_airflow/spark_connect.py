@@ -107,7 +107,7 @@ def _checked_localhost(host: str, port: int) -> str:
         for other in sorted(addresses - {str(ip_address(host))}):
             with suppress(OSError), socket.create_connection((other, port), _REACHED_SECONDS):
                 raise _error(
-                    f"Spark would send the token to localhost, but {other}:{port} also answers there. If that is the "
+                    f"Spark would send the token to localhost, but {other}:{port} also answers. If this is the "
                     "same server, set the host to localhost; otherwise, give the server another port"
                 )
     return "localhost"

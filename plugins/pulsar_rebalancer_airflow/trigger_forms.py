@@ -151,7 +151,7 @@ _PAGES = {
         "docs/control.md",
     ),
     "apply": (
-        "Asks a person to approve the latest plan that moves something. Bundles move only after approval in time.",
+        "Asks a person to approve the latest plan that moves something. Bundles move only if someone approves in time.",
         ("max_awaiting_minutes",),
         "docs/control.md",
     ),
@@ -162,7 +162,7 @@ _PAGES = {
     ),
     "roll": (
         "Restarts brokers one after the other: each is drained, restarts and gets its bundles back. The first run only "
-        "shows the order and how long it takes. To begin, trigger the DAG again with only the shown *Plan*.",
+        "shows the order and the duration. To begin, trigger the DAG again with only the shown *Plan*.",
         ("mode", "roll_restart_dag", "roll_wait_minutes"),
         "docs/rolling-restarts.md",
     ),

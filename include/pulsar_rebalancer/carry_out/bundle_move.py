@@ -25,12 +25,12 @@ from pulsar_rebalancer.run.plan import Move
 _log = logging.getLogger(__name__)
 
 _SAME_BROKER = "cannot be transfer to same broker"
-"""Part of the error (status 500) of ExtensibleLoadManagerImpl if the destination already owns the bundle."""
+"""Part of the error (status 500) that ExtensibleLoadManagerImpl returns if the destination already owns the bundle."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 
 _MOST_TOPICS = 10
-"""Maximum number of topics to try per bundle if brokers refuse lookups."""
+"""Maximum number of a bundle's topics to look up if brokers refuse lookups."""
 
 _REFUSALS = (Reason.NOT_FOUND, Reason.FORBIDDEN, Reason.UNAUTHORIZED)
 _REFUSING = (HTTPStatus.BAD_REQUEST, HTTPStatus.METHOD_NOT_ALLOWED)

@@ -31,7 +31,7 @@ MOST_TOPICS = 10
 """Maximum number of a bundle's topics whose clients are counted: each topic costs several requests."""
 
 AT_ONCE = 4
-"""Maximum number of topics whose clients are counted at once per broker: a slow broker must not delay moves."""
+"""Maximum number of topics per broker whose clients are counted at once: a slow broker must not delay moves."""
 
 BEFORE_S = 2.0
 """Maximum seconds to count clients before an unload. A broker that takes longer is not asked again in this wave."""
@@ -230,7 +230,7 @@ class MoveClientGap:
             async with asyncio.timeout(WATCHED_S):
                 await asyncio.gather(*(self._follow_topic(topic, owner) for topic in self._before))
         except TimeoutError:
-            _log.info("%s: not all clients were back after %g s", self.move.bundle, WATCHED_S)
+            _log.info("%s: some clients were not back after %g s", self.move.bundle, WATCHED_S)
         except Exception as error:
             self._note_failure(error)
             self._now.clear()

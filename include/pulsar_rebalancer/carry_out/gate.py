@@ -128,7 +128,7 @@ def _approval_verdict(
     # A person who requests rejected moves overrules the rejection.
     if rejection is not None and summary.by_hand is None:
         again = f"{rejection.at + timedelta(minutes=minutes):%Y-%m-%d %H:%M %Z}"
-        return Verdict(Reason.REJECTED, f"these moves were rejected {rejection.by_text} and wait until {again}")
+        return Verdict(Reason.REJECTED, f"these moves were rejected {rejection.by_text}; next question after {again}")
     if present.two_people and "" in summary.requested_by:
         return Verdict(Reason.NO_USER)
     bundles = number_of(summary.bundles_taken, "bundle")

@@ -125,7 +125,7 @@ class Window(BaseModel):
         except (CroniterError, StopIteration):
             pass
         if expression:
-            raise ValueError("expected a cron expression of five fields that matches at least one date")
+            raise ValueError("expected a cron expression with five fields and at least one matching date")
         return ""
 
     @model_validator(mode="after")

@@ -78,7 +78,7 @@ class PulsarSettings(BaseModel):
     average_threshold: Percent = Field(
         10,
         alias="loadBalancerBrokerThresholdShedderPercentage",
-        description="ThresholdShedder: points above the average at which a broker sheds",
+        description="ThresholdShedder: points above the mean load at which a broker sheds",
     )
     min_unload_bundle_throughput: float = Field(
         10,
@@ -89,7 +89,8 @@ class PulsarSettings(BaseModel):
     lower_boundary: bool = Field(
         False,
         alias="lowerBoundarySheddingEnabled",
-        description="ThresholdShedder: the busiest also sheds if a broker is average_threshold points below average",
+        description="ThresholdShedder: the busiest broker also sheds if another broker's load is average_threshold "
+        "points below the mean",
     )
     overloaded_threshold: Percent = Field(
         85,
@@ -99,14 +100,14 @@ class PulsarSettings(BaseModel):
     rate_difference: float = Field(
         50,
         alias="loadBalancerMsgRateDifferenceShedderThreshold",
-        description="UniformLoadShedder: sheds if the highest message rate exceeds the lowest by more "
+        description="UniformLoadShedder: sheds if one broker's message rate exceeds another's by more "
         "than this percentage; 0: ignored",
     )
     throughput_ratio: float = Field(
         4,
         alias="loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold",
-        description="UniformLoadShedder: sheds if the highest throughput is more than this factor "
-        "times the lowest; 0: ignored",
+        description="UniformLoadShedder: sheds if one broker's throughput is more than this factor "
+        "times another's; 0: ignored",
     )
     max_unload_bundles: int = Field(
         -1,
@@ -124,12 +125,13 @@ class PulsarSettings(BaseModel):
         3,
         ge=0,
         alias="loadBalancerSheddingConditionHitCountThreshold",
-        description="TransferShedder: sheds after more than this many unbalanced runs in a row",
+        description="TransferShedder: sheds after more than this many consecutive unbalanced runs",
     )
     transfer: bool = Field(
         True,
         alias="loadBalancerTransferEnabled",
-        description="TransferShedder: chooses destinations and may swap bundles; if false, placement chooses",
+        description="TransferShedder: chooses destinations and may swap bundles; if false, placement chooses "
+        "destinations",
     )
     max_brokers_per_run: int = Field(
         3,
@@ -147,7 +149,7 @@ class PulsarSettings(BaseModel):
         1800,
         ge=0,
         alias="loadBalancerBrokerLoadDataTTLInSeconds",
-        description="TransferShedder: age from which a report is ignored, seconds",
+        description="TransferShedder: seconds after which a broker's report is ignored",
     )
     top_bundles: int = Field(
         10,
@@ -168,7 +170,7 @@ class PulsarSettings(BaseModel):
     usage_difference: Percent = Field(
         10,
         alias="loadBalancerAverageResourceUsageDifferenceThresholdPercentage",
-        description="LeastResourceUsageWithWeight: destinations are at least this many points below the average",
+        description="LeastResourceUsageWithWeight: destinations are at least this many points below the mean load",
     )
     max_broker_topics: int = Field(
         50000,
@@ -179,10 +181,10 @@ class PulsarSettings(BaseModel):
     even_distribution: bool = Field(
         False,
         alias="loadBalancerDistributeBundlesEvenlyEnabled",
-        description="placement prefers the brokers with the fewest bundles of the namespace",
+        description="placement prefers brokers with the fewest bundles of the same namespace",
     )
     failure_domains: bool = Field(
-        False, alias="failureDomainsEnabled", description="spread anti-affinity groups over failure domains first"
+        False, alias="failureDomainsEnabled", description="spread anti-affinity groups over domains, then brokers"
     )
     prefer_later_versions: bool = Field(
         False, alias="preferLaterVersions", description="placement chooses only brokers of the latest version"
@@ -222,7 +224,7 @@ class PulsarSettings(BaseModel):
     split_algorithm: SplitAlgorithm = Field(
         SplitAlgorithm.RANGE,
         alias="defaultNamespaceBundleSplitAlgorithm",
-        description="algorithm that chooses the split position (Pulsar's name)",
+        description="algorithm (Pulsar's name) that chooses the split position",
     )
     max_bundle_topics: int = Field(
         1000, alias="loadBalancerNamespaceBundleMaxTopics", description="number of topics above which a bundle is split"

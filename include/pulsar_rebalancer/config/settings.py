@@ -48,7 +48,7 @@ class BreakerRules(BaseModel):
         None, ge=1, description="the breaker opens if this many moves of a run fail or land on another broker"
     )
     worse_rounds: int | None = Field(
-        None, ge=1, description="the breaker opens if the score range grows in this many rounds of moves in a row"
+        None, ge=1, description="the breaker opens if the score range grows in this many consecutive rounds of moves"
     )
     minutes: float = Field(60, gt=0, le=60 * 24 * 366, description="minutes until the breaker closes by itself")
 
@@ -72,19 +72,17 @@ class Settings(PulsarSettings):
         DEFAULT_STRATEGY,
         description="shedder that chooses bundles: Pulsar's class name, or the import path of a custom shedder",
     )
-    strategy_settings: dict[str, JsonValue] = Field(
-        {}, description="the strategy's own settings: those of GainShedder or of a custom shedder"
-    )
+    strategy_settings: dict[str, JsonValue] = Field({}, description="settings of GainShedder or of a custom shedder")
     placement: Placement | None = Field(
         None,
-        description="placement strategy (Pulsar's class name) if the shedder chooses no destination; "
+        description="placement strategy (Pulsar's class name) for shedders that choose no destination; "
         "empty: the shedder's default",
     )
     min_bundle_share: float = Field(
         0,
         ge=0,
         le=1,
-        description="AvgShedder: skips bundles that carry less than this share of the amount to move, 0 to 1",
+        description="AvgShedder: skips bundles that carry less than this share of the traffic to move, 0 to 1",
     )
     mode: Mode = Field(
         Mode.OBSERVE,
@@ -106,9 +104,9 @@ class Settings(PulsarSettings):
     max_bytes_per_run: float | None = Field(
         None, gt=0, description="maximum throughput of the bundles moved per run, bytes/s inbound plus outbound"
     )
-    excluded_bundles: Patterns = Field((), description="bundles never moved; * matches any text, ? any character")
+    excluded_bundles: Patterns = Field((), description="patterns (with * and ?) of bundles that never move")
     move_system_bundles: bool = Field(False, description="bundles of pulsar/system may move, as in Pulsar")
-    max_quarantined_brokers: int = Field(2, ge=0, description="maximum brokers left out before the run is blocked")
+    max_quarantined_brokers: int = Field(2, ge=0, description="number of left-out brokers above which runs are blocked")
     pause: Pause | None = Field(None, description="nothing is moved until the pause ends")
     maintenance_windows: tuple[Window, ...] = Field((), description="bundles are moved only within these windows")
     blackouts: tuple[Window, ...] = Field((), description="nothing is moved within these windows")
@@ -127,17 +125,17 @@ class Settings(PulsarSettings):
     )
     two_people: bool = Field(
         False,
-        description="nobody may approve their own plan, or carry out their own drain or rolling restart (in mode "
-        "auto: their own manual plan)",
+        description="nobody may approve their own plan, or carry out their own drain, rolling restart or (in mode "
+        "auto) manual plan",
     )
     unload_concurrency: Annotated[int, Field(ge=1, le=MOST_MOVES)] | Literal["auto"] = Field(
-        4, description="maximum concurrent moves; auto: adapted to each broker's clients (max_client_gap_seconds)"
+        4, description="maximum concurrent moves; auto: fewer if a broker's clients exceed max_client_gap_seconds"
     )
     max_client_gap_seconds: float = Field(
         0.5, gt=0, le=15, description="seconds within which clients must reconnect, if unload_concurrency is auto"
     )
     move_timeout_seconds: float = Field(
-        30, gt=0, description="maximum seconds each for the unload request and for the new owner to appear"
+        30, gt=0, description="maximum seconds for the unload request, and again until a new owner appears"
     )
     fill_new_brokers: bool = Field(False, description="automatically fill a new healthy broker up to the mean score")
     roll_restart_dag: str = Field(

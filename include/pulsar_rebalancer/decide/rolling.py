@@ -15,7 +15,7 @@ _LOOKS = timedelta(minutes=1)
 """Interval at which the time of the latest step is stored."""
 
 _LONGEST_GAP = timedelta(minutes=3)
-"""Maximum part of the time between two steps that counts as time without progress."""
+"""If two steps are further apart, only this much of the time counts as time without progress."""
 
 REPORTS = 2
 """Number of samples that must show that a drained broker is empty, or that a restarted broker reports."""

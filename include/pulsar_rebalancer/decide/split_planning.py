@@ -57,7 +57,7 @@ NO_SPLITS = SplitPlan([], {})
 
 
 LEAST_SHARE = 0.1
-"""Minimum share of a bundle's traffic for each of its parts, or half of an even share if that is less."""
+"""Each part must carry this share of the bundle's traffic; with n > 5 parts, 0.5 / n of the traffic is enough."""
 
 
 class Cut(NamedTuple):
@@ -239,7 +239,7 @@ class _SplitPlanner:
 def _explanation(bundle: LoadedBundle, condition: SplitCondition, cut: Cut | None, reason: Reason) -> str:
     finding = f"{bundle.bundle} on {bundle.broker} has {excess(condition.name, condition.value, condition.bound)}"
     if cut is not None:
-        finding += f"; a split at {cut.positions_text} would give parts with {percent_text(cut.shares)} of its traffic"
+        finding += f"; a split at {cut.positions_text} would give parts with {percent_text(cut.shares)} of the traffic"
     return f"{finding}. {reason.meaning}"
 
 

@@ -55,7 +55,7 @@ _STATE = OrderKind(
             RESTORE,
             "Restore the state",
             "Repeat lost orders.",
-            subject="the name of an export; if empty, the last committed plan",
+            subject="name of an export; if empty, the last committed plan's state",
             pattern=r"(export-[0-9]{8}T[0-9]{6}Z\.json)?",  # it matches no paths
             gives=None,
             button="Restore",
@@ -68,7 +68,7 @@ _STATE = OrderKind(
 )
 
 ORDERS = (STOP, MODE, _STATE, BREAKER, PAUSE, TIMES, SKIP, DRAIN, ROLL, QUESTION, LIMITS, FREEZE)
-"""All kinds of orders. If several of them close the gate, the first in this list gives the reason."""
+"""All kinds of orders, by priority: the first order that closes the gate gives the reason."""
 
 ACTIONS: Mapping[str, FormAction] = {action.name: action for kind in ORDERS for action in kind.actions}
 WORDS: Mapping[Reason, Wording] = {reason: words for kind in ORDERS for reason, words in kind.words.items()}

@@ -260,7 +260,7 @@ class RollRequest(BaseModel):
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
         if self.plan and (self.brokers or self.reason):
-            raise FieldsError({"plan": "Give only the id: brokers and reason are those of the dry run."})
+            raise FieldsError({"plan": "Give only the id: the dry run has the brokers and the reason."})
         if not self.plan and not self.reason:
             raise FieldsError({"reason": "Give a reason, or the id of a rolling restart that was shown."})
         if len(set(self.brokers)) < len(self.brokers):
@@ -305,7 +305,7 @@ ROLL = OrderKind(
         FormAction(
             "stop_roll",
             "Stop the rolling restart",
-            "The current broker is released; a restarting broker stays drained until a person releases it.",
+            "The current broker is released; if restarting, it stays drained until a person releases it.",
             button="Stop roll",
             group="Brokers",
             offered=lambda situation: situation.orders.get(Roll).active,

@@ -237,7 +237,7 @@ class BundleAdmin:
         connection = self._transport.connection
         credentials = connection.has_token or connection.client_cert_file is not None
         if credentials and not self._transport.addresses.knows_host(address):
-            detail = f"the owner's service URL {url} does not have the host of a broker; nothing was sent there"
+            detail = f"the host of the owner's service URL {url} is not a broker; nothing was sent there"
             raise admin_error(self._transport.mask, Reason.FOREIGN_ADDRESS, what, result.addresses[0], detail)
         return url
 

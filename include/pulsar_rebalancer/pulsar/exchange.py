@@ -31,7 +31,7 @@ TOPIC_STATS = 32
 _SHORT_BYTES = 1024 * 1024
 """Maximum bytes of a short response. The value is Pulsar's default limit for a load report."""
 _LONG_AT_ONCE = 8
-"""Maximum number of responses above `_SHORT_BYTES` that are read concurrently: they must not exhaust memory."""
+"""Maximum number of responses above `_SHORT_BYTES` that are read concurrently, to limit memory use."""
 OF_ONE_BROKER = 32
 """Maximum concurrent requests per address. Requests about a thousand namespaces could all go to one broker."""
 MOST_KEPT = max(384, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)

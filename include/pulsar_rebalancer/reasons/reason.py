@@ -96,10 +96,10 @@ class Reason(StrEnum):
         "The brokers' load manager provides no load reports.",
         "Use ModularLoadManagerImpl or ExtensibleLoadManagerImpl.")
     FOREIGN_ADDRESS = ("foreign_address", VERDICT, Trait.NOT_UNLOADED | Trait.MAY_HAVE_PLAN | Trait.NEEDS_PERSON,
-        "A redirect or service URL is missing, or names a host outside the cluster and was not used.",
+        "A redirect or service URL is missing, or was not used because its host is outside the cluster.",
         "Add the broker to the address map, correct its advertised address, or set service_url.")
     BAD_ANSWER = ("bad_answer", VERDICT, Trait.PASSING,
-        "The answer was malformed, too large or not JSON, or redirects formed a loop.",
+        "A broker's answer was malformed, too large or not JSON, or redirects formed a loop.",
         "Check that the address belongs to a broker, not a proxy; check the brokers' advertised addresses.")
     READ_ONLY = ("read_only", VERDICT, Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
         "The connection is read-only; the request was not sent.",
@@ -125,7 +125,7 @@ class Reason(StrEnum):
         "A value in a load report is missing, malformed, negative, or higher than any machine can reach.",
         "Check the broker's version and report.")
     LOAD_IN_DOUBT = ("load_in_doubt", QUARANTINE, Trait.NONE,
-        "The score depends on a resource without a limit, or with usage above twice its limit.",
+        "The broker's score depends on a resource that has no limit or exceeds twice its limit.",
         "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
     TRAFFIC_IN_DOUBT = ("traffic_in_doubt", QUARANTINE, Trait.NONE,
         "Together, the left-out bundles carry more than a quarter of the broker's traffic.",
@@ -140,7 +140,7 @@ class Reason(StrEnum):
         "The cluster lists a broker twice; the broker was counted once.",
         "Look for two brokers with the same advertised address.")
     UNMATCHED_EXCLUSION = ("unmatched_exclusion", WARN, Trait.NONE,
-        "No active broker or reported bundle matches an entry of excluded_brokers or excluded_bundles.",
+        "An excluded broker is not active, or an entry of excluded_bundles matches no reported bundle.",
         "Check the spelling: brokers as advertisedAddress:port, bundles as tenant/namespace/0x…_0x….")
     SUMS_DISAGREE = ("sums_disagree", WARN, Trait.NONE,
         "A broker's traffic differs from the sum of its bundles' traffic; the broker's own value is used.",
@@ -161,7 +161,7 @@ class Reason(StrEnum):
         "Pulsar's own shedding is on, so two balancers would undo each other's moves.",
         "Run pulsar-admin brokers update-dynamic-config --config loadBalancerSheddingEnabled --value false.")
     OLD_BROKER = ("old_broker", HOLD, Trait.NONE,
-        "Brokers before Pulsar 3.0 ignore an unload's destination; those before 2.11 cannot split at given positions.",
+        "Brokers before Pulsar 3.0 ignore unload destinations; brokers before 2.11 cannot split at given positions.",
         "Upgrade the broker to Pulsar 3.0 or later; until then, use mode observe.")
     LEADER_UNREAD = ("leader_unread", HOLD, Trait.NONE,
         "The leader's configuration cannot be read, so Pulsar's own shedding may be on.",
@@ -241,7 +241,7 @@ class Reason(StrEnum):
     MEMORY_DECIDES = ("memory_decides", VERDICT, Trait.NONE,
         "Direct memory determines the scores, so the shedder follows the rules of AvgShedder.")
     NO_PARTNER = ("no_partner", VERDICT, Trait.NONE,
-        "The broker has no partner, because it is not the busiest or is in the middle of an odd number of brokers.")
+        "The broker has no partner: it is not the busiest broker, or is in the middle of an odd number of brokers.")
     # bundles
     TAKEN = ("taken", VERDICT, Trait.NONE,
         "The bundle is moved.")
@@ -265,12 +265,12 @@ class Reason(StrEnum):
         "The namespace's policies could not be read.",
         "See the finding policy_unclear or policy_unreadable.")
     POLICY_FORBIDS = ("policy_forbids", VERDICT, Trait.KEPT_IN_PLACE,
-        "Policies forbid the planned broker or all other brokers, or shed_policy_bundles is off.",
+        "Policies forbid the planned broker or every other broker, or shed_policy_bundles is off.",
         "To allow more brokers, change the policies.")
     ANTI_AFFINITY = ("anti_affinity", VERDICT, Trait.KEPT_IN_PLACE,
-        "The anti-affinity group is spread evenly, would be spread less evenly, or already has a move in this run.")
+        "The anti-affinity group is spread evenly, would be spread less evenly by the move, or has a move in this run.")
     TOO_MANY_TOPICS = ("too_many_topics", VERDICT, Trait.KEPT_IN_PLACE,
-        "The planned broker has more than max_broker_topics topics; other brokers have fewer.")
+        "The planned broker exceeds max_broker_topics; other brokers are within this limit.")
     NO_DESTINATION = ("no_destination", VERDICT, Trait.KEPT_IN_PLACE,
         "No broker in the run may receive the bundle.",
         "See why brokers were left out.")
@@ -290,9 +290,9 @@ class Reason(StrEnum):
         "The cap of bundles per namespace was reached.")
     CAP_BYTES = ("cap_bytes", VERDICT, Trait.CAP,
         "The move would exceed max_bytes_per_run.",
-        "A later run moves the bundle, unless its traffic exceeds the limit by itself.")
+        "A later run moves the bundle, unless this bundle's traffic exceeds the limit.")
     CAP_WAVES = ("cap_waves", VERDICT, Trait.CAP,
-        "The run already moves too many bundles of other namespaces with the same hash range.",
+        "The run already moves too many bundles with the same hash range in other namespaces.",
         "The bundle moves when its pair fires again.")
     BROKER_QUARANTINED = ("broker_quarantined", VERDICT, Trait.NONE,
         "Validation left the broker out.")
@@ -364,7 +364,7 @@ class Reason(StrEnum):
         "Nobody may approve or carry out a plan that they requested (two_people).",
         "Ask another person.")
     NO_USER = ("no_user", VERDICT, Trait.TYPED,
-        "No person is recorded for the plan or approval: a task made it, nobody was signed in, or its run was cleared.",
+        "Nobody is recorded for the plan or approval: a task started or someone cleared the run, or nobody signed in.",
         "Sign in, and make or approve the plan again. Before you repeat a drain, release the broker.")
     DAG_PAUSED = ("dag_paused", VERDICT, Trait.TYPED,
         "The DAG that would carry out the plan is paused in Airflow.",
@@ -379,7 +379,7 @@ class Reason(StrEnum):
         "A blackout in the clusters file is in force.",
         "The message says when moves are allowed again.")
     OUTSIDE_WINDOW = ("outside_window", VERDICT, HELD | Trait.ORDERED,
-        "The time is outside all maintenance_windows of the clusters file.",
+        "No maintenance window of the clusters file is open.",
         "The message says when moves are allowed again.")
     SKIPPED = ("skipped", VERDICT, Trait.NONE,
         "A person skipped this run.",
@@ -398,7 +398,7 @@ class Reason(StrEnum):
         "Clear the task collect and all later tasks, and find out who may write XComs.")
     # plans made by hand
     UNKNOWN_NAME = ("unknown_name", VERDICT, Trait.TYPED,
-        "No broker reports the bundle (split, deleted, or no topic is loaded), or no active broker has this name.",
+        "No broker reports the bundle (split, deleted, or without loaded topics), or no active broker has this name.",
         "Check the name: /admin/v2/brokers lists the brokers.")
     WOULD_OVERLOAD = ("would_overload", VERDICT, Trait.TYPED,
         "The traffic of the planned moves would raise a broker's score above overloaded_threshold.",
@@ -407,7 +407,7 @@ class Reason(StrEnum):
         "No plan with this hash and these fields was shown recently.",
         "Give only the hash, or make a new plan.")
     PLAN_EXPIRED = ("plan_expired", VERDICT, Trait.TYPED,
-        "The plan is older than max_awaiting_minutes, or a newer one replaced it.",
+        "The plan is older than max_awaiting_minutes, or a newer plan replaced it.",
         "Make a new manual plan, or wait for the next plan to approve.")
     PLAN_USED = ("plan_used", VERDICT, Trait.TYPED,
         "A run was already started for the plan.",
@@ -426,7 +426,7 @@ class Reason(StrEnum):
         "The broker gives bundles back to their former brokers.")
     DRAINING = ("draining", VERDICT, Trait.TYPED | Trait.SETTLED,
         "A drained broker gets no bundles until it is released.",
-        "Release the broker, or name another one.")
+        "Release the broker, or name another broker.")
     NOT_DRAINED = ("not_drained", VERDICT, Trait.TYPED | Trait.SETTLED,
         "The broker is not drained.")
     STOPPED = ("stopped", VERDICT, HELD,
@@ -449,12 +449,12 @@ class Reason(StrEnum):
         "The DAG that restarts brokers is missing or failed; the roll stopped.",
         "See the DAG's log. Start and release the broker, then restart the other brokers.")
     BROKER_NOT_BACK = ("broker_not_back", VERDICT, Trait.NONE,
-        "The broker did not report twice under its name within roll_wait_minutes; the roll stopped.",
+        "The broker sent fewer than two reports under its name within roll_wait_minutes; the roll stopped.",
         "Start the broker under its former address, or release its former name; then restart the other brokers. If "
         "brokers start slowly, raise roll_wait_minutes.")
     # moves
     MOVED = ("moved", VERDICT, Trait.ON_PLANNED_BROKER | Trait.NEW_OWNER | Trait.SETTLED,
-        "The bundle is owned by its planned broker.")
+        "The planned broker owns the bundle.")
     ALREADY_THERE = ("already_there", VERDICT, Trait.ON_PLANNED_BROKER | Trait.SETTLED,
         "The bundle was already on its planned broker: nothing was unloaded.")
     OWNER_CHANGED = ("owner_changed", VERDICT, Trait.SETTLED,

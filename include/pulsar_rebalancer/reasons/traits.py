@@ -24,7 +24,7 @@ class Trait(Flag):
     NO_ANSWER = auto()
     """The broker cannot be reached or does not respond: no further requests are sent to it."""
     CREDENTIALS = auto()
-    """The connection's credentials were rejected, or there are none to send."""
+    """Credentials were rejected, or the connection has none."""
     TYPED = auto()
     """A person's input is invalid, and the person sees the error; the cluster itself is fine."""
     EXPECTED = auto()

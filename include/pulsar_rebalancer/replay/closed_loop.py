@@ -38,7 +38,7 @@ _MESSAGES, _THROUGHPUT = slice(0, 2), slice(2, 4)
 """Rows of `LOADS`: message rates in and out; throughput in and out."""
 
 LEARNS_FROM = 60
-"""Minimum number of samples to learn costs from. With fewer, a bundle's share of CPU is its message share."""
+"""Minimum number of samples for learning costs. With fewer samples, a bundle's CPU share is its message share."""
 
 _BLOCK, _MOST_RATES = 5, 5_000_000  # samples of a block; rates to keep: with more, samples are left out
 _LEAST, _SPREAD = 0.05, 0.5  # costs relative to the mean

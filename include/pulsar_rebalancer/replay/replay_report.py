@@ -178,7 +178,7 @@ def _scatter_chart(ordered_rows: Sequence[Metrics], result: ReplayResult, record
     field.set_xlabel("unloads a day")
     field.set_ylabel("mean range, points")
     figure.legend(loc="outside upper center", ncols=len(groups), fontsize=8)
-    return svg(figure, "scatter", "Unloads a day and mean range of each variant; the table of variants lists them.")
+    return svg(figure, "scatter", "Unloads a day and mean range of each variant, as in the table of variants.")
 
 
 def _time_chart(outcomes: Sequence[VariantOutcome]) -> str:

@@ -21,7 +21,7 @@ CARRIED = tuple(map(RESOURCES.index, ("cpu", "bandwidth_in", "bandwidth_out")))
 """Resources whose usage moves with a bundle; memory does not move."""
 
 _SHARED_BY = ((0, 1), (2,), (3,))
-"""For each of `CARRIED`, the rows of `LOADS` whose sum determines a bundle's share: messages, bytes in, bytes out."""
+"""For each of `CARRIED`, the rows of `LOADS` by whose sum bundles share the usage: messages, bytes in, bytes out."""
 
 
 @dataclass(frozen=True)

@@ -224,8 +224,8 @@ class Agreement(BaseModel):
     def sentence(self) -> str:
         correlation = "" if self.range_correlation is None else f" (correlation {self.range_correlation:.2f})"
         return (
-            f"The replayed range differs from the recorded one by {self.range_apart:.1f} points on average{correlation}"
-            f"; unloads a day: {self.unloads_recorded:.1f} recorded, {self.unloads_replayed:.1f} replayed; "
-            f"bundles that moved: {self.bundles_recorded:,} recorded, {self.bundles_replayed:,} replayed, "
+            f"The replayed range differs from the recorded range by {self.range_apart:.1f} points on average"
+            f"{correlation}; unloads a day: {self.unloads_recorded:.1f} recorded, {self.unloads_replayed:.1f} replayed"
+            f"; bundles that moved: {self.bundles_recorded:,} recorded, {self.bundles_replayed:,} replayed, "
             f"{self.bundles_both:,} in both"
         )

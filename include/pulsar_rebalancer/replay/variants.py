@@ -44,7 +44,7 @@ _NOT_REPLAYED = {
 }
 
 OF_STRATEGY = ("placement", "strategy_settings")
-"""Settings that belong to one strategy and have no meaning for another."""
+"""Settings that belong to one strategy and have no meaning for other strategies."""
 
 REPLAYED = (
     "strategy",
@@ -210,7 +210,7 @@ class ReplayRequest(VersionedDocument):
     end: AwareDatetime = Field(description="end of the period; empty: now")
     grid: list[dict[str, object]] = Field(
         default_factory=lambda: DEFAULT_GRID,
-        description="list of grids; a grid maps settings to lists of values, and all its combinations are compared",
+        description="list of grids; a grid maps settings to lists of values, and a replay compares all combinations",
     )
     worth: float = Field(10, ge=0, le=1e6, description="price of one point of range, in unloads a day")
     days_apart: bool = Field(

@@ -92,7 +92,7 @@ def _finding_text(finding: Finding) -> str:
 
 
 ENOUGH_SAMPLES = 2
-"""A broker's values count only once it has taken this number of host samples since it started."""
+"""A broker's values count only after the broker has taken this number of host samples since its start."""
 
 
 def one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
@@ -180,7 +180,7 @@ def spread_findings(bundles: pa.Table, brokers: int, left_out: Collection[str]) 
     broker, held = next(iter(Counter(row["broker"] for row in system).most_common(1)), ("", 0))
     if exceeds_fair_share(held, len(system), brokers):
         bundle = min(row["bundle"] for row in system if row["broker"] == broker)
-        detail = f"{held} of {len(system)} bundles of {SYSTEM_NAMESPACE} are on {broker}, such as {bundle}"
+        detail = f"{broker} has {held} of {len(system)} bundles of {SYSTEM_NAMESPACE}, such as {bundle}"
         yield Finding(reason=Reason.NOT_RECOMMENDED, subject=broker, detail=detail)
 
 

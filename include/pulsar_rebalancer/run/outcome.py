@@ -20,7 +20,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import number_of
 
 KEPT = 2000
-"""Maximum number of bundles whose last client gap is stored. Every manual plan reads this file of half a megabyte."""
+"""Maximum number of bundles whose last client gap is stored. Every manual plan reads the file (half a megabyte)."""
 
 
 class ClientGap(BaseModel):
@@ -108,7 +108,7 @@ class ClientGapSummary(BaseModel):
         if self.not_back:
             parts.append(f"after {self.not_back} of {number_of(self.moves, 'move')}, some clients had not reconnected")
         if self.unknown:
-            parts.append(f"{self.unknown} of {number_of(self.moves, 'move')} could not be measured")
+            parts.append(f"for {self.unknown} of {number_of(self.moves, 'move')}, clients could not be counted")
         if self.errors:
             parts.append(f"{number_of(self.errors, 'topic')} returned an error")
         return "; ".join(parts) or "no client was connected"
@@ -310,7 +310,7 @@ RETRIED = Trait.PASSING | Trait.RETRIED
 """Traits of failures that a retry of the task may fix."""
 
 TRIES = 3
-"""Maximum consecutive runs that try to return a bundle to a restarted broker if the bundle lands on another broker."""
+"""Maximum consecutive runs that try to return a bundle to a restarted broker but see it land on another broker."""
 
 _Record = TypeVar("_Record", Unload, BundleSplit)
 

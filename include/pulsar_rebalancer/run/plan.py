@@ -80,7 +80,7 @@ def positions_text(positions: Iterable[int]) -> str:
 
 
 def parts_text(positions: Iterable[int], shares: Iterable[float]) -> str:
-    return f"at {positions_text(positions)} into parts with {percent_text(shares)} of its traffic"
+    return f"at {positions_text(positions)} into parts with {percent_text(shares)} of the traffic"
 
 
 def percent_text(shares: Iterable[float]) -> str:
@@ -178,7 +178,7 @@ def read_splits(run: StoragePath) -> list[Split]:
         return splits_of(split_rows(run))
     except (KeyError, TypeError, ValueError) as error:
         raise SnapshotError(
-            Reason.FILE_DAMAGED, f"{run.uri}: no splits in plan/splits.parquet ({error!r:.200})"
+            Reason.FILE_DAMAGED, f"{run.uri}: plan/splits.parquet cannot be used ({error!r:.200})"
         ) from None
 
 
@@ -352,7 +352,7 @@ def read_moves(run: StoragePath) -> list[Move]:
     try:
         return _moves_of_rows(taken_candidates(run))
     except (KeyError, TypeError, ValueError) as error:
-        raise SnapshotError(Reason.FILE_DAMAGED, f"{run.uri}: no moves in {_MOVES} ({error!r:.200})") from None
+        raise SnapshotError(Reason.FILE_DAMAGED, f"{run.uri}: {_MOVES} cannot be used ({error!r:.200})") from None
 
 
 def taken_candidates(run: StoragePath) -> list[Row]:

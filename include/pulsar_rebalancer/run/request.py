@@ -168,7 +168,7 @@ class PlanRequest(BaseModel):
     )
     broker: _Brokers = Field((), description="drain, release, fill: the brokers (host:port)")
     algorithm: SplitAlgorithm | None = Field(
-        None, description="split: the algorithm, by Pulsar's name; empty: the one that divides the traffic most evenly"
+        None, description="split: the algorithm, by Pulsar's name; empty: the algorithm with the most even parts"
     )
     positions: tuple[_Position, ...] = Field(
         (), max_length=_LISTED, description="split: hashes at which specified_positions_divide cuts, such as 0x15000000"
@@ -195,7 +195,7 @@ class PlanRequest(BaseModel):
         wrong = {name: _MISSING[name] for name in needed if name not in given}
         wrong |= {name: f"{self.action} does not use this field." for name in given if name not in known}
         if splits and len(self.bundles) > 1:
-            wrong["bundles"] = "Name only one bundle: a plan can split only one."
+            wrong["bundles"] = "Name one bundle: a plan can split only one bundle."
         if splits and bool(self.positions) != (self.algorithm is SplitAlgorithm.POSITIONS):
             verb = "Only {} takes positions." if self.positions else "{} needs a position."
             wrong["positions"] = verb.format(SplitAlgorithm.POSITIONS)

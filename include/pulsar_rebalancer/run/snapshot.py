@@ -91,7 +91,7 @@ class StateBefore(BaseModel):
 
 
 CLIENTS = ("topics", "producers", "consumers")
-"""Columns of the bundles table that count the topics and clients that a move disturbs."""
+"""Columns of the bundles table with the numbers of topics and clients that a move disturbs."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -229,7 +229,7 @@ class Snapshot:
 
 
 _LOOKED_AT = 20
-"""Maximum number of recent runs to search for one that was validated."""
+"""Maximum number of recent runs to search for a validated run."""
 
 
 def latest_sample(storage: ClusterStorage, now: datetime, max_age_seconds: float) -> Snapshot:
@@ -242,7 +242,7 @@ def latest_sample(storage: ClusterStorage, now: datetime, max_age_seconds: float
         if (folder / Validation.FILE).exists() and not RunRequest.read(folder).dry_run:
             break
     else:
-        raise SnapshotError(Reason.FILE_MISSING, "no run has validated a sample")
+        raise SnapshotError(Reason.FILE_MISSING, "no recent run has validated a sample")
     snapshot = Snapshot(folder)
     age = (now - snapshot.request.collected_at).total_seconds()
     if age > max_age_seconds:

@@ -72,7 +72,7 @@ LARGEST: dict[str, float] = {
     "load_average": 1e6,
     "throughput_average": 1e15,
 }
-"""Largest plausible values of a machine or broker, in the columns' units; validation rejects larger ones."""
+"""Largest plausible values of a machine or broker, in the columns' units; validation rejects larger values."""
 
 VERSION = "1"
 
@@ -156,7 +156,7 @@ BUNDLE_COSTS = pa.schema([MEANS.field("bundle"), *(pa.field(name, pa.float32()) 
 # Not `empty_table`, which imports pandas.
 NO_COSTS = pa.Table.from_batches([], BUNDLE_COSTS)
 NO_LOADS = pa.Table.from_batches([], pa.schema([MEANS.field("bundle"), pa.field("load", pa.float64())]))
-"""Load that a bundle adds to its broker: traffic of average cost that adds the same load, in msg/s or kB/s."""
+"""Load that a bundle adds to its broker, in msg/s or kB/s of traffic with average cost."""
 
 DECISIONS = _schema(
     ("cluster", _S),
@@ -187,7 +187,7 @@ DECISIONS = _schema(
     ("bundles_taken", _I),
     ("traffic_taken", _F),
 )
-"""One row per judged pair or broker, and one row without a `pair` per broker that was left out."""
+"""One row per judged pair or broker, and one row per left-out broker, whose `pair` is null."""
 
 MOVES = _schema(
     ("cluster", _S),

@@ -61,7 +61,7 @@ class Condition(StrEnum):
     UNLOAD = (
         "unload_failed",
         "unloading failed",
-        "Bundles were not moved or split, or are on another broker than planned.",
+        "Some bundles were not moved or not split, or are on another broker than planned.",
         "See the moves and splits in the log of the run's `report` task.",
     )
     UNFINISHED = (
@@ -73,7 +73,7 @@ class Condition(StrEnum):
     SLOW = (
         "run_too_long",
         "runs take too long",
-        "A run took longer than the interval, so the next one starts late or is skipped.",
+        "A run took longer than the interval, so the next run starts late or is skipped.",
         "See which task is slow; give it more resources, or raise interval_seconds.",
     )
     ROLL_ASKS = (

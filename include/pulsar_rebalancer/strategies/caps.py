@@ -21,8 +21,8 @@ _RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:\.\d+)*")
 """Pattern of a release number; a distributor may have added numbers. A version with a suffix does not match."""
 
 _FIRST_OF_40, _FIRST = (4, 0, 10), (4, 2, 1)
-"""First releases whose leader stores destinations by bundle, not by hash range; 4.1 never does (release notes of 4.0.10
-and 4.2.1, 27 April 2026)."""
+"""First releases whose leader stores destinations by bundle, not by hash range; no 4.1 release does (release notes of
+4.0.10 and 4.2.1, 27 April 2026)."""
 
 
 class CapacityCheck(Protocol):

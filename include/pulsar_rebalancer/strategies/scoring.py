@@ -203,7 +203,7 @@ LASTING = 10
 """A resource becomes the bottleneck when it has determined the score of this number of counted samples in a row."""
 
 UNIT = {Measure.RATE: 1.0, Measure.THROUGHPUT: 1000.0}
-"""Divisors from msg/s and bytes/s to msg/s and kB/s, the units of learned loads, whose values have similar sizes."""
+"""Divisors from msg/s and bytes/s to msg/s and kB/s, in which the values of learned loads are of similar size."""
 
 
 def measure_of(bottleneck: str) -> Measure:

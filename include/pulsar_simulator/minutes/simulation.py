@@ -21,7 +21,7 @@ class Unload(NamedTuple):
 
 
 Place = Callable[[int, list[int]], int | None]
-"""Chooses one of the registered brokers for a bundle, all given by index; returns None if none suits."""
+"""Returns the registered broker that a bundle gets, or None if no broker suits. Bundles and brokers are indexes."""
 
 
 class Simulation:

@@ -15,7 +15,7 @@ from pulsar_simulator.load import Floats, Ints, Rates
 
 MINUTES_PER_DAY = 1440
 BLOCK = 256
-"""Minutes per block. Each block has its own random stream, so a block can be drawn without the earlier ones."""
+"""Minutes per block. Each block has its own random stream, so a block can be drawn without earlier blocks."""
 
 _SHAPE, _NOISE = 11, 12  # one random stream each, so that one never shifts another
 _LARGEST_DEVIATION = 3.0

@@ -167,7 +167,7 @@ def _require_own(folder: Path) -> None:
         if status.st_mode & 0o022 and not kept:
             raise EmbeddedError(
                 f"other users may write to {step}, and could replace the files of this run: "
-                f"forbid it (chmod go-w {step}), or {_ANOTHER_FOLDER}"
+                f"run chmod go-w {step}, or {_ANOTHER_FOLDER}"
             )
 
 

@@ -133,7 +133,7 @@ def _documents_to_restore(storage: ClusterStorage, name: str) -> tuple[str, Deci
         document = file.read_json()
         if not isinstance(document, Mapping) or set(document) != {DecisionState.KEY, MovesState.KEY}:
             raise SnapshotError(
-                Reason.FILE_DAMAGED, f"{name} is not an export: it must hold {DecisionState.KEY} and {MovesState.KEY}"
+                Reason.FILE_DAMAGED, f"{name} is not an export: exports hold {DecisionState.KEY} and {MovesState.KEY}"
             )
         decision = DecisionState.parse(document[DecisionState.KEY], name)
         return name, decision, MovesState.parse(document[MovesState.KEY], name)

@@ -42,7 +42,7 @@ _APPLICATION_PACKAGE = "pulsar_rebalancer_spark"
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m"
 """JVM options of the driver. The JVM ignores a class-data archive that was made with other options.
 
-`MetaspaceSize` is raised: each time Java reaches its default, it searches the whole heap for classes to unload.
+`MetaspaceSize` is raised: whenever class data reaches the default, Java searches the whole heap for classes to unload.
 """
 
 CONF = {

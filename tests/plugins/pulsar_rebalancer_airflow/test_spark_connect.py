@@ -94,6 +94,6 @@ def test_a_token_is_sent_only_to_the_server_that_is_named() -> None:
             assert environment(**given)["SPARK_REMOTE"] == f"sc://localhost:{given['port']}/"
             with (
                 socket.create_server(("127.0.0.3", given["port"])),
-                pytest.raises(SettingsError, match=r"127\.0\.0\.3:\d+ also answers there.*\[wrong_setting\]"),
+                pytest.raises(SettingsError, match=r"127\.0\.0\.3:\d+ also answers.*\[wrong_setting\]"),
             ):
                 environment(**given)

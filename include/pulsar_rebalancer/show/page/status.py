@@ -28,7 +28,7 @@ _LOOKS_WELL = (State.BALANCED, State.WAITING, State.MOVED, State.STUCK)
 """States that suggest all is well. The page does not show them while moves are forbidden or a plan awaits approval."""
 
 _ORDERED = {reason: words.then for reason, words in WORDS.items() if words.then}
-"""Texts for verdicts that say nothing about the present, because their causes may have ended since the run."""
+"""Texts for verdicts whose causes may have ended since the run."""
 
 
 class Headline(NamedTuple):
@@ -203,7 +203,7 @@ def _moving_headline(run: Run) -> Headline:
     if planned:
         begun = [outcome for outcome in run.waves.values() if not outcome.reason.has(Trait.NOT_BEGUN)]
         failed = sum(not outcome.ok for outcome in begun)
-        wrong = f", {failed} not where planned" if failed else ""
+        wrong = f", {failed} not as planned" if failed else ""
         done = "all done, verifying" if len(begun) == planned else f"{len(begun)} done so far"
         said.append(f"Moving {number_of(planned, 'bundle')}: {done}{wrong}.")
     return Headline(State.MOVING, " ".join(said))

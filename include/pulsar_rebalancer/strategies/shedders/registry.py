@@ -141,11 +141,11 @@ def settings_findings(settings: Settings, cpu_limits: Iterable[float]) -> list[F
     if strategy == Strategy.AVG and settings.max_unload_percentage < _HALF:
         found.append(f"{strategy} with max_unload_percentage {settings.max_unload_percentage:g} leaves pairs uneven")
     if strategy in (Strategy.AVG, Strategy.UNIFORM) and limits and max(limits) > _UNEQUAL * min(limits):
-        found.append(f"{strategy} suits equal brokers; these have {min(limits) / 100:g} to {max(limits) / 100:g} cores")
+        found.append(f"{strategy} suits equal brokers; yours have {min(limits) / 100:g} to {max(limits) / 100:g} cores")
     host = settings.host_usage_interval_minutes
     if settings.interval_seconds < host * 60:
         seconds = f"{host:g} ({host * 60:g} s)"
-        found.append(f"interval_seconds {settings.interval_seconds:g}, host_usage_interval_minutes {seconds}")
+        found.append(f"interval_seconds {settings.interval_seconds:g} is below host_usage_interval_minutes {seconds}")
     return [Finding(reason=Reason.NOT_RECOMMENDED, detail=detail) for detail in found]
 
 

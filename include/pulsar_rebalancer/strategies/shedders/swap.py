@@ -78,7 +78,7 @@ NEVER_MOVED = (
     Reason.BUNDLE_QUARANTINED,
     Reason.TO_BE_SPLIT,
 )
-"""Reasons that also exclude a bundle from swaps. As in Pulsar, the grace period does not."""
+"""Reasons that also exclude a bundle from swaps. As in Pulsar, bundles in their grace period may be swapped."""
 
 SWAP_LIMIT = 0.75
 """A swap must lower the source's throughput below this share of its value before the swap."""

@@ -38,7 +38,7 @@ MARGIN = 0.05
 """Shedding aims at a load this far below the upper bound; 1 is 100 percent."""
 
 LOWER_MARGIN = 0.5
-"""For the lower boundary, the busiest broker sheds this factor times average_threshold of its traffic."""
+"""With the lower boundary, the busiest broker sheds its traffic times average_threshold times this factor."""
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
@@ -92,7 +92,7 @@ def _shed_above_bound(
     bound = mean + threshold
     above = f"the mean of {mean:.1%} plus {sample.settings.average_threshold:g} points"
     if average < bound or mean == 0:
-        words = f"average load {average:.1%} is below {above}" if mean else "no broker is loaded"
+        words = f"average load {average:.1%} is below {above}" if mean else "the mean load is 0"
         compared = Comparison(average * 100, bound * 100)
         return broker_decision(sample, broker, pair, compared, Reason.BALANCED, words), []
     target = broker.traffic(MEASURE) * (average - mean - threshold + MARGIN)
@@ -114,7 +114,7 @@ def _shed_below_bound(
     below = f"{lowest} has {averages[lowest]:.1%}, below the lower boundary of {bound:.1%}"
     giving = [broker for broker in sample.compared_brokers if broker.bundles > 1 and averages[broker.broker] > bound]
     if not giving:
-        return None, [], f"{below}, but no other broker has more than one bundle"
+        return None, [], f"{below}, but no broker above the boundary has more than one bundle"
     broker = max(giving, key=lambda broker: averages[broker.broker])
     average = averages[broker.broker]
     target = broker.traffic(MEASURE) * threshold * LOWER_MARGIN

@@ -156,7 +156,7 @@ def _shed_pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision]
     shed_brokers, cap = 0, sample.settings.max_brokers_per_run
     while stats.has_pair:
         if shed_brokers >= cap:
-            words = f"no more than {number_of(cap, 'broker')} may shed in one run"
+            words = f"at most {number_of(cap, 'broker')} may shed in one run"
             return decisions, moves, NoShedding(Reason.NOT_REACHED, shed_brokers, cap, words)
         imbalance = stats.imbalance()
         if imbalance is None:
@@ -214,7 +214,7 @@ def _other_decisions(
         why, words = stopped_by, f"load {load.load:.1%}; {stopped_by.sentence}"
         if is_outdated(load, sample.settings):
             ttl = sample.settings.load_data_ttl_seconds
-            words = f"the report is {load.age:.0f} s old, more than {ttl:g} s, so the mean does not include it"
+            words = f"the report is {load.age:.0f} s old, more than {ttl:g} s, so the mean excludes the broker"
             why = NoShedding(Reason.OUTDATED, load.age, ttl, words)
         decisions.append(
             Decision(

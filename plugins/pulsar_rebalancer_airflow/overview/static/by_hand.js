@@ -19,7 +19,7 @@ import { moment } from "./texts.js";
 
 const RULES = ["policies", "anti_affinity", "topic_ceiling", "exclusions", "grace_period", "overload"];
 const EVENLY = ["range_equally_divide", "topic_count_equally_divide", "flow_or_qps_equally_divide"];
-const MOST_EVEN = "the one that divides the traffic most evenly";
+const MOST_EVEN = "the algorithm with the most even parts";
 const POSITIONS = "specified_positions_divide";
 const UNDO = "Undo run";
 /** @type {Record<string, (view: Overview) => string>} */

@@ -58,7 +58,7 @@ def test_a_person_is_shown_what_the_plan_does(tmp_path):
         "* scores 10.0 to 70.0 %",
         "* disturbs 7 topics, 14 producers, 0 consumers",
         f"* splits ` {bundle(4)} ` permanently at 0x00000005, 0x00000009 "
-        "into parts with 100 %, 0 %, 0 % of its traffic",
+        "into parts with 100 %, 0 %, 0 % of the traffic",
         "",
         *(f"* ` {bundle(n)} `: ` a:1 ` to ` b:1 `" for _ in range(10) for n in range(2)),
         f"* and 2 more moves: ` {run.uri} `",
@@ -67,7 +67,7 @@ def test_a_person_is_shown_what_the_plan_does(tmp_path):
     grown = half.model_copy(update={"unload": True, "condition": "topics", "value": 5, "bound": 4})
     shown = approval_request(summary, Actions(moves, [grown.model_copy(update={"bundle": bundle(2)})]), run, NOW)
     assert "* disturbs 12 topics, 24 producers, 0 consumers\n" in shown.body
-    assert "% of its traffic; the parts are unloaded (it has 5 topics, more than 4)\n" in shown.body
+    assert "% of the traffic; the parts are unloaded (it has 5 topics, more than 4)\n" in shown.body
 
     after = summary.model_copy(update={"predicted_min": 20.0, "predicted_max": 40.0})
     shown = approval_request(after, Actions(moves * 10, []), run, NOW)

@@ -68,7 +68,7 @@ def test_a_bundle_that_meets_a_condition_is_split():
     assert found.skip_reasons == {}
     assert found.advice == (
         f"{NAMES[0]} on b:1 has 40,000 msg/s, more than 30,000; a split at 0x20000000 would "
-        "give parts with 33 %, 67 % of its traffic. "
+        "give parts with 33 %, 67 % of the traffic. "
         "The bundle will be split; its parts may move later.",
     )
 

@@ -17,5 +17,5 @@ def test_several_moves_are_summed_up() -> None:
     )
     assert found.sentence == (
         "clients were back after a median of 10.5 s, at most 20.0 s; after 1 of 24 moves, some clients had not "
-        "reconnected; 2 of 24 moves could not be measured; 1 topic returned an error"
+        "reconnected; for 2 of 24 moves, clients could not be counted; 1 topic returned an error"
     )

@@ -11,7 +11,7 @@ from pulsar_rebalancer.run.snapshot import latest_sample
 
 def test_only_a_young_valid_sample_counts(tmp_path):
     cluster = Snapshots(tmp_path, {"a": {}})
-    with pytest.raises(SnapshotError, match="no run has validated a sample"):
+    with pytest.raises(SnapshotError, match="no recent run has validated a sample"):
         latest_sample(cluster.storage, NOW, 300)
 
     run = cluster.take()

@@ -128,7 +128,7 @@ def is_open_to(mode: int, below: str = "") -> Callable[[Path], Path]:
         pytest.param(lambda folder: belongs_to_a_stranger(folder) / "run", "{} belongs to another user", marks=AS_ROOT),
         pytest.param(is_a_link_of_a_stranger, "{} belongs to another user", marks=AS_ROOT),
         pytest.param(is_a_link_to_a_stranger, "{} belongs to another user", marks=AS_ROOT),
-        (is_open_to(0o770), "forbid it (chmod go-w {})"),
+        (is_open_to(0o770), "run chmod go-w {}"),
         (is_open_to(0o770, "run"), "other users may write to {}"),
         (is_open_to(0o1777), "other users may write to {}"),
     ],

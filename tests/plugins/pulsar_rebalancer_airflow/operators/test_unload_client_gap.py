@@ -123,7 +123,7 @@ def test_statistics_that_do_not_answer_leave_the_client_gap_unknown(scene, kind,
         assert values == (None,) * 5
     summary = conclude(run, Reason.OPEN, datetime.now(UTC)).client_gap
     assert summary is not None
-    assert summary.sentence == "6 of 6 moves could not be measured"
+    assert summary.sentence == "for 6 of 6 moves, clients could not be counted"
     assert not BundleClientGaps().with_gaps(gaps(run), datetime.now(UTC)).bundles
 
 

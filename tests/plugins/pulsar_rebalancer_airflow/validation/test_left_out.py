@@ -33,7 +33,7 @@ def test_an_interval_below_the_brokers_host_sample_is_told(tmp_path):
     sample.settings = {"interval_seconds": 20}
     (found,) = read_alone(sample, tmp_path)
     assert (found.reason, found.effect) == ("not_recommended", "warn")
-    assert found.detail == "interval_seconds 20, host_usage_interval_minutes 1 (60 s)"
+    assert found.detail == "interval_seconds 20 is below host_usage_interval_minutes 1 (60 s)"
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_an_interval_below_the_brokers_host_sample_is_told(tmp_path):
         ({"strategy": "UniformLoadShedder", "placement": "LeastLongTermMessageRate"}, (8, 8), ""),
         ({"max_unload_percentage": 0.2}, (8, 8), "max_unload_percentage 0.2"),
         ({"strategy": "UniformLoadShedder", "max_unload_percentage": 0.2}, (8, 8), ""),
-        ({}, (4, 12), "AvgShedder suits equal brokers; these have 4 to 12 cores"),
-        ({"strategy": "UniformLoadShedder"}, (4, 12), "UniformLoadShedder suits equal brokers; these have 4 to"),
+        ({}, (4, 12), "AvgShedder suits equal brokers; yours have 4 to 12 cores"),
+        ({"strategy": "UniformLoadShedder"}, (4, 12), "UniformLoadShedder suits equal brokers; yours have 4 to"),
         ({"strategy": "GainShedder"}, (4, 12), ""),
     ],
 )
@@ -199,5 +199,5 @@ def test_system_bundles_crowded_on_a_broker_are_found(tmp_path, held):
     for i, bundle in enumerate(sample.bundles):
         bundle |= {"bundle": f"pulsar/system/0x{i}0000000_0x{i + 1}0000000", "broker": FIRST if i < held else SECOND}
     found = [f for f in read_alone(sample, tmp_path) if f.reason == "not_recommended"]
-    said = f"5 of 6 bundles of pulsar/system are on {FIRST}, such as pulsar/system/0x00000000_0x10000000"
+    said = f"{FIRST} has 5 of 6 bundles of pulsar/system, such as pulsar/system/0x00000000_0x10000000"
     assert [(f.subject, f.detail) for f in found] == [(FIRST, said)] * (held == 5)

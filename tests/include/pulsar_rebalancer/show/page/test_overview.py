@@ -148,7 +148,7 @@ def test_a_plan_says_for_how_long_clients_were_away(tmp_path):
     assert ended is not None
     assert (ended.folder, ended.client_gap) == (
         folder.name,
-        "Clients were back after a median of 1.2 s, at most 1.2 s; 1 of 4 moves could not be measured.",
+        "Clients were back after a median of 1.2 s, at most 1.2 s; for 1 of 4 moves, clients could not be counted.",
     )
     assert [move.client_gap for move in ended.moves] == [
         "client gap unknown: the bundle has no known owner",
