@@ -67,8 +67,8 @@ def compare(folder: StoragePath) -> list[Compared]:
         began, ended = blocks[strategy]
         real = replay(recording, variants, settings, first_minute=began, last_minute=ended)[-1]
         found = replay(recording, variants, settings, last_minute=last, moves_from=first)[0]
-        means = [float(np.mean(outcome.ranges)) for outcome in (real, found)]
-        rows.append(Compared(strategy, *means, real.moved, found.moved))
+        ranges = float(np.mean(real.ranges)), float(np.mean(found.ranges))
+        rows.append(Compared(strategy, *ranges, real.moved, found.moved))
     return rows
 
 

@@ -164,7 +164,7 @@ def test_object_stores_are_kept_up_in_the_same_way(storage, monkeypatch):
     general = pafs.SubTreeFileSystem("/", pafs.LocalFileSystem())
     monkeypatch.setattr(StoragePath, "locate", lambda folder: (general, folder.uri.lstrip("/")))
     for kind in KINDS:
-        (storage.base / "history" / kind).open()[0].create_dir(str(Path(storage.base.uri, "history", kind)))
+        (storage.base / "history" / kind).locate()[0].create_dir(str(Path(storage.base.uri, "history", kind)))
 
     planned = upkeep(storage, dry_run=True)
     report = upkeep(storage)

@@ -100,7 +100,7 @@ def test_every_run_serves_a_drain_first_and_within_the_caps(snapshots):
     assert {moves[name(1)], moves[name(2)]} == {"b:1", "c:1"}
     assert moves[name(4)] == "cap_run"
     progress = found.drains["a:1"]
-    assert (progress.bundles, progress.moving, progress.left) == (5, 2, 0)
+    assert (progress.bundles, progress.moving, progress.bundles_left) == (5, 2, 0)
     assert progress.stay == {"system_namespace": 2, "no_topic": 1}
     assert set(progress.named) == {SYSTEM, HEARTBEAT, EMPTY}
     assert [(each.source, each.reason) for each in found.decisions] == [("a:1", "drain"), ("b:1", "fired")]
@@ -131,7 +131,7 @@ def test_a_drain_waits_for_the_grace_period_unless_that_is_overruled(snapshots):
 
     waiting, leaving = served(snapshots, a=DRAIN), served(snapshots, a=at_once)
 
-    assert (waiting.drains["a:1"].left, waiting.drains["a:1"].stay["recently_unloaded"]) == (1, 1)
+    assert (waiting.drains["a:1"].bundles_left, waiting.drains["a:1"].stay["recently_unloaded"]) == (1, 1)
     assert leaving.drains["a:1"].moving == 2
 
 
@@ -144,7 +144,7 @@ def test_a_broker_is_not_empty_while_its_report_may_lack_what_has_just_come(snap
     snapshots.unloaded = dict.fromkeys((name(1), name(7)), timedelta(minutes=minutes))
     snapshots.ended = {"source": "b:1", "destination": "a:1", "outcome": "moved", "owner": owner}
     progress = served(snapshots, a=DRAIN.model_copy(update={"overrule": (Overrule.GRACE_PERIOD,)})).drains["a:1"]
-    assert (progress.bundles, progress.moving, progress.left) == (bundles, 2, bundles - 5)
+    assert (progress.bundles, progress.moving, progress.bundles_left) == (bundles, 2, bundles - 5)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_run_that_serves_a_drain_overloads_no_broker(snapshots, limit, overrul
     moves = fate(found.moves)
     assert {moves[name(1)], moves[name(2)]} == fates
     assert moves[name(3)] in {"b:1", "c:1"}  # it has no traffic
-    assert found.drains["a:1"].left == (2 if fates == {"would_overload"} else 0)
+    assert found.drains["a:1"].bundles_left == (2 if fates == {"would_overload"} else 0)
 
 
 class WithBusyIdler(Snapshots):

@@ -60,5 +60,5 @@ def std_after(settings, loads, spread, result):
             left = sum(move.traffic for move in walked if move.source == source.broker)
             gained = sum(move.traffic for move in walked if move.source != source.broker)
             leaving = left - gained if settings.credit_swaps else left
-            spread.move(source, destination, leaving * source.load / source.throughput)
+            spread.record_move(source, destination, leaving * source.load / source.throughput)
     return spread.std
