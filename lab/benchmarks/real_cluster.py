@@ -52,13 +52,7 @@ class RealCluster:
 
 
 @contextmanager
-def real_cluster(
-    folder: Path,
-    bundles: int,
-    *,
-    homes: Sequence[int],
-    stats_seconds: int,
-) -> Iterator[RealCluster]:
+def real_cluster(folder: Path, bundles: int, *, homes: Sequence[int], stats_seconds: int) -> Iterator[RealCluster]:
     """Start the brokers, make the topics, and prepare Airflow's database and a Spark session.
 
     Args:

@@ -198,9 +198,9 @@ def _message_costs(recording: Recording, minutes: Sequence[int]) -> Floats:
     """Return the CPU of a message by bundle, in percent of a core per msg/s.
 
     Scores and rates are means over some samples: a block. From block to block, a broker's score changes by the sum
-    of cost times change of rate, plus noise; other processes stay. Brokers with more messages have higher scores, apart
-    from other processes. Where this leaves costs open, they are near a common one, which is near the mean (regularized
-    least squares, in the dual form: an unknown per observation).
+    of cost times change of rate, plus noise. On average, brokers' scores differ by what their messages cost, and by
+    other processes. Where this leaves costs open, they are near a common one, which is near the mean (regularized least
+    squares, in the dual form: an unknown per observation).
     """
     bundles, brokers = len(recording.roster.bundles), len(recording.roster.brokers)
     used = minutes[:: min(len(minutes) // (2 * _BLOCK), len(minutes) * bundles // _MOST_RATES + 1)]
@@ -219,26 +219,27 @@ def _message_costs(recording: Recording, minutes: Sequence[int]) -> Floats:
     steady = np.isfinite(scores * cores).all(axis=0)
 
     def contrast(levels: Floats) -> Floats:
-        return np.where(steady, levels - levels.mean(where=steady | ~steady.any()), 0.0)
+        return np.asarray(np.where(steady, levels - levels.mean(where=steady | ~steady.any()), 0.0))
 
-    def observed(explained: Floats) -> Floats:
-        changes = known * np.diff(explained, axis=0)
-        return np.concatenate([[contrast(explained.mean(axis=0))], changes])
+    def observations(levels: Floats) -> Floats:
+        return np.concatenate([[contrast(levels.mean(axis=0))], known * np.diff(levels, axis=0)])
 
-    def explained(costs: Floats) -> Floats:
-        return np.bincount(at, points * costs[of], scores.size).reshape(scores.shape)
+    def score_levels(costs: Floats) -> Floats:
+        return np.asarray(np.bincount(at, points * costs[of], scores.size).reshape(scores.shape))
 
-    def likely(weights: Floats) -> Floats:
+    def likely_costs(weights: Floats) -> Floats:
         of_blocks = contrast(weights[0]) / len(scores) - np.diff(np.pad(known * weights[1:], ((1, 1), (0, 0))), axis=0)
         of_bundles = np.bincount(of, points * of_blocks.ravel()[at], bundles)
         return np.asarray(_SPREAD**2 * (of_bundles + of_bundles.sum()))
 
-    # Samples within a block differ as well: by half of that, squared, the means of two blocks.
+    # The means of two blocks differ, squared, by half of what the samples within a block do.
     of_changes = np.hypot(_NOISE, np.sqrt(np.nanmedian(squares - scores**2).clip(0) / 2))
-    noise = np.array([_APART, *[of_changes] * len(known)])[:, None]
-    unexplained = observed(np.nan_to_num(scores)) - observed(explained(np.ones(bundles)))
-    weights = _solve(lambda weights: observed(explained(likely(weights))) + noise**2 * weights, unexplained)
-    return np.asarray(mean * np.maximum(1 + likely(weights), _LEAST))
+    variance = np.array([_APART, *[of_changes] * len(known)])[:, None] ** 2
+    unexplained = observations(np.nan_to_num(scores) - score_levels(np.ones(bundles)))
+    weights = _solve(
+        lambda weights: observations(score_levels(likely_costs(weights))) + variance * weights, unexplained
+    )
+    return np.asarray(mean * np.maximum(1 + likely_costs(weights), _LEAST))
 
 
 def _solve(matrix_product: Callable[[Floats], Floats], target: Floats) -> Floats:

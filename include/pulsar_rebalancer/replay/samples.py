@@ -35,8 +35,7 @@ class RecordedSample:
         minute: minutes since 1970.
         restarted: brokers whose process restarted since their previous report.
         owner, carried: each bundle's broker, and its load by `LOADS`; `NOBODY` and 0 if not reported.
-        born, parents: bundles in no earlier sample, and the bundle each was split from (`NOBODY` if
-            none).
+        born, parents: bundles in no earlier sample, and the bundle each was split from, else `NOBODY`.
     """
 
     minute: int

@@ -65,8 +65,7 @@ def record(storage: ClusterStorage, settings: Settings, start: datetime, end: da
 class RunDocuments:
     """A run's validation result, drained brokers and policies.
 
-    `blocked` is by validation; `left_out` has drained brokers too; `policies` is None if the file is
-    missing.
+    `blocked` is by validation; `left_out` has drained brokers too; `policies` is None without a file.
     """
 
     blocked: bool
