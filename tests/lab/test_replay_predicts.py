@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from lab.benchmarks.real_replay import compare
 from lab.experiments.run import minute_of
 from lab.experiments.scenario import Reports
 from lab.families.contestants import GAIN, contestants
@@ -24,6 +25,8 @@ from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_simulator.minutes.machines import RunSpec
 from pulsar_simulator.minutes.simulation import Simulation, Unload
+
+RECORDED = Path(__file__).parents[2] / "lab" / "benchmarks" / "recorded"
 
 OTHERS = (0.0, 10.0, 20.0)
 """CPU that other processes use, in points; the brokers take turns."""
@@ -113,3 +116,9 @@ def test_a_replay_knows_what_moves_of_unequal_bundles_between_unequal_brokers_do
     wrong = np.abs(np.array(outcome.ranges) - happened.ranges)[LEARNS_FROM:]
     # In proportion to messages, it is 18.4 points.
     assert wrong.mean() < 4.5
+
+
+def test_a_replay_of_real_brokers_without_shedding_predicts_their_range_under_each_strategy() -> None:
+    rows = compare(StoragePath(str(RECORDED)))
+    assert [row for row in rows if abs(row.range / row.real_range - 1) > 0.2] == []
+    assert sorted(rows, key=lambda row: row.range) == sorted(rows, key=lambda row: row.real_range)
