@@ -30,6 +30,7 @@ PAUSE_MINUTES = 4
 SETTINGS: dict[str, Any] = {
     "interval_seconds": INTERVAL_SECONDS,
     "host_usage_interval_minutes": INTERVAL_SECONDS / 60,
+    "max_unload_percentage": 0.2,  # as the brokers say: Pulsar's default
     # Half of the default: a block is short.
     "hit_count_low": 4,
     # Bundles that one block moved may move in the next.
