@@ -36,13 +36,13 @@ class PulsarSettings(BaseModel):
         8,
         ge=1,
         alias="loadBalancerAvgShedderHitCountLowThreshold",
-        description="consecutive low hits at which a pair fires",
+        description="consecutive low-threshold hits at which a pair fires",
     )
     hit_count_high: int = Field(
         2,
         ge=1,
         alias="loadBalancerAvgShedderHitCountHighThreshold",
-        description="consecutive high hits at which a pair fires",
+        description="consecutive high-threshold hits at which a pair fires",
     )
     min_unload_message: float = Field(
         1000, ge=0, alias="minUnloadMessage", description="smallest message rate worth moving, msg/s"

@@ -305,7 +305,7 @@ ROLL = OrderKind(
         FormAction(
             "stop_roll",
             "Stop the rolling restart",
-            "The current broker is released; if restarting, it stays drained until a person releases it.",
+            "The current broker is released; if it is restarting, it stays drained until a person releases it.",
             button="Stop roll",
             group="Brokers",
             offered=lambda situation: situation.orders.get(Roll).active,

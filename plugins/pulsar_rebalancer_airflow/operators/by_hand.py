@@ -187,7 +187,7 @@ class CarryOutOperator(HandOverOperator):
             others = store.get(HandedOverPlans)
             before = others.plans.get(form.plan)
             if drains:
-                handed = self._drain_record(store, handed, before, request.broker)
+                handed = self._recorded_drain(store, handed, before, request.broker)
             else:
                 handed = self._next_run(context, store, handed, before)
             kept = timedelta(minutes=self.entry.settings.max_awaiting_minutes)
@@ -234,7 +234,7 @@ class CarryOutOperator(HandOverOperator):
             raise PlanError(Reason.PLAN_EXPIRED, f"plan {form.plan[:16]} is {age:.0f} s old")
         return entry, planned.request
 
-    def _drain_record(
+    def _recorded_drain(
         self,
         store: StateStore,
         handed_over: HandedOverPlan,

@@ -247,8 +247,8 @@ class Holds:
             return Reason.NOT_DRAINED
         return self._exclusion_reason(action.bundle, {action.source, action.destination})
 
-    def _exclusion_reason(self, bundle: str, brokers: Collection[str]) -> Reason | None:
-        return new_exclusion((self._planned, self._before.control), (self._present, self._control), bundle, brokers)
+    def _exclusion_reason(self, bundle: str, ends: Collection[str]) -> Reason | None:
+        return new_exclusion((self._planned, self._before.control), (self._present, self._control), bundle, ends)
 
     def _refresh(self) -> None:
         if self._reason is not None or time.monotonic() - self._looked_at < self._between_looks:

@@ -186,6 +186,6 @@ async def with_headers(request: Request, respond: Callable[[Request], Awaitable[
 
 
 @app.exception_handler(RebalancerError)
-def unreadable_response(_: Request, error: Exception) -> JSONResponse:
+def respond_to_unreadable_file(_: Request, error: Exception) -> JSONResponse:
     """Respond with 503 and an explanation if the clusters file, the storage root or a run's file cannot be read."""
     return JSONResponse({"detail": str(error)}, status_code=503)

@@ -38,7 +38,7 @@ MARGIN = 0.05
 """Shedding aims at a load this far below the upper bound; 1 is 100 percent."""
 
 LOWER_MARGIN = 0.5
-"""With the lower boundary, the busiest broker sheds its traffic times average_threshold times this factor."""
+"""If `lower_boundary` is on, the busiest broker sheds traffic x average_threshold x this factor."""
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
