@@ -167,7 +167,7 @@ Range = tuple[float, float]
 """The minimum and maximum of a uniform distribution."""
 
 
-def daily_cycle(random: np.random.Generator, minutes: int, bundles: int, amplitude: Range) -> Floats:
+def daily(random: np.random.Generator, minutes: int, bundles: int, amplitude: Range) -> Floats:
     """Return daily cycles; each bundle has its own relative amplitude and its own peak hour."""
     amplitudes, peaks = random.uniform(*amplitude, bundles), random.uniform(0, 1, bundles)
     days = np.arange(minutes)[:, None] / MINUTES_PER_DAY
@@ -221,32 +221,32 @@ def bursts(
     return factors
 
 
-def pauses(random: np.random.Generator, minutes: int, bundles: int, on_minutes: float, off_minutes: float) -> Floats:
+def pauses(random: np.random.Generator, minutes: int, bundles: int, on: float, off: float) -> Floats:
     """Return factors that repeatedly drop to 0; the times with and without traffic are exponentially distributed.
 
     Args:
-        on_minutes: mean number of minutes with traffic; the factor is then `(on + off) / on`.
-        off_minutes: mean number of minutes without traffic.
+        on: mean number of minutes with traffic; the factor is then `(on + off) / on`.
+        off: mean number of minutes without traffic.
     """
-    is_on = random.random(bundles) < on_minutes / (on_minutes + off_minutes)
+    is_on = random.random(bundles) < on / (on + off)
     changes = random.random((minutes, bundles))
     factors = np.empty((minutes, bundles))
     for minute in range(minutes):
-        is_on = is_on ^ (changes[minute] < 1 / np.where(is_on, on_minutes, off_minutes))
+        is_on = is_on ^ (changes[minute] < 1 / np.where(is_on, on, off))
         factors[minute] = is_on
-    return factors * (on_minutes + off_minutes) / on_minutes
+    return factors * (on + off) / on
 
 
-def jobs(random: np.random.Generator, minutes: int, bundles: int, interval: int, length: int, factor: Range) -> Floats:
+def jobs(random: np.random.Generator, minutes: int, bundles: int, every: int, length: int, factor: Range) -> Floats:
     """Return load factors of periodic jobs, such as one that runs for a few minutes every hour.
 
     Args:
-        interval: minutes from one start to the next; each bundle has its own first start.
+        every: minutes from one start to the next; each bundle has its own first start.
         length: duration of a job in minutes.
         factor: smallest and largest factor during a job.
     """
-    first, high = random.integers(0, interval, bundles), random.uniform(*factor, bundles)
-    running = (np.arange(minutes)[:, None] - first) % interval < length
+    first, high = random.integers(0, every, bundles), random.uniform(*factor, bundles)
+    running = (np.arange(minutes)[:, None] - first) % every < length
     return np.asarray(np.where(running, high, 1.0))
 
 
@@ -266,13 +266,13 @@ def weeks(random: np.random.Generator, minutes: int, bundles: int, night: Range,
     return np.asarray(factors / factors.mean(axis=0))
 
 
-def arrivals(random: np.random.Generator, minutes: int, bundles: int, late_share: float, ramp_minutes: int) -> Floats:
+def arrivals(random: np.random.Generator, minutes: int, bundles: int, late: float, ramp: int) -> Floats:
     """Return the traffic of bundles of which some appear only later, and then grow to their full size.
 
     Args:
-        late_share: share of the bundles that have no traffic at the start.
-        ramp_minutes: minutes until the full size is reached.
+        late: share of the bundles that have no traffic at the start.
+        ramp: minutes until the full size is reached.
     """
-    is_late, starts = random.random(bundles) < late_share, random.uniform(0, minutes, bundles)
-    grown = (np.arange(minutes)[:, None] - np.where(is_late, starts, -ramp_minutes)) / ramp_minutes
+    is_late, starts = random.random(bundles) < late, random.uniform(0, minutes, bundles)
+    grown = (np.arange(minutes)[:, None] - np.where(is_late, starts, -ramp)) / ramp
     return np.asarray(grown.clip(0, 1))

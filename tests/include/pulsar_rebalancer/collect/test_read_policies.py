@@ -192,13 +192,13 @@ DOMAINS = {"rack-1": {"brokers": ["gold-1:8080"]}, "rack-2": {"brokers": ["iron-
 
 def test_failure_domains_are_read_when_they_are_on_and_matter():
     grouped = {"acme/a": "spread"}
-    assert read(Calls(groups=grouped, domains=DOMAINS), failure_domains=True).domains == {
+    assert read(Calls(groups=grouped, domains=DOMAINS), reads_failure_domains=True).domains == {
         "gold-1:8080": "rack-1",
         "iron-1:8080": "rack-2",
         "silver-1:8080": "rack-2",
     }
     assert read(Calls(groups=grouped, domains=DOMAINS)).domains == {}
-    assert read(Calls(domains=DOMAINS, failing=["domains"]), failure_domains=True).problem == ""
+    assert read(Calls(domains=DOMAINS, failing=["domains"]), reads_failure_domains=True).problem == ""
 
 
 BAD = {"bad": {"namespaces": ["acme/a"], "primary": ["("]}}
@@ -239,7 +239,7 @@ BAD_NAMESPACES = {"bad": {"namespaces": ["("], "primary": ["none"]}}
     ids=["isolation", "name", "group", "groups", "domains", "primary", "namespaces", "first", "secondary"],
 )
 def test_unreadable_policy_alone_is_unknown(calls, unknown, readable, said):
-    found = read(calls, failure_domains=True)
+    found = read(calls, reads_failure_domains=True)
     assert found.unknown.keys() == unknown
     assert set(found.kinds(unknown).values()) == {"unknown"}
     assert found.readable is readable
@@ -252,7 +252,7 @@ def test_brokers_share_the_questions_about_namespaces_and_another_is_asked_for_o
     namespaces = [f"acme/n{number:02}" for number in range(32)]
     calls = Calls(groups={"acme/n01": "spread"})
     calls.silent = {"b1:8080"}
-    found = read(calls, namespaces, responding=[f"b{number}:8080" for number in range(20)])
+    found = read(calls, namespaces, responding_brokers=[f"b{number}:8080" for number in range(20)])
     assert found.groups == {"acme/n01": "spread"}
     assert found.unknown == {}
     shares = {f"b{number}:8080": 4 for number in range(8)} | {"": 4}
