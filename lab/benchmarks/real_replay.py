@@ -54,7 +54,7 @@ class Compared(NamedTuple):
 
 
 def compare(folder: StoragePath) -> list[Compared]:
-    """Replay the block without shedding, once with each strategy; costs are learned from all of its past."""
+    """Replay the block without shedding, once with each strategy; costs are learned up to its end."""
     recording = Recording.read(folder)
     blocks = {
         block["name"]: [minute_of(datetime.fromisoformat(block[end])) for end in ("begin", "end")]

@@ -77,7 +77,7 @@ class StoredState:
     """Read-only access to one cluster's documents.
 
     A document is lost if it cannot be read, or is missing although a run was committed. Then nothing is moved, and
-    only a person who resets or restores the state has the documents written again. `raw` returns a document as
+    only a person who resets or restores the state has the documents written again. `read_raw` returns a document as
     stored, by its key; None if nothing is stored.
     """
 

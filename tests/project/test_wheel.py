@@ -33,7 +33,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from pulsar_rebalancer_airflow import example_dags
 from pulsar_rebalancer_airflow.dag_factory import build_dags
-from pulsar_rebalancer_airflow.operators.spark_application import path_of, source_roots
+from pulsar_rebalancer_airflow.operators.spark_application import app_path, source_roots
 import pulsar_rebalancer_airflow
 from pulsar_rebalancer.decide.validation import suites_folder
 dags = build_dags()
@@ -42,7 +42,7 @@ heavy = [name for name in ("pyspark", "great_expectations", "pandas") if name in
 print(json.dumps({
     "dags": sorted(dags),
     "tasks": sorted(dags["pulsar_rebalance__east"].task_ids), "plugin": plugin.name, "heavy": heavy,
-    "application": path_of("application"), "application_exists": Path(path_of("application")).is_file(),
+    "application": app_path("application"), "application_exists": Path(app_path("application")).is_file(),
     "source_roots": source_roots(),
     "examples": sorted(name for name in vars(example_dags) if name.startswith("example_")),
     "page": (Path(pulsar_rebalancer_airflow.__file__).parent / "templates" / "validation.html").is_file(),

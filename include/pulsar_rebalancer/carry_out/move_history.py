@@ -38,7 +38,7 @@ _SECONDS_BETWEEN_WRITES = 1.0
 class WaveHistory:
     """The history of one wave, across all attempts of the wave's task.
 
-    `store` applies a change to the latest stored history, so that other writers' changes are preserved. An
+    `change_moves` applies a change to the latest stored history, so that other writers' changes are preserved. An
     outcome is `interrupted` while its move is in progress.
     """
 

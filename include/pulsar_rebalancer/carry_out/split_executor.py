@@ -156,7 +156,7 @@ SHORTEST_MEMORY = timedelta(hours=1)
 class SplitHistory:
     """The history of one plan's splits, across all attempts of their task.
 
-    `store` applies a change to the latest stored document, so that other writers' changes are preserved. An
+    `change` applies a change to the latest stored document, so that other writers' changes are preserved. An
     outcome is `interrupted` while its split is in progress.
     """
 

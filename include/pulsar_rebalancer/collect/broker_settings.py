@@ -186,13 +186,13 @@ class Runtimes:
         }
 
 
-async def read_configs(admin: PulsarAdmin, brokers: Sequence[str]) -> Runtimes:
+async def read_runtimes(admin: PulsarAdmin, brokers: Sequence[str]) -> Runtimes:
     """Read the leader and every broker's configuration. Raises AdminError without a leader or a configuration."""
-    leader, (by_broker, failed) = await asyncio.gather(admin.leader(), _runtimes_of(admin, brokers))
+    leader, (by_broker, failed) = await asyncio.gather(admin.leader(), _configs_of(admin, brokers))
     return Runtimes(leader, by_broker, failed)
 
 
-async def _runtimes_of(
+async def _configs_of(
     admin: PulsarAdmin, brokers: Sequence[str]
 ) -> tuple[dict[str, dict[str, str]], dict[str, Reason]]:
     async def ask(broker: str) -> dict[str, str] | AdminError:

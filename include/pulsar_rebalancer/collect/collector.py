@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pulsar_rebalancer.collect.broker_settings import Runtimes, read_configs, read_isolation, read_policies
+from pulsar_rebalancer.collect.broker_settings import Runtimes, read_isolation, read_policies, read_runtimes
 from pulsar_rebalancer.collect.extensible_reports import load_reports
 from pulsar_rebalancer.collect.load_report import LONGEST_NAME, UsableReports
 from pulsar_rebalancer.collect.split_candidates import read_candidates
@@ -157,7 +157,7 @@ async def collect(
         raise SettingsError(Reason.WRONG_SETTING, f"cluster {entry.name}: {entry.error}")
     listings = Counter(await admin.brokers())
     brokers = sorted(listings)
-    runtimes = await read_configs(admin, brokers)
+    runtimes = await read_runtimes(admin, brokers)
     request = _run_request(entry, trigger, runtimes.settings())
     settings = request.resolved.settings
     answers, isolation = await asyncio.gather(

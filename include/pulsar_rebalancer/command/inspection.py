@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from pulsar_rebalancer.collect.broker_settings import Runtimes, read_configs
+from pulsar_rebalancer.collect.broker_settings import Runtimes, read_runtimes
 from pulsar_rebalancer.collect.collector import RunTrigger, Sample, collect, save
 from pulsar_rebalancer.command import advice
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, RunParams
@@ -180,7 +180,7 @@ async def inspect_cluster(
     given: dict[str, object] = {"interval_seconds": interval_s, "split_mode": "observe"}
     entry = ClusterEntry(name="cluster", given=given, settings=settings_of(given, label="inspect"))
     own = SampleJudge(ClusterStorage(folder, "cluster"))
-    name, runtimes = await admin.cluster_name(), await read_configs(admin, sorted(set(await admin.brokers())))
+    name, runtimes = await admin.cluster_name(), await read_runtimes(admin, sorted(set(await admin.brokers())))
     theirs = _configured_judge(folder, runtimes)
     counted: list[StoragePath] = []
     begun = time.monotonic()

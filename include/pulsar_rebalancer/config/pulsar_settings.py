@@ -176,7 +176,7 @@ class PulsarSettings(BaseModel):
         50000,
         ge=0,
         alias="loadBalancerBrokerMaxTopics",
-        description="number of topics above which placement avoids a broker",
+        description="number of topics above which a broker is no destination",
     )
     even_distribution: bool = Field(
         False,

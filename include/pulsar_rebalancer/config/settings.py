@@ -129,7 +129,7 @@ class Settings(PulsarSettings):
         "auto) manual plan",
     )
     unload_concurrency: Annotated[int, Field(ge=1, le=MOST_MOVES)] | Literal["auto"] = Field(
-        4, description="maximum concurrent moves; auto: fewer if a broker's clients exceed max_client_gap_seconds"
+        4, description="maximum concurrent moves; auto: a limit per broker, which follows max_client_gap_seconds"
     )
     max_client_gap_seconds: float = Field(
         0.5, gt=0, le=15, description="seconds within which clients must reconnect, if unload_concurrency is auto"

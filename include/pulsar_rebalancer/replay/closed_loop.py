@@ -66,7 +66,7 @@ def replay(
     Args:
         judging_settings: settings that determine which brokers are compared and how they are scored.
         first_minute, last_minute: times in minutes since 1970; None for the recording's first and last sample.
-        moves_from: minute before which variants move nothing, count no hits, and only learn.
+        moves_from: minute before which variants move nothing and only learn; hits start again then.
         report_progress: called regularly with the completed fraction, 0 to 1.
     """
     means = MeanColumns(len(recording.roster.bundles))
@@ -125,8 +125,8 @@ class _ReplayedVariant:
     def _step(self, sample: RecordedSample, flows: Floats, is_compared: Flags) -> None:
         if sample.minute < self._moves_from:
             self._owner = np.where(sample.is_present, sample.owner, self._owner)
-            stays = dict.fromkeys(range(len(self._owner)), Reason.OBSERVE)
-            self._balancer.decide(replace(self._minute_of_sample(sample, flows), stays=stays))
+            all_stay = dict.fromkeys(range(len(self._owner)), Reason.OBSERVE)
+            self._balancer.decide(replace(self._minute_of_sample(sample, flows), stays=all_stay))
             return
         self._assign_owners(sample)
         minute = self._minute_of_sample(sample, flows)
@@ -215,26 +215,28 @@ def _message_costs(recording: Recording, minutes: Sequence[int]) -> Floats:
     limits = sample.brokers.limits[CARRIED[0]]
     cores = np.where(limits > 0, limits / 100, np.nan)
     mean = np.nansum(scores * cores) / (rates.sum() or 1.0)
-    points, known = rates * np.nan_to_num(mean / cores)[at % brokers], np.isfinite(np.diff(scores * cores, axis=0))
-    steady = np.isfinite(scores * cores).all(axis=0)
+    points, known = rates * np.nan_to_num(mean / cores)[at % brokers], np.isfinite(scores * cores)
+    both, shares = known[1:] & known[:-1], known / known.sum(axis=0).clip(1)
+    steady = 2 * known.sum(axis=0) >= len(known)
 
     def contrast(levels: Floats) -> Floats:
         return np.asarray(np.where(steady, levels - levels.mean(where=steady | ~steady.any()), 0.0))
 
     def observations(levels: Floats) -> Floats:
-        return np.concatenate([[contrast(levels.mean(axis=0))], known * np.diff(levels, axis=0)])
+        return np.concatenate([[contrast((shares * levels).sum(axis=0))], both * np.diff(levels, axis=0)])
 
     def score_levels(costs: Floats) -> Floats:
         return np.asarray(np.bincount(at, points * costs[of], scores.size).reshape(scores.shape))
 
     def likely_costs(weights: Floats) -> Floats:
-        of_blocks = contrast(weights[0]) / len(scores) - np.diff(np.pad(known * weights[1:], ((1, 1), (0, 0))), axis=0)
+        of_blocks = contrast(weights[0]) * shares - np.diff(np.pad(both * weights[1:], ((1, 1), (0, 0))), axis=0)
         of_bundles = np.bincount(of, points * of_blocks.ravel()[at], bundles)
         return np.asarray(_SPREAD**2 * (of_bundles + of_bundles.sum()))
 
     # The means of two blocks differ, squared, by half of what the samples within a block do.
-    of_changes = np.hypot(_NOISE, np.sqrt(np.nanmedian(squares - scores**2).clip(0) / 2))
-    variance = np.array([_APART, *[of_changes] * len(known)])[:, None] ** 2
+    within = (squares - scores**2)[known].clip(0)
+    of_changes = np.hypot(_NOISE, np.sqrt(np.median(within) / 2) if len(within) else 0.0)
+    variance = np.array([_APART, *[of_changes] * len(both)])[:, None] ** 2
     unexplained = observations(np.nan_to_num(scores) - score_levels(np.ones(bundles)))
     weights = _solve(
         lambda weights: observations(score_levels(likely_costs(weights))) + variance * weights, unexplained

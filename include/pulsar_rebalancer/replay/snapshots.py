@@ -82,7 +82,7 @@ class RunDocuments:
 
     @classmethod
     def read(cls, run: StoragePath) -> RunDocuments:
-        """Read the documents from a run's folder. Raises the same errors as `of`."""
+        """Read the documents from a run's folder. Raises the same errors as `parse`."""
         return cls.parse(*(_text_or_none(run / file) for file in (Validation.FILE, StateBefore.FILE, Policies.FILE)))
 
 

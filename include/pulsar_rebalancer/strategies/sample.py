@@ -271,8 +271,8 @@ def used_samples(
     A move's brokers need not be those of its pair.
     """
     judged = {decision.pair: decision for decision in decisions if decision.low_hits is not None}
-    moves_text = [move for move in moves if move.is_taken and move.pair in judged]
-    moved = {end for move in moves_text for end in (move.source, move.destination)}
+    taken = [move for move in moves if move.is_taken and move.pair in judged]
+    moved = {end for move in taken for end in (move.source, move.destination)}
     used: dict[str, float] = {}
     for pair in judged.values():
         counted = (pair.low_hits or 0) > max(pair.source_low_before or 0, pair.destination_low_before or 0)

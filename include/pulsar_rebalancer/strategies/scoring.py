@@ -139,7 +139,7 @@ class Brokers(Sequence[BrokerSample]):
         return sorted((broker for broker in self._samples if broker.left_out is None), key=lambda broker: broker.broker)
 
     def usages(self, settings: Settings) -> Mapping[str, float]:
-        """Return the result of `weighted_usage` by name, identical to the last digit, in the order of `compared`."""
+        """Return the results of `weighted_usage` by name, to the last digit, in the order of `compared_brokers`."""
         brokers = self.compared_brokers
         if all(SCORED in broker.weighted for broker in brokers):
             return {broker.broker: broker.weighted[SCORED] for broker in brokers}
@@ -149,7 +149,7 @@ class Brokers(Sequence[BrokerSample]):
         return {broker.broker: usage for broker, usage in zip(brokers, weighted, strict=True)}
 
     def traffic(self, measure: Measure) -> Mapping[str, float]:
-        """Return the traffic by name, in msg/s or bytes/s, in the order of `compared`."""
+        """Return the traffic by name, in msg/s or bytes/s, in the order of `compared_brokers`."""
         return {broker.broker: broker.traffic(measure) for broker in self.compared_brokers}
 
     @cached_property

@@ -36,7 +36,7 @@ Rules: TypeAlias = Callable[[Snapshot, Collection[str]], dict[str, Reason]]
 def find_bundles(storage: ClusterStorage, text: str, now: datetime, keeping_rules: Rules) -> FoundBundles:
     """Return the bundles of a broker, of a topic, or with a text in their names, those with the most traffic first.
 
-    `keeping_rules` returns the rule that keeps each of some bundles (`decide.stays.kept_by`).
+    `keeping_rules` returns the rule that keeps each of some bundles (`decide.stays.keeping_rules`).
 
     Raises SnapshotError if the latest sample cannot be read.
     """

@@ -85,7 +85,7 @@ def timeline(
     """Return the timeline of the hour before `now`.
 
     Args:
-        orders, failures: operators's orders and failed runs, which Airflow knows.
+        orders, failure_events: operators' orders and failed runs, which Airflow knows.
         max_read_s: time limit for reading files, in seconds. The latest files are read first.
 
     Raises:

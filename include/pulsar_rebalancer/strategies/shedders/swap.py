@@ -225,14 +225,14 @@ class Imbalance(NamedTuple):
 
 
 class LoadStats:
-    """Brokers sorted from the least to the most loaded. Brokers from `least` to `most` have not been paired yet.
+    """Brokers, the least loaded first. Those from `least_loaded` to `most_loaded` are not paired yet.
 
     The algorithm follows `TransferShedder.LoadStats`. A broker with an outdated report is excluded from the mean and
     the standard deviation, but can still exchange bundles.
 
     Attributes:
         mean: mean of the loads.
-        std: standard deviation of the loads, including the effect of moves recorded with `move`.
+        std: standard deviation of the loads, including the effect of moves recorded with `record_move`.
     """
 
     def __init__(self, loads: Iterable[BrokerLoad], settings: Settings) -> None:

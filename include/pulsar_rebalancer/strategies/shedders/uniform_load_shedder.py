@@ -160,10 +160,10 @@ def _choose(sample: ClusterSample, broker: str, measure: Measure, pair: int, tra
     return moves
 
 
-def _reason_by_size(traffic: float, remaining_count: int, bundles_taken: int, settings: Settings) -> Reason:
+def _reason_by_size(traffic: float, remaining_traffic: int, bundles_taken: int, settings: Settings) -> Reason:
     if settings.max_unload_bundles != -1 and bundles_taken >= settings.max_unload_bundles:
         return Reason.NOT_REACHED
-    return Reason.TAKEN if traffic <= remaining_count else Reason.OVER_REMAINING
+    return Reason.TAKEN if traffic <= remaining_traffic else Reason.OVER_REMAINING
 
 
 PROFILE = Profile(shed, placement=Placement.LEAST_RATE, grid={"rate_difference": [20, 50]})

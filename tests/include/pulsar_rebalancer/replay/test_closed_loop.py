@@ -108,15 +108,16 @@ def test_a_moved_bundle_takes_its_part_of_the_load_along(tmp_path: Path) -> None
 
 
 def test_a_moved_bundle_takes_the_cpu_that_goes_up_and_down_with_its_messages(tmp_path: Path) -> None:
-    low, high = (Run({A: 16 + rate / 10, B: 20}, {A: {FOUR[0]: rate}, B: {}}) for rate in (200, 400))
+    low, high = (Run({A: 16 + rate / 10, B: 20, C: 20}, {A: {FOUR[0]: rate}, B: {}, C: {}}) for rate in (200, 400))
     blocks: dict[float, Run] = {at: (low, high)[at // 5 % 2] for at in range(60)}
-    idle = Run({A: 8, B: 20}, high.held)
-    found = outcome(recorded(tmp_path, {**blocks, 60: idle}), "first_bundle_to_b")
-    # Equal costs would be (46 + 20) / 300 = 0.22 points per msg/s: 44 from block to block, which sees 20 eleven times,
-    # and 33 between each broker and the mean, which is 13.
-    seen = [(20, 44, 1.5)] * 11 + [(13, 33, 10.0)] * 2
+    blocks |= {57: Run({A: 56, B: 20}, {A: high.held[A], B: {}}), 60: Run({A: 8, B: 20, C: 20}, high.held)}
+    found = outcome(recorded(tmp_path, blocks), "first_bundle_to_b")
+    # Equal costs of all CPU; C is missing once. From block to block, 200 msg/s make 20 points, eleven times. A is 52/3
+    # points above the mean of the brokers with 200 msg/s more than the mean, B and C are 26/3 below it with 100 less.
+    equal = (46 * 12 + 20 * 12 + 20 * 11) / (300 * 12)
+    seen = [(20, 200 * equal, 1.5)] * 11 + [(52 / 3, 200 * equal, 10.0)] + [(26 / 3, 100 * equal, 10.0)] * 2
     wrong = 0.5 * sum(by * (found - by) / noise**2 for found, by, noise in seen)
-    cost = 0.22 * (1 + wrong / (1 + 0.5 * sum(by**2 / noise**2 for _, by, noise in seen)))
+    cost = equal * (1 + wrong / (1 + 0.5 * sum(by**2 / noise**2 for _, by, noise in seen)))
     expected = [20 + cost * rate - (16 + rate / 10 - cost * rate) for rate in (200, 400)]
     assert list(found.ranges)[:11] == pytest.approx([16, *[expected[0]] * 4, *[expected[1]] * 5, expected[0]], abs=1e-4)
     # It takes no more than was used.
