@@ -58,7 +58,7 @@ def _default_value(name: str, settings: Settings) -> str:
     if name in PulsarSettings.model_fields and name not in settings.model_fields_set:
         return "added to the brokers' values" if isinstance(usual, tuple) else "default: the brokers' value"
     if isinstance(usual, tuple):
-        return f"added to the values in the clusters file: {', '.join(usual) or 'none'}"
+        return f"added to those in the clusters file ({', '.join(usual) or 'none'})"
     return f"value in the clusters file: {'none' if usual is None else f'{usual:g}'}"
 
 

@@ -35,7 +35,7 @@ _LONG_AT_ONCE = 8
 OF_ONE_BROKER = 32
 """Maximum concurrent requests per address. Requests about a thousand namespaces could all go to one broker."""
 MOST_KEPT = max(384, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
-"""Maximum number of idle connections, except to the first seed: many systems allow a process only 1,024 files."""
+"""Maximum number of idle connections, not counting the first host: many systems limit a process to 1,024 files."""
 _ONE_IDLE = httpx.Limits(max_keepalive_connections=1, keepalive_expiry=15)  # brokers close them after 30 s
 _HEADERS = {
     "User-Agent": "pulsar-rebalancer",

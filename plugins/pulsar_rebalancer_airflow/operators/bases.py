@@ -130,7 +130,9 @@ def refuse_while_plan_waits(context: Context, dag_id: str, store: StateStore) ->
     runs.update(other.run_id for other in store.get(HandedOverPlans).plans.values())
     runs -= cancelled_runs(context, dag_id, runs)
     if runs and context["ti"].get_dr_count(dag_id, run_ids=sorted(runs), states=["queued", "running"]):
-        raise PlanError(Reason.PLAN_UNDER_WAY, f"a run of {dag_id} is under way: {' or '.join(sorted(runs))}"[:500])
+        raise PlanError(
+            Reason.PLAN_UNDER_WAY, f"one of these runs of {dag_id} is under way: {', '.join(sorted(runs))}"[:500]
+        )
 
 
 def cancelled_runs(context: Context, dag_id: str, runs: Collection[str]) -> set[str]:
