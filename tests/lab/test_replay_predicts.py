@@ -121,5 +121,5 @@ def test_a_replay_knows_what_moves_of_unequal_bundles_between_unequal_brokers_do
 def test_a_replay_of_real_brokers_without_shedding_predicts_their_range_under_each_strategy() -> None:
     rows = compare(StoragePath(str(RECORDED)))
     assert [row for row in rows if abs(row.range / row.real_range - 1) > 0.2] == []
-    # The number of moves is not predicted.
+    # The number of moves is not predicted: as docs/replay.md says.
     assert [(row.real_moves, row.moves) for row in rows] == [(7, 5), (7, 10)]
