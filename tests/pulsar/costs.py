@@ -33,20 +33,6 @@ def fitted(rates: Sequence[float], cpu: Sequence[float]) -> Costs:
     return Costs(*np.linalg.lstsq(equations, np.array(cpu), rcond=None)[0].tolist())
 
 
-class CpuWatch:
-    """What the brokers of a cluster use from now on."""
-
-    def __init__(self, cluster: PulsarCluster, brokers: int) -> None:
-        self._cluster, self._brokers = cluster, brokers
-        self._begun, self._used = time.monotonic(), self._seconds()
-
-    def cpu(self) -> npt.NDArray[np.float64]:
-        return 100 * (self._seconds() - self._used) / (time.monotonic() - self._begun)
-
-    def _seconds(self) -> npt.NDArray[np.float64]:
-        return np.array([self._cluster.cpu_seconds(broker) for broker in range(self._brokers)])
-
-
 def settled_cpu(cluster: PulsarCluster, brokers: int) -> list[float]:
     """Return the CPU of each broker, percent of one core, once the total no longer falls: a new JVM has to warm up."""
     before, now = _cpu(cluster, brokers), _cpu(cluster, brokers)
@@ -57,6 +43,10 @@ def settled_cpu(cluster: PulsarCluster, brokers: int) -> list[float]:
 
 
 def _cpu(cluster: PulsarCluster, brokers: int) -> npt.NDArray[np.float64]:
-    watch = CpuWatch(cluster, brokers)
+    begun, before = time.monotonic(), _cpu_seconds(cluster, brokers)
     time.sleep(_WINDOW_SECONDS)
-    return watch.cpu()
+    return 100 * (_cpu_seconds(cluster, brokers) - before) / (time.monotonic() - begun)
+
+
+def _cpu_seconds(cluster: PulsarCluster, brokers: int) -> npt.NDArray[np.float64]:
+    return np.array([cluster.cpu_seconds(broker) for broker in range(brokers)])

@@ -20,7 +20,7 @@ _NIC = 1e6
 
 # How far a prediction may be from what happens.
 HOT_SCORE_PERCENT = 30
-OTHER_SCORE_POINTS = 3
+OTHER_SCORE_POINTS = 10  # what the low threshold ignores; host samples of a busy machine differ by 5
 TOTAL_SCORE_PERCENT = 25
 WAITED_SAMPLES = 2  # each of the two hits may meet a value that a broker has not renewed
 LASTED_MINUTES = 3
