@@ -298,7 +298,7 @@ class StrategyState:
         except ValidationError as error:
             found = error.errors()[0]
             where = ".".join(map(str, ("strategy_state", *found["loc"])))
-            _log.warning("the strategy's stored state is damaged and starts again: %s: %s", where, found["msg"])
+            _log.warning("the strategy's stored state is damaged and not used: %s: %s", where, found["msg"])
             stored = cls()
         return stored.with_hits({**hits, **stored.shedder.hits})
 

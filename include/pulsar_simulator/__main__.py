@@ -27,7 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m pulsar_simulator",
         description="Simulated Pulsar brokers under load: one hot, one empty, the others unevenly in between. "
-        "They speak the admin REST API of Pulsar's modular load manager on loopback.",
+        "They serve the admin REST API of Pulsar's modular load manager on loopback.",
         epilog=f"""The super-user token is read from --token-file. If that file does not exist, it is created, readable
 only by its owner, with the token in ${TOKEN_VARIABLE} or a new one.
 

@@ -164,9 +164,9 @@ def _speed(results: Mapping[str, Results], variant: str) -> Judgement:
 PROBLEMS = (
     Problem(
         "heterogeneous environment",
-        f"the range at the end where one broker is far stronger, in percent of the range without shedding "
-        f"({SHARE_OF_RANGE.words()}); where other processes use CPU, the hottest broker's score, against no shedding "
-        f"({HOTTER.words()}).",
+        f"with one far stronger broker, the final range in percent of the range without shedding "
+        f"({SHARE_OF_RANGE.words()}); with other processes on the CPU, the hottest broker's score compared with no "
+        f"shedding ({HOTTER.words()}).",
         _heterogeneous,
     ),
     Problem("load jitter", f"minutes with unloads (events) under jitter and a CPU spike ({EVENTS.words()}).", _jitter),
@@ -183,7 +183,7 @@ PROBLEMS = (
     ),
     Problem(
         "slow load balancing",
-        f"minutes until a hundred hot and a hundred new brokers are balanced ({SETTLED.words()}); the range at the end "
+        f"minutes until a hundred hot and a hundred new brokers are balanced ({SETTLED.words()}); the final range "
         f"({RANGE_LEFT.words()}).",
         _speed,
     ),

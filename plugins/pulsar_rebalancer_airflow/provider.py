@@ -42,7 +42,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "{AIRFLOW_HOME}/pulsar_rebalancer",
         "s3://bucket/pulsar-rebalancer",
         "Folder of runs, means and histories: an absolute path, or the address of an object store. "
-        "The folder must have this name for the DAG processor, the workers, the API server and Spark's executors.",
+        "The name must be the same for the DAG processor, the workers, the API server and Spark's executors.",
     ),
     "spark_archive": _option_entry(
         "",

@@ -177,7 +177,7 @@ class BundleMove:
                 self._kept &= self._owner == before  # another owner means that a placement consumed the destination
                 return _MoveResult(Reason.MOVED if arrived else error.reason, self._owner or "", error.message)
             failed = error  # the bundle may have been unloaded nevertheless: only its owner shows the outcome
-            _log.warning("%s: unload failed, reading ownership: %s", self.move.bundle, error)
+            _log.warning("%s: unload failed, so the run asks for the owner: %s", self.move.bundle, error)
         self._owner = None
         self._owner = await self._owner_afterwards(topics, before if failed else None)
         # A new owner means that the leader consumed the destination; without an owner, the next placement will.

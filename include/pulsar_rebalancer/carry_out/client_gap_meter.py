@@ -124,7 +124,7 @@ class ClientGapMeter:
             while self._watched and stop_reason() is None and time.monotonic() - self._started < _LONG_WAVE_S:
                 await asyncio.wait(self._watched, timeout=1.0)
         except Exception:
-            _log.exception("whether the wave must end is unknown, so the wave stops waiting for clients")
+            _log.exception("the check whether the wave must end failed, so the wave stops waiting for clients")
 
     async def close(self) -> None:
         tasks = [*self._watched, *self._connected.values()]

@@ -155,7 +155,7 @@ def _cap_verdict(moves: Sequence[Move], planned_settings: Settings, present_sett
             cap = getattr(settings, name)
             # The last digits of a float sum depend on the order of the moves.
             if cap is not None and not value <= cap * (1 + 1e-9):
-                return Verdict(Reason.SETTINGS_CHANGED, f"{value:.12g} for {where}, {name} is {cap:g}")
+                return Verdict(Reason.SETTINGS_CHANGED, f"{value:.12g} for {where}, but {name} is {cap:g}")
     return None
 
 

@@ -128,7 +128,7 @@ class _BundleSplit:
             if not error.sent:
                 self._attempts = 0
             failed = error  # the bundle may have been split nevertheless: only the bounds show the outcome
-            _log.warning("%s: the split request failed; the bundle may be split anyway: %s", self._split.bundle, error)
+            _log.warning("%s: the split request failed, but may have split the bundle: %s", self._split.bundle, error)
         until = time.monotonic() + (0 if failed and failed.status else self._timeout_s)
         while not self._found:
             try:

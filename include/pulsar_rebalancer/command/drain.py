@@ -101,7 +101,7 @@ class AirflowClient:
             left = drains[broker]["movable"] if broker in drains else None
             if left == 0:
                 return
-            held = "bundles are not known yet" if left is None else f"still owns {left} bundles that can move"
+            held = "its bundles are not known yet" if left is None else f"still owns {left} bundles that can move"
             self._pause_or_fail(f"{broker} is drained, but {held}")
 
     def _pause_or_fail(self, result: str) -> None:

@@ -92,7 +92,7 @@ def connection_to(url: str, extras: Path | None) -> AdminConnection:
 
 
 def text_lines(doc: dict[str, Any]) -> Iterator[str]:
-    limits = ", ".join(f"{kind} {each['gap']:g} with {each['hits']} hits" for kind, each in doc["thresholds"].items())
+    limits = ", ".join(f"{kind}: {each['hits']} hits at {each['gap']:g}" for kind, each in doc["thresholds"].items())
     last = doc["samples"][-1]
     yield f"{doc['cluster']} at {doc['sampled_at']}: {number_of(len(doc['brokers']), 'broker')}"
     width = max((len(each["broker"]) for each in doc["brokers"]), default=0)

@@ -135,7 +135,7 @@ class Settings(PulsarSettings):
         0.5, gt=0, le=15, description="seconds within which clients must reconnect, if unload_concurrency is auto"
     )
     move_timeout_seconds: float = Field(
-        30, gt=0, description="maximum seconds for the unload request, and again until a new owner appears"
+        30, gt=0, description="maximum seconds for the unload request, and then until a new owner appears"
     )
     fill_new_brokers: bool = Field(False, description="automatically fill a new healthy broker up to the mean score")
     roll_restart_dag: str = Field(

@@ -256,7 +256,7 @@ def _with_remaining(roll: Roll, facts: RollFacts, sample: RollSample, purpose_te
 def _restart_wait(roll: Roll, facts: RollFacts) -> str:
     if facts.skip is not None:
         end = f"the end of {_restart_dag(roll, facts)}" if facts.restart == "running" else f"a report of {roll.broker}"
-        return f"{end}, to skip it"
+        return f"{end}, to skip the broker"
     if facts.restart is None:
         return f"a person: restart {roll.broker} now"
     return facts.no_restart or _restart_dag(roll, facts)

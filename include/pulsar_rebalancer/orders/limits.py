@@ -35,7 +35,7 @@ def _order_texts(situation: Situation) -> Iterator[str]:
             yield f"caps from {by}: {', '.join(capped)}"
         for name, names in settings_from(origin, "excluded_namespaces", "excluded_brokers", "excluded_bundles"):
             more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-            yield f"{name.replace('_', ' ')} by {by}: {', '.join(names[:NAMED])}{more}"
+            yield f"{name.replace('_', ' ')} set by {by}: {', '.join(names[:NAMED])}{more}"
 
 
 def exclusion_reason(settings: Settings, bundle: str, brokers: Collection[str]) -> Reason | None:

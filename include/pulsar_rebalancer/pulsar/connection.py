@@ -271,7 +271,7 @@ def _oauth2(extra: Mapping[str, object]) -> OAuth2 | None:
     given = {name: str(extra[name]) for name in ("issuer_url", "audience", "scope") if name in extra}
     file = _path_of_extra(extra, "credentials_file")
     if file is None and given:
-        raise SettingsError(Reason.CONTRADICTION, f"{', '.join(given)}: only with credentials_file")
+        raise SettingsError(Reason.CONTRADICTION, f"{', '.join(given)}: allowed only with credentials_file")
     return None if file is None else OAuth2(credentials_file=file, **given)
 
 

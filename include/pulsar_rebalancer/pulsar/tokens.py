@@ -49,7 +49,7 @@ async def fetch_token(oauth2_settings: OAuth2, ca_file: Path | None, mask: Token
             url = endpoint
             status, answer = await _request_json(client, "POST", url, mask, data=form)
     except (TimeoutError, ssl.SSLError, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        detail = str(error) or f"{type(error).__name__}, within {_SECONDS:g} s"
+        detail = str(error) or f"no answer within {_SECONDS:g} s ({type(error).__name__})"
         raise _failure(Reason.ISSUER_UNAVAILABLE, url, detail, mask) from None
     value, seconds = answer.get("access_token"), answer.get("expires_in")
     if status in (400, 401, 403):

@@ -52,7 +52,7 @@ class Reason(StrEnum):
         "A setting or a form's field is missing or wrong.",
         "Correct the named setting or field; the clusters file overrides the brokers' settings.")
     SPARK_UNREACHABLE = ("spark_unreachable", BLOCK, Trait.PASSING,
-        "The connection named in spark_connection is missing, or its Spark server has ended or refuses requests.",
+        "The connection named in spark_connection is missing, or its Spark server has stopped or refuses requests.",
         "Add or correct the connection, check the secrets backend, or start the server again.")
     CONTRADICTION = ("contradiction", BLOCK, Trait.TYPED,
         "Two settings or form fields contradict each other.",
@@ -364,7 +364,7 @@ class Reason(StrEnum):
         "Nobody may approve or carry out a plan that they requested (two_people).",
         "Ask another person.")
     NO_USER = ("no_user", VERDICT, Trait.TYPED,
-        "Nobody is recorded for the plan or approval: a task started or someone cleared the run, or nobody signed in.",
+        "The plan or approval names no person: a task started the run, someone cleared it, or nobody signed in.",
         "Sign in, and make or approve the plan again. Before you repeat a drain, release the broker.")
     DAG_PAUSED = ("dag_paused", VERDICT, Trait.TYPED,
         "The DAG that would carry out the plan is paused in Airflow.",

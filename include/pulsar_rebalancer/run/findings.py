@@ -207,7 +207,7 @@ def too_few_brokers(findings: Iterable[Finding], samples: Mapping[str, float], s
     blocking = []
     total = sum(len(brokers) for reason, brokers in left_out.items() if _counts_as_quarantined(reason))
     if total > settings.max_quarantined_brokers:
-        detail = f"{total} left out, {settings.max_quarantined_brokers} allowed{why}"
+        detail = f"{total} left out, limit {settings.max_quarantined_brokers}{why}"
         blocking.append(Finding(reason=Reason.TOO_MANY_QUARANTINED, detail=detail))
     if judged < 2:
         blocking.append(Finding(reason=Reason.TOO_FEW_BROKERS, detail=f"{judged} of {len(samples)}{why}"))
@@ -221,6 +221,6 @@ def _counts_as_quarantined(reason: Reason) -> bool:
 def _why_too_few(left_out: Mapping[Reason, list[str]], started: Iterable[float], settings: Settings) -> str:
     missing = max((ENOUGH_SAMPLES - max(samples, 0) for samples in started), default=0)
     minutes = math.ceil(missing * settings.host_usage_interval_minutes)
-    passes = f"; brokers that just started join in about {minutes} min" if left_out.get(Reason.JUST_STARTED) else ""
+    passes = f"; brokers that just started join after {minutes} min" if left_out.get(Reason.JUST_STARTED) else ""
     named = counts_text({reason: len(brokers) for reason, brokers in left_out.items() if brokers})
     return f"; left out: {named}{passes}" if named else ""

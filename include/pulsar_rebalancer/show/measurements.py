@@ -242,7 +242,7 @@ def _decision_lines(summary: Summary) -> list[str]:
 def hits_text(summary: Summary) -> str:
     """Return the most hits of any pair and the hits that it needs; empty for a strategy without pairs."""
     each = zip(summary.hits, _thresholds(summary).items(), strict=False)
-    return ", ".join(f"most {kind} {have} of {threshold.hits}" for have, (kind, threshold) in each)
+    return ", ".join(f"at most {have} of {threshold.hits} {kind} hits" for have, (kind, threshold) in each)
 
 
 def _thresholds(summary: Summary) -> Mapping[str, Threshold]:

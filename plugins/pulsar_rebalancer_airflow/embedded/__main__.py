@@ -115,7 +115,7 @@ def _verdict_text(summary: Summary, outcome: Outcome) -> str:
     if Reason.with_trait(Trait.STUCK) & summary.reasons.keys():
         return "unbalanced, but no move helps"
     if summary.pairs_fired:
-        return "fired, nothing to move"
+        return "fired, but nothing to move"
     return "waiting" if Reason.with_trait(Trait.WAITING) & summary.reasons.keys() else "balanced: nothing to do"
 
 

@@ -308,6 +308,6 @@ class _CurrentSettings:
         if stamp != self._stamp:
             entry = next((known for known in load_clusters(self._path) if known.name == self._cluster), None)
             if entry is None or entry.error:
-                why = entry.error if entry else f"{self._path.name}: {self._cluster} is gone"
+                why = entry.error if entry else f"{self._path.name} no longer lists {self._cluster}"
                 raise SettingsError(Reason.WRONG_SETTING, why)
             self._settings, self._stamp = entry.settings, stamp

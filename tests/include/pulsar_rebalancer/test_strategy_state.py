@@ -29,4 +29,4 @@ def test_state_survives_storage(hits):
 def test_damaged_state_starts_again_and_hits_go_on(document, caplog):
     hits = {"a": HitCount(1, 2)}
     assert StrategyState.parse(hits, document) == StrategyState(ShedderState(hits))
-    assert "the strategy's stored state is damaged and starts again: strategy_state." in caplog.text
+    assert "the strategy's stored state is damaged and not used: strategy_state." in caplog.text

@@ -198,7 +198,7 @@ def _turn_views(roll: Roll) -> Iterator[TurnView]:
             yield TurnView(broker=name, state="skipped" if skipped else "done", detail=detail)
         elif name == roll.broker:
             now = roll.phase is Phase.RESTARTING and roll.may_restart
-            left = f"{number_of(roll.left, 'bundle')} to go" if roll.left else ""
+            left = f"{number_of(roll.left, 'bundle')} to move" if roll.left else ""
             state = "restart now" if now else str(roll.phase)
             yield TurnView(broker=name, state=state, detail=f"waits for {roll.waits}" if roll.waits else left)
         else:

@@ -96,7 +96,7 @@ def state_after_answer(run: Run, facts: AirflowContext, *, is_pending: bool) -> 
         return None
     answer, plan = facts.answer_about(run), f"A plan to {run.summary.actions_text}"
     if answer is None:
-        return None if is_pending and facts.asks_about(run) else Headline(State.CLOSED, f"{plan} was not answered.")
+        return None if is_pending and facts.asks_about(run) else Headline(State.CLOSED, f"{plan} got no answer.")
     if not answer.carried_out_by:
         return Headline(State.CLOSED, f"{plan} was rejected {answer.by_text}.")
     approval, refused = f"{plan} was approved {answer.by_text}", facts.not_handed_over.get(answer.question.plan_id)

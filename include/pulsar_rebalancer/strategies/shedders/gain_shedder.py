@@ -47,7 +47,7 @@ class GainSettings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     min_gain: float = Field(45, ge=0, description="minimum gain of a move, points squared; halved for an urgent pair")
-    hot_threshold: float = Field(80, ge=0, description="source score from which a pair is urgent, percent")
+    hot_threshold: float = Field(80, ge=0, description="source score at which a pair becomes urgent, percent")
 
 
 @dataclass(slots=True, eq=False)

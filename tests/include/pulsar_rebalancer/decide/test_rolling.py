@@ -363,7 +363,7 @@ def test_a_skip_waits_for_the_end_of_the_dag_that_restarts_the_broker() -> None:
 
     roll = step(drained(), 4, skip=skip, restart="running")
     assert (roll.phase, list(roll.drains())) == (Phase.RESTARTING, [A]), "it would restart with bundles on it"
-    assert roll.waits == "the end of the DAG that restarts a:1, to skip it"
+    assert roll.waits == "the end of the DAG that restarts a:1, to skip the broker"
 
     for ended in ("success", "failed"):
         skipped = step(roll, 5, skip=skip, restart=ended)

@@ -25,7 +25,7 @@ MOVED_A_MOMENT_AGO = {"bundle_skip_reasons": {"recently_unloaded": 3}}
     ("strategy", "found", "verdict", "balanced"),
     [
         ("UniformLoadShedder", {"reasons": {"balanced": 2}}, "balanced: nothing to do", True),
-        ("UniformLoadShedder", FIRED | MOVED_A_MOMENT_AGO, "fired, nothing to move", False),
+        ("UniformLoadShedder", FIRED | MOVED_A_MOMENT_AGO, "fired, but nothing to move", False),
         ("UniformLoadShedder", STUCK, "unbalanced, but no move helps", True),
         ("AvgShedder", STUCK | {"score_max": 70.0}, "unbalanced, but no move helps", False),
         (
@@ -37,7 +37,7 @@ MOVED_A_MOMENT_AGO = {"bundle_skip_reasons": {"recently_unloaded": 3}}
         ("UniformLoadShedder", {"reasons": {"cool_down": 1}}, "waiting", False),
         ("AvgShedder", {"score_max": 20.0}, "balanced: nothing to do", True),
         ("AvgShedder", {"score_max": 70.0}, "balanced: nothing to do", False),
-        ("AvgShedder", FIRED | MOVED_A_MOMENT_AGO | {"score_max": 20.0}, "fired, nothing to move", False),
+        ("AvgShedder", FIRED | MOVED_A_MOMENT_AGO | {"score_max": 20.0}, "fired, but nothing to move", False),
     ],
 )
 def test_balanced_when_no_broker_sheds(storage, strategy, found, verdict, balanced):

@@ -307,7 +307,7 @@ def test_the_end_says_whose_bundles_are_elsewhere(tmp_path, sent):
     assert desk.pushed == {"elsewhere": {"a:1": "2 bundles"}}
     (message,) = sent
     assert message.title == "Pulsar east: bundles stay elsewhere"
-    assert "bundles are elsewhere: a:1 (2 bundles)" in message.body
+    assert "bundles have not returned to a:1 (2 bundles)" in message.body
 
 
 @pytest.mark.parametrize("accepted", [True, False])

@@ -100,13 +100,13 @@ def all_spoiled(column, value, brokers=3, **settings):
         ),
         (
             all_spoiled("host_samples", 0.0, host_usage_interval_minutes=2),
-            {"too_few_brokers": "0 of 3; left out: 3 just started; brokers that just started join in about 4 min"},
+            {"too_few_brokers": "0 of 3; left out: 3 just started; brokers that just started join after 4 min"},
         ),
-        (many({"cpu_usage": None}), {"too_many_quarantined": "4 left out, 2 allowed; left out: 4 with a bad value"}),
+        (many({"cpu_usage": None}), {"too_many_quarantined": "4 left out, limit 2; left out: 4 with a bad value"}),
         (
             all_spoiled("bundles.msg_rate_in", -1.0, max_quarantined_brokers=2),
             {
-                "too_many_quarantined": "3 left out, 2 allowed; left out: 3 with doubtful traffic",
+                "too_many_quarantined": "3 left out, limit 2; left out: 3 with doubtful traffic",
                 "too_few_brokers": "0 of 3; left out: 3 with doubtful traffic",
             },
         ),

@@ -187,10 +187,10 @@ def test_scores_that_follow_traffic_are_as_predicted(tmp_path):
     ("phase", "more", "state", "stop"),
     [
         (Phase.WAITING, {"waits": "its turn"}, ("waiting", "waits for its turn"), "its turn has not begun"),
-        (Phase.DRAINING, {"left": 3}, ("draining", "3 bundles to go"), "is released. Bundles that have left"),
+        (Phase.DRAINING, {"left": 3}, ("draining", "3 bundles to move"), "is released. Bundles that have left"),
         (Phase.RESTARTING, {}, ("restarting", ""), "otherwise it stays drained"),
         (Phase.RESTARTING, {"may_restart": True}, ("restart now", ""), "otherwise it stays drained"),
-        (Phase.RETURNING, {"left": 1}, ("returning", "1 bundle to go"), "is up. Bundles that have not returned"),
+        (Phase.RETURNING, {"left": 1}, ("returning", "1 bundle to move"), "is up. Bundles that have not returned"),
     ],
 )
 def test_a_rolling_restart_has_a_row_for_each_broker_and_says_what_a_stop_does(
