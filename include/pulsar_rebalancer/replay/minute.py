@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import repeat
 
 import numpy as np
@@ -83,6 +83,26 @@ class Minute:
         return np.asarray(self.brokers.reported[self.owner] & (self.owner != NOBODY))
 
 
+class _ResourceUsages(Mapping[str, ResourceUsage]):
+    """A broker's usage of each resource; most strategies read none, and a replay has hundreds of millions."""
+
+    def __init__(self, minute: Minute, broker: int) -> None:
+        self._minute, self._broker = minute, broker
+
+    def __getitem__(self, name: str) -> ResourceUsage:
+        if name not in self._minute.resources:
+            raise KeyError(name)
+        row, brokers = self._minute.resources.index(name), self._minute.brokers
+        usage, limit = brokers.usage.item(row, self._broker), brokers.limits.item(row, self._broker)
+        return ResourceUsage(usage if usage == usage else None, limit if limit == limit else None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._minute.resources)
+
+    def __len__(self) -> int:
+        return len(self._minute.resources)
+
+
 class ColumnarBrokers(Brokers):
     """The brokers of a minute; they become objects only when a strategy reads them.
 
@@ -154,7 +174,7 @@ class ColumnarBrokers(Brokers):
         columns = (
             [self._roster.brokers[i] for i in positions],
             map(self._reasons.get, positions),
-            self._resource_usages(indices),
+            map(partial(_ResourceUsages, minute), positions),
             *(of.tolist() for of in (*traffic, topics.astype(np.int64), self._bundle_counts[indices])),
             [brokers.versions[i] for i in positions] if brokers.versions else repeat(None),
             map(minute.reserved_by.get, positions),
@@ -164,11 +184,6 @@ class ColumnarBrokers(Brokers):
             weighted_usages,
         )
         return list(map(BrokerSample, *columns))
-
-    def _resource_usages(self, indices: Ints) -> Iterator[dict[str, ResourceUsage]]:
-        of_each = (map(_or_none, of[:, indices]) for of in (self._minute.brokers.usage, self._minute.brokers.limits))
-        rows = [map(ResourceUsage, *of_resource) for of_resource in zip(*of_each, strict=True)]
-        return (dict(zip(self._minute.resources, of_broker, strict=True)) for of_broker in zip(*rows, strict=True))
 
     @cached_property
     def _bundle_counts(self) -> Ints:
