@@ -15,7 +15,7 @@ from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.orders.manual_plans import Drains
 from pulsar_rebalancer.orders.order import OrdersInForce
 from pulsar_rebalancer.reasons import Effect, Reason
-from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
+from pulsar_rebalancer.run.bundle_columns import SAMPLE_SCHEMA, Bundles
 from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import SplitOutcome
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
@@ -227,7 +227,7 @@ def _with_means(bundles: pa.Table) -> pa.Table:
     nothing = pa.nulls(bundles.num_rows)
     for name in ("long_term_msg_rate", "load", "reason"):
         found = found.append_column(name, nothing)
-    return found.select(COLUMNS.names)
+    return found.select(SAMPLE_SCHEMA.names)
 
 
 def _traffic(samples: Sequence[BrokerSample], taken: Sequence[CandidateMove]) -> dict[str, float]:

@@ -14,10 +14,10 @@ from pulsar_rebalancer.names import is_name, match_mask, matches, means_same_in_
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.documents import VersionedDocument
 
-_WHOLE = re.compile(r"-?[0-9]{1,9}")
-_LONGEST_QUOTE = 80
-_PATTERNS = ("namespaces", "primary", "secondary")
-_FAILOVER = "auto_failover_policy"
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
+_MAX_QUOTE_CHARS = 80
+_PATTERN_FIELDS = ("namespaces", "primary", "secondary")
+_FAILOVER_FIELD = "auto_failover_policy"
 
 
 class IsolationPolicy(BaseModel):
@@ -105,10 +105,10 @@ class _PolicyPart(NamedTuple):
 def _parsed_policy(name: str, policy: object) -> IsolationPolicy:
     if not isinstance(policy, dict):
         problem = f"isolation policy {_quoted(name)} is not a JSON object"
-        return IsolationPolicy(name=name, problems=dict.fromkeys((*_PATTERNS, _FAILOVER), problem))
-    parts = {key: _pattern_part(policy.get(key) or []) for key in _PATTERNS}
-    failover = _min_limit_part(policy.get(_FAILOVER))
-    problems = {key: part.problem for key, part in (parts | {_FAILOVER: failover}).items() if part.problem}
+        return IsolationPolicy(name=name, problems=dict.fromkeys((*_PATTERN_FIELDS, _FAILOVER_FIELD), problem))
+    parts = {key: _pattern_part(policy.get(key) or []) for key in _PATTERN_FIELDS}
+    failover = _min_limit_part(policy.get(_FAILOVER_FIELD))
+    problems = {key: part.problem for key, part in (parts | {_FAILOVER_FIELD: failover}).items() if part.problem}
     return IsolationPolicy(
         name=name,
         **{key: part.value for key, part in parts.items()},
@@ -133,7 +133,7 @@ def _min_limit_part(value: object) -> _PolicyPart:
     parameters = value.get("parameters")
     limit = parameters.get("min_limit") if isinstance(parameters, dict) else None
     shown = str(limit) if isinstance(limit, str | int) else type(limit).__name__
-    if _WHOLE.fullmatch(shown):
+    if _WHOLE_NUMBER.fullmatch(shown):
         return _PolicyPart(int(shown), "")
     return _PolicyPart(0, f"min_limit {_quoted(shown)} is not a whole number")
 
@@ -143,7 +143,7 @@ def _matches_any(patterns: Sequence[str], name: str) -> bool:
 
 
 def _quoted(text: str) -> str:
-    return repr(text[:_LONGEST_QUOTE])
+    return repr(text[:_MAX_QUOTE_CHARS])
 
 
 class Policies(VersionedDocument):

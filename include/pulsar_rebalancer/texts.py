@@ -10,14 +10,14 @@ from typing import Any
 
 import msgspec
 
-LONGEST_MESSAGE = 2000
+MAX_MESSAGE_CHARS = 2000
 """Maximum length of a line in an error message."""
 
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufeff") | {chr(c) for c in range(0xFE00, 0xFE10)}
 """Characters that Python considers printable although they are invisible."""
 
 
-def one_line(text: str, max_length: int = LONGEST_MESSAGE) -> str:
+def one_line(text: str, max_length: int = MAX_MESSAGE_CHARS) -> str:
     """Return the text without control, zero-width, direction and surrogate characters, cut to `max_length` characters.
 
     Invisible and format characters are removed; other unprintable characters are replaced with a space.

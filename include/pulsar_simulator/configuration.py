@@ -91,7 +91,7 @@ DEFAULTS = {
 }
 """Load-balancing settings, with AvgShedder configured and Pulsar's own shedding disabled."""
 
-STATIC = frozenset(
+STATIC_KEYS = frozenset(
     {
         "loadBalancerEnabled",
         "loadBalancerLoadPlacementStrategy",
@@ -108,8 +108,8 @@ STATIC = frozenset(
 )
 """Keys in `DEFAULTS` that are not dynamic: changing them requires a restart."""
 
-_SHAPES = (re.compile(r"true|false"), re.compile(r"-?\d+"), re.compile(r"-?\d+\.\d+"))
-_ACCEPTED = (re.compile(r"true|false"), re.compile(r"-?\d+"), re.compile(r"-?\d+(\.\d*)?([eE][+-]?\d+)?"))
+_TYPE_PATTERNS = (re.compile(r"true|false"), re.compile(r"-?\d+"), re.compile(r"-?\d+\.\d+"))
+_ACCEPTED_PATTERNS = (re.compile(r"true|false"), re.compile(r"-?\d+"), re.compile(r"-?\d+(\.\d*)?([eE][+-]?\d+)?"))
 
 
 class Configuration:
@@ -135,7 +135,7 @@ class Configuration:
 
     def dynamic_names(self) -> list[str]:
         """Return the dynamic keys, which can be changed while brokers are running."""
-        return sorted(set(DEFAULTS) - STATIC)
+        return sorted(set(DEFAULTS) - STATIC_KEYS)
 
     def values(self) -> dict[str, str]:
         """Return the overrides as set, including values of the wrong type."""
@@ -177,11 +177,11 @@ class Configuration:
         self._overrides.pop(name, None)
 
     def _check(self, name: str) -> None:
-        if name not in DEFAULTS or name in STATIC:
+        if name not in DEFAULTS or name in STATIC_KEYS:
             raise Refusal(412, "Can't update non-dynamic configuration")
 
     def _fits(self, name: str, value: str) -> bool:
-        for shape, accepted in zip(_SHAPES, _ACCEPTED, strict=True):
+        for shape, accepted in zip(_TYPE_PATTERNS, _ACCEPTED_PATTERNS, strict=True):
             if shape.fullmatch(self._file[name]):
                 return accepted.fullmatch(value) is not None
         return True

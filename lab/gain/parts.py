@@ -85,7 +85,7 @@ def _one_price() -> Iterator[None]:
 
 @contextmanager
 def _one_round() -> Iterator[None]:
-    with patch.object(gain_shedder, "_ROUNDS", 1):
+    with patch.object(gain_shedder, "_MAX_MOVES_PER_PAIR", 1):
         yield
 
 

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
-_TRIGGER = re.compile(r"/api/v2/dags/([^/]+)/dagRuns/?$")
+_TRIGGER_PATH = re.compile(r"/api/v2/dags/([^/]+)/dagRuns/?$")
 
-_LONGEST = 1 << 20
+_MAX_BODY_BYTES = 1 << 20
 """Maximum bytes of a request that this plugin checks. Only Airflow and the DAG check longer requests."""
 
 
@@ -52,17 +52,17 @@ class FormGuard:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        trigger = scope["type"] == "http" and scope["method"] == "POST" and _TRIGGER.search(scope["path"])
+        trigger = scope["type"] == "http" and scope["method"] == "POST" and _TRIGGER_PATH.search(scope["path"])
         if not trigger or not trigger[1].startswith((BY_HAND_DAG, CONTROL_DAG, REBALANCE_DAG, ROLL_DAG)):
             await self.app(scope, receive, send)
             return
         messages: list[Message] = []
-        while sum(len(message.get("body", b"")) for message in messages) <= _LONGEST:
+        while sum(len(message.get("body", b"")) for message in messages) <= _MAX_BODY_BYTES:
             messages.append(await receive())
             if not messages[-1].get("more_body"):
                 break
         body = b"".join(message.get("body", b"") for message in messages)
-        fields = await invalid_fields(trigger[1], body, scope) if len(body) <= _LONGEST else {}
+        fields = await invalid_fields(trigger[1], body, scope) if len(body) <= _MAX_BODY_BYTES else {}
         if fields:
             await self._refuse(fields, scope, receive, send)
             return
@@ -137,7 +137,7 @@ def _refusals(cluster: str, form: object) -> Mapping[str, str]:
     from pulsar_rebalancer.run.snapshot import latest_sample
     from pulsar_rebalancer_airflow.operators.by_hand import refuse_not_drained
     from pulsar_rebalancer_airflow.overview.airflow_facts import stored_state
-    from pulsar_rebalancer_airflow.state_store import ORDERS
+    from pulsar_rebalancer_airflow.state_store import ORDER_DOCUMENTS
 
     now = datetime.now(UTC)
     try:
@@ -146,7 +146,7 @@ def _refusals(cluster: str, form: object) -> Mapping[str, str]:
         with create_session() as session:
             store = stored_state(session, storage_of(cluster))
             if isinstance(form, ControlRequest) and form.form_action.gives:
-                form.form_action.gives(store.orders(models=ORDERS), GivenOrder(at=now, by="", **dict(form)))
+                form.form_action.gives(store.orders(models=ORDER_DOCUMENTS), GivenOrder(at=now, by="", **dict(form)))
             elif isinstance(form, PlanRequest) and form.action is Action.RELEASE and not form.plan:
                 refuse_not_drained(store, form.broker)
             elif isinstance(form, RollRequest) and form.brokers:

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 CONNECTION_TYPE = "spark_connect"
 DEFAULT_PORT = 15002
-_REACHED_SECONDS = 10
-_RELEASED_SECONDS = 4
+_CONNECT_TIMEOUT_S = 10
+_RELEASE_TIMEOUT_S = 4
 """Seconds that a terminated process has to stop its work on the server. Airflow kills the task after 5 seconds."""
-_LAST_LINES = 20
+_MAX_LAST_LINES = 20
 
 
 def server_environment(connection: Connection, label: str) -> dict[str, str]:
@@ -56,7 +56,7 @@ def _connect_variables(connection: Connection) -> dict[str, str]:
     if token and re.fullmatch(r"[!-~]+", token) is None:
         raise _error("token: use printable ASCII without spaces (value not shown)")
     try:
-        socket.create_connection((host, port), _REACHED_SECONDS).close()
+        socket.create_connection((host, port), _CONNECT_TIMEOUT_S).close()
         if token and not tls:
             host = _checked_localhost(host, port)
     except (OSError, UnicodeError) as error:
@@ -105,7 +105,7 @@ def _checked_localhost(host: str, port: int) -> str:
                 f"to {host}: let the server listen on localhost, or set use_ssl"
             )
         for other in sorted(addresses - {str(ip_address(host))}):
-            with suppress(OSError), socket.create_connection((other, port), _REACHED_SECONDS):
+            with suppress(OSError), socket.create_connection((other, port), _CONNECT_TIMEOUT_S):
                 raise _error(
                     f"Spark would send the token to localhost, but {other}:{port} also answers. If this is the "
                     "same server, set the host to localhost; otherwise, give the server another port"
@@ -131,7 +131,7 @@ class ConnectedApplication:
         )
 
     def wait(self, log: Callable[[str], object]) -> None:
-        last: deque[str] = deque(maxlen=_LAST_LINES)
+        last: deque[str] = deque(maxlen=_MAX_LAST_LINES)
         try:
             for line in self._process.stdout or ():
                 log(line.rstrip())
@@ -146,7 +146,7 @@ class ConnectedApplication:
     def end(self) -> None:
         self._process.terminate()
         try:
-            self._process.wait(_RELEASED_SECONDS)
+            self._process.wait(_RELEASE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

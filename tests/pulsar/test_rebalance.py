@@ -139,7 +139,7 @@ def test_hits_are_counted_then_half_the_difference_moves_until_there_is_nothing_
         assert counts.errors == 0
         assert counts.acked == counts.sent > 0
 
-    # With the costs that these samples show, the simulated cluster predicts the course; docs/simulation.md has the limits.
+    # With the costs of these samples, the simulated cluster predicts the course; docs/simulation.md has the limits.
     costs = fitted(carried, [each.cpu_usages[broker] for each in (fired, run) for broker in cluster.broker_ids])
     prediction = predicted(costs, QUOTA_US / 1000, rate, HELD, SETTINGS, MOST_RUNS)
     print(f"{rate * BUNDLES:.0f} messages a second, {costs}, predicted {json.dumps(prediction._asdict())}")

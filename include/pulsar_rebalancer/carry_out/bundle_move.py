@@ -24,16 +24,16 @@ from pulsar_rebalancer.run.plan import Move
 
 _log = logging.getLogger(__name__)
 
-_SAME_BROKER = "cannot be transfer to same broker"
+_SAME_BROKER_ERROR = "cannot be transfer to same broker"
 """Part of the error (status 500) that ExtensibleLoadManagerImpl returns if the destination already owns the bundle."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 
-_MOST_TOPICS = 10
+_MAX_LOOKUP_TOPICS = 10
 """Maximum number of a bundle's topics to look up if brokers refuse lookups."""
 
-_REFUSALS = (Reason.NOT_FOUND, Reason.FORBIDDEN, Reason.UNAUTHORIZED)
-_REFUSING = (HTTPStatus.BAD_REQUEST, HTTPStatus.METHOD_NOT_ALLOWED)
+_LOOKUP_REFUSALS = (Reason.NOT_FOUND, Reason.FORBIDDEN, Reason.UNAUTHORIZED)
+_REFUSAL_STATUSES = (HTTPStatus.BAD_REQUEST, HTTPStatus.METHOD_NOT_ALLOWED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class _MoveResult:
 
 # Further unloads of a bundle that landed elsewhere. A client's lookup can win the race with the planned destination,
 # but hardly ever three times, and every unload interrupts the bundle's clients.
-RETRIES = 2
+MAX_RETRIES = 2
 
 
 @dataclass(eq=False)
@@ -114,7 +114,7 @@ class BundleMove:
         await self.begin(self.move)
         while True:
             end = await self._attempt_move(topics)
-            if not end.again or self._attempts > RETRIES:
+            if not end.again or self._attempts > MAX_RETRIES:
                 return end
             _log.warning("%s: result %s (owner %s); retrying", self.move.bundle, end.reason, end.owner or "none")
             early = await self._check_destination(Reason.MOVED)
@@ -152,7 +152,7 @@ class BundleMove:
     async def _topics(self) -> list[str]:
         """Return the topics to look up, persistent ones first, because these exist even when not loaded."""
         inside = [t for t in await self.admin.topics_of_bundle(self.move.bundle) if is_in_bundle(t, self.move.bundle)]
-        return sorted(inside, key=lambda topic: (not topic.startswith("persistent:"), topic))[:_MOST_TOPICS]
+        return sorted(inside, key=lambda topic: (not topic.startswith("persistent:"), topic))[:_MAX_LOOKUP_TOPICS]
 
     # an unload and the steps after it
 
@@ -183,7 +183,7 @@ class BundleMove:
         # A new owner means that the leader consumed the destination; without an owner, the next placement will.
         self._kept &= self._owner is not None and self._owner == before
         if self._owner == self.move.destination:
-            there = failed is not None and _SAME_BROKER in failed.message
+            there = failed is not None and _SAME_BROKER_ERROR in failed.message
             return _MoveResult(Reason.ALREADY_THERE if there else Reason.MOVED, self.move.destination)
         if self._owner is None and self._refusal:
             return _MoveResult(Reason.NO_LOOKUP, error=self._refusal)
@@ -241,7 +241,7 @@ class BundleMove:
                 if owner != old_owner and await self.admin.owns(owner, self.move.bundle):
                     return owner
             except AdminError as error:
-                if error.reason in _REFUSALS or error.status in _REFUSING:
+                if error.reason in _LOOKUP_REFUSALS or error.status in _REFUSAL_STATUSES:
                     self._refusal = error.message
                     _log.info("%s: topic %s cannot be looked up: %s", self.move.bundle, left.pop(0), error)
                     continue

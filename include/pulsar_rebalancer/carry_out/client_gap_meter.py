@@ -19,7 +19,7 @@ from pulsar_rebalancer.carry_out.bundle_move import retry_delays
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.pulsar.bundle_calls import ClientCounts, has_clients, stats_by_topic
-from pulsar_rebalancer.pulsar.exchange import TOPIC_NAMES
+from pulsar_rebalancer.pulsar.exchange import TOPIC_NAMES_SIZE
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome
 from pulsar_rebalancer.run.plan import Move
@@ -27,25 +27,25 @@ from pulsar_rebalancer.texts import one_line
 
 _log = logging.getLogger(__name__)
 
-MOST_TOPICS = 10
+MAX_TOPICS = 10
 """Maximum number of a bundle's topics whose clients are counted: each topic costs several requests."""
 
-AT_ONCE = 4
+MAX_CONCURRENT_COUNTS = 4
 """Maximum number of topics per broker whose clients are counted at once: a slow broker must not delay moves."""
 
-BEFORE_S = 2.0
+MAX_COUNT_BEFORE_S = 2.0
 """Maximum seconds to count clients before an unload. A broker that takes longer is not asked again in this wave."""
 
-WATCHED_S = 15.0
+MAX_WATCH_S = 15.0
 """Maximum seconds to wait for clients at the new owner. Pulsar's clients retry after 0.1, 0.2, 0.4 … seconds, so a
 client makes seven attempts."""
 
 _LONGEST_PAUSE_S = 1.0
 
-_LONG_WAVE_S = 600.0
+_MAX_WAVE_S = 600.0
 """Seconds after which a wave no longer waits for clients; the wave's task is limited to 15 minutes."""
 
-_REFUSALS = (Reason.FORBIDDEN, Reason.UNAUTHORIZED)
+_COUNT_REFUSALS = (Reason.FORBIDDEN, Reason.UNAUTHORIZED)
 
 
 class ClientGapMeter:
@@ -61,7 +61,7 @@ class ClientGapMeter:
             self._bundles[move.source].append(move.bundle)
         self._connected: dict[str, asyncio.Task[dict[str, list[str]]]] = {}
         self._slow: set[str] = set()
-        self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
+        self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(MAX_CONCURRENT_COUNTS))
         self._watched: set[asyncio.Task[ClientGap]] = set()
         self._started = time.monotonic()
 
@@ -86,7 +86,7 @@ class ClientGapMeter:
         return found
 
     async def _topics_by_bundle(self, source: str) -> dict[str, list[str]]:
-        stats = await self.admin.topic_stats(source, TOPIC_NAMES)
+        stats = await self.admin.topic_stats(source, TOPIC_NAMES_SIZE)
         self._slow.discard(source)  # moves that begin from now on need not wait for the statistics
         found = {}
         for bundle in self._bundles[source]:
@@ -105,7 +105,7 @@ class ClientGapMeter:
             try:
                 return await self.admin.bundles.count_clients(topic, broker)
             except AdminError as error:
-                if (error.status or 0) < 400 or error.reason in _REFUSALS:
+                if (error.status or 0) < 400 or error.reason in _COUNT_REFUSALS:
                     raise
                 if error.reason is Reason.NOT_FOUND and topic.startswith("non-persistent:"):
                     return ClientCounts(0, 0)  # such a topic exists only while it has clients
@@ -121,7 +121,7 @@ class ClientGapMeter:
     async def finish(self, stop_reason: Callable[[], object]) -> None:
         """Wait until all clients are back or late; stop once `stop_reason` returns why the wave must end."""
         try:
-            while self._watched and stop_reason() is None and time.monotonic() - self._started < _LONG_WAVE_S:
+            while self._watched and stop_reason() is None and time.monotonic() - self._started < _MAX_WAVE_S:
                 await asyncio.wait(self._watched, timeout=1.0)
         except Exception:
             _log.exception("whether the wave must end is unknown, so the wave stops waiting for clients")
@@ -166,11 +166,11 @@ class MoveClientGap:
     async def _try_to_count(self) -> None:
         try:
             if not self.unknown:
-                async with asyncio.timeout(BEFORE_S):
+                async with asyncio.timeout(MAX_COUNT_BEFORE_S):
                     await self._count_clients()
         except TimeoutError:
             self.meter.give_up(self.move.source)
-            self.unknown = f"{self.move.source} did not say within {BEFORE_S:g} s which clients are connected"
+            self.unknown = f"{self.move.source} did not say within {MAX_COUNT_BEFORE_S:g} s which clients are connected"
         except AdminError as error:
             self.unknown = error.message
         except Exception as error:
@@ -178,7 +178,7 @@ class MoveClientGap:
 
     async def _count_clients(self) -> None:
         names = await self.meter.topics(self.move)
-        sample = [names[at * len(names) // MOST_TOPICS] for at in range(MOST_TOPICS)] if names[MOST_TOPICS:] else names
+        sample = [names[at * len(names) // MAX_TOPICS] for at in range(MAX_TOPICS)] if names[MAX_TOPICS:] else names
         counts = await asyncio.gather(*(self.meter.count(topic, self.move.source) for topic in sample))
         counted = {topic: clients for topic, clients in zip(sample, counts, strict=True) if clients is not None}
         if names and not counted:
@@ -227,10 +227,10 @@ class MoveClientGap:
 
     async def _watch_clients(self, owner: str) -> ClientGap:
         try:
-            async with asyncio.timeout(WATCHED_S):
+            async with asyncio.timeout(MAX_WATCH_S):
                 await asyncio.gather(*(self._follow_topic(topic, owner) for topic in self._before))
         except TimeoutError:
-            _log.info("%s: some clients were not back after %g s", self.move.bundle, WATCHED_S)
+            _log.info("%s: some clients were not back after %g s", self.move.bundle, MAX_WATCH_S)
         except Exception as error:
             self._note_failure(error)
             self._now.clear()
@@ -247,7 +247,7 @@ class MoveClientGap:
             except AdminError as error:
                 self._now.pop(topic, None)
                 self.unknown = error.message
-                if error.reason in _REFUSALS:
+                if error.reason in _COUNT_REFUSALS:
                     return
                 continue
             self._counted_after = round(time.monotonic() - self._unloaded_at, 3)

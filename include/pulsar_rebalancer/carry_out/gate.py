@@ -18,7 +18,7 @@ from pulsar_rebalancer.orders.order import JudgedRun, OrdersInForce
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Actions, Move, Split, Summary, verify
 from pulsar_rebalancer.run.request import Validation
-from pulsar_rebalancer.run.snapshot import CLIENTS, Snapshot, StateBefore
+from pulsar_rebalancer.run.snapshot import CLIENT_COLUMNS, Snapshot, StateBefore
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import number_of, one_line
@@ -40,7 +40,7 @@ class Approval(NamedTuple):
     answers: Answers = Answers()
 
 
-NOTHING_ANSWERED = Approval()
+NO_APPROVAL = Approval()
 
 
 def judge_plan(
@@ -50,7 +50,7 @@ def judge_plan(
     orders: OrdersInForce,
     now: datetime,
     deadline: datetime,
-    approval: Approval = NOTHING_ANSWERED,
+    approval: Approval = NO_APPROVAL,
 ) -> Verdict:
     """Decide whether a run's plan may be carried out by its own and by the current settings.
 
@@ -164,7 +164,7 @@ def _highest_count(counts: Counter[str]) -> tuple[str, int]:
     return where, number
 
 
-LISTED = 20
+MAX_ROWS = 20
 """Maximum number of moves or splits listed on a page."""
 
 
@@ -224,15 +224,15 @@ def approval_request(
         f"* disturbs {disturbed}",
         *(
             f"* splits {quoted(split.bundle)} permanently {split.cut_text}{_excess_text(split)}"
-            for split in splits[:LISTED]
+            for split in splits[:MAX_ROWS]
         ),
         "",
-        *(f"* {quoted(move.bundle)}: {quoted(move.source)} to {quoted(move.destination)}" for move in moves[:LISTED]),
+        *(f"* {quoted(move.bundle)}: {quoted(move.source)} to {quoted(move.destination)}" for move in moves[:MAX_ROWS]),
     ]
     more = [
-        f"{len(part) - LISTED} more {name}"
+        f"{len(part) - MAX_ROWS} more {name}"
         for name, part in (("moves", moves), ("splits", splits))
-        if len(part) > LISTED
+        if len(part) > MAX_ROWS
     ]
     if more:
         lines.append(f"* and {' and '.join(more)}: {quoted(run.uri)}")
@@ -254,5 +254,5 @@ def quoted(text: str) -> str:
 
 def _clients_disturbed(run: StoragePath, bundles: list[str]) -> tuple[int, int, int]:
     clients = Snapshot(run).clients_by_bundle_and_kind(bundles).values()
-    topics, producers, consumers = (sum(counts[name] for counts in clients) for name in CLIENTS)
+    topics, producers, consumers = (sum(counts[name] for counts in clients) for name in CLIENT_COLUMNS)
     return topics, producers, consumers

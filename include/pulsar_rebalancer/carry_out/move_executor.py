@@ -16,7 +16,7 @@ from pulsar_rebalancer.run.plan import Move
 
 _log = logging.getLogger(__name__)
 
-MOST_AT_A_BROKER = 16
+MAX_MOVES_PER_BROKER = 16
 """Maximum number of concurrent moves from or to one broker. With 24 or more, bundles landed on wrong brokers."""
 
 
@@ -28,7 +28,7 @@ class AdaptivePace:
     late or a bundle was unloaded again. A move counts as running until its clients are back or late.
     """
 
-    def __init__(self, gap_seconds: float, limit: int = MOST_AT_A_BROKER) -> None:
+    def __init__(self, gap_seconds: float, limit: int = MAX_MOVES_PER_BROKER) -> None:
         self._limit = limit
         self._gap_seconds = gap_seconds
         self._allowed: defaultdict[str, float] = defaultdict(lambda: 1.0)

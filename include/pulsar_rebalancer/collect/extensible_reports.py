@@ -22,10 +22,10 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import one_line
 
-_TOPIC_STATS_AT_ONCE = 4
+_MAX_CONCURRENT_TOPIC_STATS = 4
 """Maximum number of brokers whose topic statistics, which can be large, are in memory at the same time."""
 
-_SLACK_S = 60.0
+_REPORT_SLACK_S = 60.0
 
 
 async def load_reports(
@@ -94,7 +94,7 @@ class _ExtensibleBrokers:
         self._published = published_load
         self._kept_in = load_folder
         self._received_now: set[str] = set()
-        self._slots = asyncio.Semaphore(_TOPIC_STATS_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT_TOPIC_STATS)
 
     async def reports(self) -> dict[str, BrokerReport | AdminError | None]:
         if self._settings.listen_seconds:
@@ -191,7 +191,7 @@ class _ExtensibleBrokers:
             return True
         published = self._published.load.get(broker, {})
         updated = as_float(published.get("updatedAt"))
-        oldest = self._settings.report_max_interval_minutes * 60 + _SLACK_S
+        oldest = self._settings.report_max_interval_minutes * 60 + _REPORT_SLACK_S
         if updated is None or own_report.at.timestamp() * 1000 - updated > oldest * 1000:
             return False
         threshold = _runtime_number(self._runtimes[broker], "loadBalancerReportUpdateThresholdPercentage", 10)
@@ -204,7 +204,7 @@ class _ExtensibleBrokers:
         unload a bundle.
         """
         top = self._published.top.get(broker)
-        oldest = 2 * _runtime_number(self._runtimes[broker], "statsUpdateFrequencyInSecs", 60) + _SLACK_S
+        oldest = 2 * _runtime_number(self._runtimes[broker], "statsUpdateFrequencyInSecs", 60) + _REPORT_SLACK_S
         if (
             top is None
             or own_report.at.timestamp() * 1000 - top.at_ms > oldest * 1000

@@ -25,7 +25,7 @@ from pulsar_rebalancer.names import Brokers, Patterns
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import cleaned_input
 
-MOST_MOVES = 64
+MAX_CONCURRENT_MOVES = 64
 """Maximum number of bundles that are moved at the same time."""
 
 
@@ -128,7 +128,7 @@ class Settings(PulsarSettings):
         description="nobody may approve their own plan, or carry out their own drain, rolling restart or (in mode "
         "auto) manual plan",
     )
-    unload_concurrency: Annotated[int, Field(ge=1, le=MOST_MOVES)] | Literal["auto"] = Field(
+    unload_concurrency: Annotated[int, Field(ge=1, le=MAX_CONCURRENT_MOVES)] | Literal["auto"] = Field(
         4, description="maximum concurrent moves; auto: a limit per broker, which follows max_client_gap_seconds"
     )
     max_client_gap_seconds: float = Field(
@@ -189,8 +189,8 @@ class Settings(PulsarSettings):
 
 _IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]{0,200}:[A-Za-z_]\w{0,100}", re.ASCII)
 
-_SHORT = Repr()
-_SHORT.maxlevel, _SHORT.maxstring = 3, 100
+_SHORT_REPR = Repr()
+_SHORT_REPR.maxlevel, _SHORT_REPR.maxstring = 3, 100
 
 Check = Callable[[Settings, str], Settings]
 """Checks settings against their strategy and returns them. Error messages name the second argument as the origin."""
@@ -235,7 +235,7 @@ def settings_error(error: ValidationError, label: str, origins: Mapping[str, str
 
 def _value_text(value: object) -> str:
     try:
-        return repr((value if isinstance(value, str) else _SHORT.repr(value))[:80])
+        return repr((value if isinstance(value, str) else _SHORT_REPR.repr(value))[:80])
     except ValueError:
         return f"a {type(value).__name__} too large to be shown"
 

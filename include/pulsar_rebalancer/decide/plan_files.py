@@ -209,12 +209,12 @@ def scores_fields(before: Mapping[str, float], after: Mapping[str, float], left_
     }
 
 
-LISTED = 20
+MAX_LISTED = 20
 
 
 def plan_document(summary: Summary, run: StoragePath, last_gaps: Mapping[str, ClientGap]) -> dict[str, JsonValue]:
     """Return the plan as JSON, with its first moves. `last_gaps` is the known cost of each bundle's last move."""
-    hand, moves = summary.by_hand, read_moves(run)[:LISTED]
+    hand, moves = summary.by_hand, read_moves(run)[:MAX_LISTED]
     return {
         "plan": summary.hash if summary.has_effect else "",
         "no_effect": "" if summary.has_effect else why_no_effect(summary, run),
@@ -236,11 +236,11 @@ def plan_text(summary: Summary, run: StoragePath, dag_id: str, last_gaps: Mappin
     hand, moves = summary.by_hand, read_moves(run)
     lines = [f"{summary.sentence} (this is only a plan: nothing was moved)"]
     lines += [f"No effect: {why_no_effect(summary, run)}"] if not summary.has_effect else []
-    for move in moves[:LISTED]:
+    for move in moves[:MAX_LISTED]:
         client_gap = f"; last time, {last_gaps[move.bundle].text}" if move.bundle in last_gaps else ""
         lines.append(f"  {move.bundle}: {move.source} -> {move.destination}{client_gap}")
-    if summary.bundles_taken > LISTED:
-        lines.append(f"  and {summary.bundles_taken - LISTED} more: {run.uri}/plan/moves.parquet")
+    if summary.bundles_taken > MAX_LISTED:
+        lines.append(f"  and {summary.bundles_taken - MAX_LISTED} more: {run.uri}/plan/moves.parquet")
     lines += [
         f"  {number_of(count, 'bundle')} {'stays' if count == 1 else 'stay'} ({reason}): {reason.meaning}"
         for reason, count in summary.bundle_skip_reasons.items()
@@ -270,4 +270,4 @@ def why_no_effect(summary: Summary, run: StoragePath) -> str:
 
 def _score_ends(summary: Summary) -> list[tuple[str, tuple[float, float]]]:
     scores = summary.by_hand.scores if summary.by_hand else {}
-    return sorted(scores.items(), key=lambda item: (-item[1][1], item[0]))[:LISTED]
+    return sorted(scores.items(), key=lambda item: (-item[1][1], item[0]))[:MAX_LISTED]

@@ -30,7 +30,7 @@ from pulsar_rebalancer.texts import one_line
 
 MEASURE = Measure.THROUGHPUT
 
-_NAMES = 500
+_MAX_NAMES_CHARS = 500
 """Maximum length of a broker list in a sentence, in characters."""
 
 
@@ -127,7 +127,7 @@ def giving(
     receiving = sorted({str(move.destination) for move in moves if move.is_taken})
     if not receiving:
         return SourceReport([])
-    named = one_line(", ".join(receiving), _NAMES)
+    named = one_line(", ".join(receiving), _MAX_NAMES_CHARS)
     pairs = {move.source: move.pair for move in moves}
     decisions = [
         Decision(
@@ -146,7 +146,7 @@ def giving(
 
 
 CAPPED, KEPT_IN_PLACE = Reason.with_trait(Trait.CAP), Reason.with_trait(Trait.KEPT_IN_PLACE)
-HELD_BACK = CAPPED | KEPT_IN_PLACE
+HELD_BACK_REASONS = CAPPED | KEPT_IN_PLACE
 """Reasons why caps, policies or placement hold back a bundle that would otherwise move."""
 
 
@@ -205,7 +205,7 @@ def explain(decision: Decision) -> str:
     return f"{gap_and_hits(decision)}. {decision.reason.meaning}"
 
 
-Arriving = Mapping[str, Mapping[Measure, float]]
+ArrivingTraffic = Mapping[str, Mapping[Measure, float]]
 """Traffic that bundles of drained brokers bring to each broker, by broker and measure (msg/s or bytes/s)."""
 
 
@@ -222,7 +222,7 @@ class Sources:
 
     requested: Proposal | None = None
     drains: Proposal | None = None
-    strategy: Callable[[Arriving], Proposal] | None = None
+    strategy: Callable[[ArrivingTraffic], Proposal] | None = None
     rolling: str = ""
     otherwise: Callable[[], Proposal | None] = lambda: None
 
@@ -280,9 +280,9 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
     if sources.requested is not None:
         (moves,) = within_caps(sources.requested)
         return _combined([sources.requested.report(moves)], moves)
-    drains = sources.drains or _NOTHING
+    drains = sources.drains or _EMPTY_PROPOSAL
     arriving = _arriving_traffic(*within_caps(drains)) if drains.moves else {}
-    strategy = sources.strategy(arriving) if sources.strategy else _NOTHING
+    strategy = sources.strategy(arriving) if sources.strategy else _EMPTY_PROPOSAL
     if sources.rolling:
         strategy = replace(strategy, moves=[move.put_off(Reason.ROLLING) for move in strategy.moves])
     leaving, chosen = within_caps(drains, strategy)
@@ -297,7 +297,7 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
     return plan
 
 
-_NOTHING = Proposal([], lambda _: SourceReport([]))
+_EMPTY_PROPOSAL = Proposal([], lambda _: SourceReport([]))
 
 
 def _arriving_traffic(moves: Iterable[CandidateMove]) -> dict[str, Counter[Measure]]:

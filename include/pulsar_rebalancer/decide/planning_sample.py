@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from pulsar_rebalancer.config.field_types import Overrule, Placement
 from pulsar_rebalancer.config.settings import CAPS, Settings
 from pulsar_rebalancer.decide import stays
-from pulsar_rebalancer.decide.run_input import OF_MEANS, REPORTED, with_loads, with_means
+from pulsar_rebalancer.decide.run_input import MEAN_COLUMNS, REPORTED_SCHEMA, with_loads, with_means
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, BundleSample
+from pulsar_rebalancer.run.bundle_columns import SAMPLE_SCHEMA, Bundles, BundleSample
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import MEANS, BrokerSample, Measure
 from pulsar_rebalancer.strategies.candidates import PolicyFilter
@@ -43,9 +43,9 @@ class PlanningSample:
         settings, policies = _planning_settings(snapshot.settings, overruled), _policies(snapshot.policies, overruled)
         brokers = snapshot.brokers_without(left_out_of(snapshot, settings, policies))
         facts = stays.BundleFacts.of_run(snapshot, settings, overruled)
-        rows, means = snapshot.table("bundles", REPORTED.names), snapshot.known_means_file
+        rows, means = snapshot.table("bundles", REPORTED_SCHEMA.names), snapshot.known_means_file
         rows = with_loads(rows.append_column("reason", stays.stay_reasons(rows["bundle"], facts)))
-        rows = with_means(rows, snapshot.cluster, MEANS.empty_table() if means is None else means.read_table(OF_MEANS))
+        rows = with_means(rows, snapshot.cluster, means.read_table(MEAN_COLUMNS) if means else MEANS.empty_table())
         return cls(snapshot, ClusterSample(brokers, _bundles(rows), settings), policies)
 
     def with_drained_brokers(self, brokers: Collection[str]) -> Self:
@@ -93,7 +93,7 @@ class PlanningSample:
     @cached_property
     def scores(self) -> dict[str, float]:
         """Return the scores of brokers that can be a source or a destination, in percent, by broker."""
-        judged = {None, *stays.MAY_GIVE}
+        judged = {None, *stays.GIVE_ONLY_REASONS}
         return {b.broker: score(b, self.settings) for b in self.brokers if b.left_out in judged}
 
     @cached_property
@@ -144,7 +144,7 @@ def _bundles(table: pa.Table) -> Bundles:
         present = pc.add(table[f"{measure}_in"], table[f"{measure}_out"])
         mean = pc.coalesce(table[measure], present)
         table = table.set_column(table.schema.get_field_index(measure), measure, mean)
-    return Bundles(table.select(COLUMNS.names))
+    return Bundles(table.select(SAMPLE_SCHEMA.names))
 
 
 class SpareCapacity:

@@ -11,13 +11,13 @@ from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import number_of
 
-_LOOKS = timedelta(minutes=1)
+_LOOK_INTERVAL = timedelta(minutes=1)
 """Interval at which the time of the latest step is stored."""
 
-_LONGEST_GAP = timedelta(minutes=3)
+_MAX_COUNTED_GAP = timedelta(minutes=3)
 """If two steps are further apart, only this much of the time counts as time without progress."""
 
-REPORTS = 2
+REQUIRED_SAMPLES = 2
 """Number of samples that must show that a drained broker is empty, or that a restarted broker reports."""
 
 
@@ -101,7 +101,7 @@ def _after_step(roll: Roll, facts: RollFacts) -> Roll:
         # A restart that has been asked for or triggered cannot be taken back.
         if roll.phase is not Phase.RESTARTING or facts.restart == "":
             return _with_waits(roll, facts.held)
-    after = _STEPS[roll.phase](roll, facts, facts.seen) if facts.seen else _with_waits(roll, facts.unknown)
+    after = _STEP_BY_PHASE[roll.phase](roll, facts, facts.seen) if facts.seen else _with_waits(roll, facts.unknown)
     if not after.active or facts.now - (after.progress_at or facts.now) <= timedelta(minutes=facts.minutes):
         return after
     if after.phase is Phase.RETURNING:
@@ -114,10 +114,10 @@ def _after_step(roll: Roll, facts: RollFacts) -> Roll:
 
 
 def _with_look_time(roll: Roll, now: datetime) -> Roll:
-    if roll.looked_at is not None and abs(now - roll.looked_at) < _LOOKS:
+    if roll.looked_at is not None and abs(now - roll.looked_at) < _LOOK_INTERVAL:
         return roll
     changed: dict[str, datetime] = {"looked_at": now}
-    down = now - (roll.looked_at or now) - _LONGEST_GAP
+    down = now - (roll.looked_at or now) - _MAX_COUNTED_GAP
     if roll.progress_at is not None and down > timedelta(0):
         changed["progress_at"] = min(roll.progress_at + down, now)
     return roll.model_copy(update=changed)
@@ -178,7 +178,7 @@ def _drain_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     if sample.left is None:
         return roll
     roll = _with_sample(roll, facts, sample)
-    if len(roll.seen) < REPORTS:
+    if len(roll.seen) < REQUIRED_SAMPLES:
         return _with_waits(roll, f"a second run that finds {roll.broker} empty")
     # If the broker crashed while it was drained, it has yet to restart.
     home = tuple(name for name in roll.home if name not in sample.never)
@@ -211,7 +211,7 @@ def _restart_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     if broker in sample.unwell:
         return _with_waits(roll, f"{broker} to be ready: {sample.unwell[broker]}")
     roll = _with_sample(roll, facts, sample)
-    if len(roll.seen) < REPORTS:
+    if len(roll.seen) < REQUIRED_SAMPLES:
         return _with_waits(roll, f"the second report of {broker} since its restart")
     if facts.restart not in (None, "success"):
         return _with_waits(roll, f"the end of {_restart_dag(roll, facts)}")
@@ -224,7 +224,7 @@ def _return_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     return _with_remaining(roll, facts, sample, "to return")
 
 
-_STEPS: dict[Phase, Callable[[Roll, RollFacts, RollSample], Roll]] = {
+_STEP_BY_PHASE: dict[Phase, Callable[[Roll, RollFacts, RollSample], Roll]] = {
     Phase.WAITING: _waiting_step,
     Phase.DRAINING: _drain_step,
     Phase.RESTARTING: _restart_step,

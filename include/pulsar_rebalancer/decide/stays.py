@@ -25,12 +25,12 @@ from pulsar_rebalancer.run.bundle_columns import BundleSample, namespaces_of
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
-from pulsar_rebalancer.strategies.shedders.swap import NEVER_MOVED
+from pulsar_rebalancer.strategies.shedders.swap import NEVER_SWAPPED
 
 Column: TypeAlias = Any
 """An Arrow array or chunked array, for which the type stubs have no common type."""
 
-MAY_GIVE = (Reason.DRAINING, Reason.NO_PERSISTENT_TOPICS)
+GIVE_ONLY_REASONS = (Reason.DRAINING, Reason.NO_PERSISTENT_TOPICS)
 """Reasons why a broker must not receive bundles, although operators and drains may move bundles off the broker."""
 
 
@@ -150,7 +150,7 @@ def stay_reason(bundle: BundleSample, left_out: Mapping[str, Reason]) -> Reason 
     if not bundle.broker:
         return Reason.UNKNOWN_NAME
     source = left_out.get(bundle.broker)
-    if source is not None and source not in MAY_GIVE:
+    if source is not None and source not in GIVE_ONLY_REASONS:
         return source
     return bundle.reason or (None if bundle.topics else Reason.NO_TOPIC)
 
@@ -168,7 +168,7 @@ def checked_moves(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list
     taken = [move for move in checked if move.reason is Reason.TAKEN]
     reasons = sample.bundles.reasons_of({move.bundle for move in taken})
     if profile_of(sample.settings).swaps:
-        reasons = {each: reason if reason in NEVER_MOVED else None for each, reason in reasons.items()}
+        reasons = {each: reason if reason in NEVER_SWAPPED else None for each, reason in reasons.items()}
     seen: set[str] = set()
     for move in taken:
         problem = _error(move, reasons, seen)

@@ -22,10 +22,10 @@ from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import number_of
 
-_LONGEST_SHIFT = timedelta(hours=3)
+_MAX_CLOCK_SHIFT = timedelta(hours=3)
 """Longest possible clock change, such as the start of daylight saving time."""
 
-_MOST_STEPS = 100
+_MAX_CLOSED_PERIODS = 100
 """Maximum number of closed periods to check in the search for the time when moves are allowed again."""
 
 
@@ -48,7 +48,7 @@ def calendar_closure(settings: Settings, now: datetime) -> CalendarClosure | Non
     if first is None:
         return None
     opens = first.opens
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_CLOSED_PERIODS):
         following = None if opens is None else _first_closure(settings, opens)
         if following is None:
             return first._replace(opens=opens)
@@ -107,7 +107,7 @@ def _local_spans(window: Window, local_time: datetime) -> Iterator[tuple[datetim
         yield window.one_time_span
         return
     length = timedelta(minutes=window.minutes or 0)
-    for begin in croniter(window.cron, local_time - length - _LONGEST_SHIFT).all_next(datetime):
+    for begin in croniter(window.cron, local_time - length - _MAX_CLOCK_SHIFT).all_next(datetime):
         yield begin, begin + length
 
 
@@ -128,7 +128,7 @@ def _order_texts(situation: Situation) -> Iterator[str]:
         yield f"no moves during {number_of(blackouts, 'blackout')} of the clusters file"
 
 
-TIMES = OrderKind(
+CALENDAR = OrderKind(
     settings=("maintenance_windows", "blackouts"),
     closes=_calendar_hold,
     words={

@@ -15,7 +15,7 @@ from pulsar_rebalancer.config.settings import Settings, parse_typed
 from pulsar_rebalancer.errors import FieldsError
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.orders.breaker import BREAKER
-from pulsar_rebalancer.orders.calendar import TIMES
+from pulsar_rebalancer.orders.calendar import CALENDAR
 from pulsar_rebalancer.orders.freeze import FREEZE
 from pulsar_rebalancer.orders.limits import LIMITS, MODE, exclusion_reason
 from pulsar_rebalancer.orders.manual_plans import DRAIN, QUESTION
@@ -38,7 +38,7 @@ from pulsar_rebalancer.texts import one_line
 
 SHOW, EXPORT, RESET, RESTORE = "show", "export", "reset", "restore"
 
-_STATE = OrderKind(
+_STATE_LOSS = OrderKind(
     actions=(
         FormAction(SHOW, "Show the state and the orders in force", needs_reason=False, gives=None),
         FormAction(EXPORT, "Export the state", needs_reason=False, gives=None),
@@ -67,13 +67,13 @@ _STATE = OrderKind(
     words={Reason.STATE_LOST: Wording("the state and perhaps orders are lost:", "the state was lost.", lasting=True)},
 )
 
-ORDERS = (STOP, MODE, _STATE, BREAKER, PAUSE, TIMES, SKIP, DRAIN, ROLL, QUESTION, LIMITS, FREEZE)
+ORDERS = (STOP, MODE, _STATE_LOSS, BREAKER, PAUSE, CALENDAR, SKIP, DRAIN, ROLL, QUESTION, LIMITS, FREEZE)
 """All kinds of orders, by priority: the first order that closes the gate gives the reason."""
 
 ACTIONS: Mapping[str, FormAction] = {action.name: action for kind in ORDERS for action in kind.actions}
-WORDS: Mapping[Reason, Wording] = {reason: words for kind in ORDERS for reason, words in kind.words.items()}
-LASTING = {reason for reason, words in WORDS.items() if words.lasting}
-OF_FILE = tuple(name for kind in ORDERS for name in kind.settings)
+WORDING_BY_REASON: Mapping[Reason, Wording] = {reason: words for kind in ORDERS for reason, words in kind.words.items()}
+LASTING_REASONS = {reason for reason, words in WORDING_BY_REASON.items() if words.lasting}
+FILE_ONLY_SETTINGS = tuple(name for kind in ORDERS for name in kind.settings)
 """Settings that only the clusters file can change, not the parameters of a run."""
 
 
@@ -160,5 +160,5 @@ def orders_sentence(settings: Settings, holds: Sequence[Hold], orders: OrdersInF
 
 def order_texts(settings: Settings, holds: Sequence[Hold], orders: OrdersInForce, now: datetime) -> list[str]:
     at = Situation(settings, orders, now)
-    texts = [f"{words} {closing.detail}" for closing in holds if (words := WORDS[closing.reason].now)]
+    texts = [f"{words} {closing.detail}" for closing in holds if (words := WORDING_BY_REASON[closing.reason].now)]
     return texts + [text for kind in ORDERS for text in kind.says(at)]

@@ -23,7 +23,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state import StateDocument
 from pulsar_rebalancer.texts import number_of, one_line
 
-_NAMES = 500
+_MAX_NAMES_CHARS = 500
 
 
 class Phase(StrEnum):
@@ -244,7 +244,7 @@ class Roll(StateDocument):
         broker_and_phase = f"{self.broker} {self.phase}" if self.active else str(self.ended)
         stranded = f"; {self.stranded} stays drained until a person releases it" if self.stranded else ""
         apart = ", ".join(f"{broker} ({why})" for broker, why in self.elsewhere.items())
-        elsewhere = one_line(f"; bundles are elsewhere: {apart}", _NAMES) if apart else ""
+        elsewhere = one_line(f"; bundles are elsewhere: {apart}", _MAX_NAMES_CHARS) if apart else ""
         return f"rolling restart by {self.by or 'unknown'}: {broker_and_phase}, {count}{waits}{stranded}{elsewhere}"
 
 

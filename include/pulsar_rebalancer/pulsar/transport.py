@@ -53,9 +53,9 @@ class KnownAddresses:
 _log = logging.getLogger(__name__)
 
 MAX_HOPS = 5
-_ASKED_AFTER_SEEDS = 2
+_MAX_ASKED_AFTER_SEEDS = 2
 """Number of known brokers to try if no seed answers. Each host that is down costs one timeout."""
-_REDIRECTS = (301, 302, 307, 308)
+_REDIRECT_STATUSES = (301, 302, 307, 308)
 
 
 class Transport:
@@ -140,7 +140,7 @@ class Transport:
         """
         refused: list[str] = []
         reasons, failed = set(), list[AdminError]()
-        for host in self._hosts[: len(self.connection.seeds) + _ASKED_AFTER_SEEDS]:
+        for host in self._hosts[: len(self.connection.seeds) + _MAX_ASKED_AFTER_SEEDS]:
             target = Target(host, request.query, address_of(host))
             try:
                 answer, location = await self._ask_with_token(request, target)
@@ -174,7 +174,7 @@ class Transport:
 
     async def _follow(self, request: Request, target: Target, answer: BrokerAnswer, location: str) -> BrokerAnswer:
         seen = set()
-        while answer.status in _REDIRECTS and location and request.follow:
+        while answer.status in _REDIRECT_STATUSES and location and request.follow:
             seen.add(target.url(request))
             target = await self._redirect_target(request, answer, target.url(request), location)
             if target.url(request) in seen or len(seen) > MAX_HOPS:
@@ -245,5 +245,5 @@ class Transport:
         try:
             self.set_brokers((await self._ask_seeds(asked)).brokers())
         except AdminError as error:
-            if error.status not in _REDIRECTS:
+            if error.status not in _REDIRECT_STATUSES:
                 raise

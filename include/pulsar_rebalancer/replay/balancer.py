@@ -18,7 +18,7 @@ from pulsar_rebalancer.replay.columns import LOADS, NOBODY, ColumnarBundles, Fla
 from pulsar_rebalancer.replay.minute import NO_POLICIES, ColumnarBrokers, Minute
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import BrokerSample
-from pulsar_rebalancer.state import PUNCTUALITY, SETTLED, DecisionState, HitRules, StrategyState, samples_after, young
+from pulsar_rebalancer.state import MIN_AGE_SHARE, SETTLED, DecisionState, HitRules, StrategyState, samples_after, young
 from pulsar_rebalancer.strategies.candidates import PolicyFilter, Selector, choose_broker, overloaded_brokers
 from pulsar_rebalancer.strategies.learning import LearningResult
 from pulsar_rebalancer.strategies.placement import make_selector
@@ -65,9 +65,9 @@ class BundlePlacer:
         return choose_broker(self.seed, bundle, self.selector.eligible(bundle, there))
 
 
-MINUTE = 60.0
+MINUTE_SECONDS = 60.0
 
-_UNLOADED_AFTER = 1.0
+_UNLOAD_DELAY_S = 1.0
 """Assumed seconds between a sample and the unloads that follow. A real run records the time of each unload."""
 
 
@@ -120,7 +120,7 @@ class Balancer:
         seen = minute.is_reported
         if self._keeps_means:
             self._means.update(seen, minute.bundles)
-        grace = self._settings.grace_period_minutes * MINUTE
+        grace = self._settings.grace_period_minutes * MINUTE_SECONDS
         self._moved = {bundle: at for bundle, at in self._moved.items() if self._seconds_since(minute, at) <= grace}
         brokers = ColumnarBrokers(minute, self._roster, self._settings, self._left_out_reasons(minute))
         if minute.policies is not self._policies:
@@ -190,7 +190,7 @@ class Balancer:
         return decision
 
     def _recent_move_by_bundle(self, minute: Minute) -> dict[str, RecentMove]:
-        ages = {name: self._seconds_since(minute, at) / MINUTE for name, (_, _, at) in self._recent.items()}
+        ages = {name: self._seconds_since(minute, at) / MINUTE_SECONDS for name, (_, _, at) in self._recent.items()}
         self._recent = {name: move for name, move in self._recent.items() if ages[name] <= SETTLED}
         return {name: RecentMove(*move[:2], ages[name]) for name, move in self._recent.items()}
 
@@ -205,7 +205,7 @@ class Balancer:
 
     @staticmethod
     def _seconds_since(minute: Minute, unload_minute: int) -> float:
-        return (minute.number - unload_minute) * MINUTE - _UNLOADED_AFTER
+        return (minute.number - unload_minute) * MINUTE_SECONDS - _UNLOAD_DELAY_S
 
     def _minute_seed(self, minute: Minute) -> str:
         return f"{self._seed}/{minute.number}"
@@ -213,7 +213,7 @@ class Balancer:
     @property
     def _may_repeat_values(self) -> bool:
         """Return whether brokers measure less often than once a minute, so values can repeat."""
-        return self._settings.host_usage_interval_minutes * PUNCTUALITY > 1
+        return self._settings.host_usage_interval_minutes * MIN_AGE_SHARE > 1
 
     def _counting(self, minute: Minute) -> HitRules:
         if not self._may_repeat_values:

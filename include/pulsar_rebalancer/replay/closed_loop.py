@@ -19,7 +19,7 @@ import pyarrow as pa
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import stays
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.balancer import MINUTE, Balancer
+from pulsar_rebalancer.replay.balancer import MINUTE_SECONDS, Balancer
 from pulsar_rebalancer.replay.columns import NOBODY, Flags, Floats, Ints, MeanColumns, Roster
 from pulsar_rebalancer.replay.minute import BrokerLoads, Minute
 from pulsar_rebalancer.replay.samples import CARRIED, RecordedSample, Recording
@@ -32,20 +32,20 @@ from pulsar_rebalancer.strategies.scoring import weighted_usages
 from pulsar_rebalancer.strategies.shedders.registry import left_out
 from pulsar_rebalancer.texts import error_line
 
-_PROGRESS_REPORTS = 20
+_MAX_PROGRESS_REPORTS = 20
 
 _MESSAGES, _THROUGHPUT = slice(0, 2), slice(2, 4)
 """Rows of `LOADS`: message rates in and out; throughput in and out."""
 
-LEARNS_FROM = 60
+MIN_LEARNING_SAMPLES = 60
 """Minimum number of samples for learning costs. With fewer samples, a bundle's CPU share is its message share."""
 
 _BLOCK, _MOST_RATES = 5, 5_000_000  # samples of a block; rates to keep: with more, samples are left out
 _LEAST, _SPREAD = 0.05, 0.5  # costs relative to the mean
 _NOISE, _APART = 1.5, 10.0  # points: noise of a change of score; how far brokers' other CPU is apart
-_MOST_STEPS = 100
+_MAX_SOLVER_STEPS = 100
 
-AFTER_A_GAP = HitRules(counts=True, reason=Reason.GAP, clear=True)
+RULES_AFTER_GAP = HitRules(counts=True, reason=Reason.GAP, clear=True)
 
 
 def replay(
@@ -73,7 +73,7 @@ def replay(
     replicas = [_ReplayedVariant(recording, variant, judging_settings, means, moves_from, seed) for variant in variants]
     recorded = RecordedCluster(len(recording.roster.bundles)) if any(v.current for v in variants) else None
     minutes = recording.minutes(first_minute, last_minute)
-    costs = _message_costs(recording, minutes) if len(minutes) >= LEARNS_FROM else None
+    costs = _message_costs(recording, minutes) if len(minutes) >= MIN_LEARNING_SAMPLES else None
     for number, sample in enumerate(recording.samples(minutes)):
         means.update(sample.is_present, sample.carried, np.append(sample.left_out, sample.repeated))
         compared = _compared_brokers(sample, judging_settings, recording.roster)
@@ -82,7 +82,7 @@ def replay(
         flows = sample.flows(costs)
         for replica in replicas:
             replica.step(sample, flows, compared)
-        if number % max(1, len(minutes) // _PROGRESS_REPORTS) == 0:
+        if number % max(1, len(minutes) // _MAX_PROGRESS_REPORTS) == 0:
             report_progress((number + 1) / len(minutes))
     report_progress(1.0)
     outcomes = [replica.outcome for replica in replicas]
@@ -109,7 +109,7 @@ class _ReplayedVariant:
         self._moves_from = moves_from
         self._shortest = settings.interval_seconds / 2
         # At most one sample per minute counts.
-        self._longest = settings.state_max_gap * max(MINUTE, settings.interval_seconds)
+        self._longest = settings.state_max_gap * max(MINUTE_SECONDS, settings.interval_seconds)
         self._last: int | None = None
 
     def step(self, sample: RecordedSample, flows: Floats, is_compared: Flags) -> None:
@@ -133,7 +133,7 @@ class _ReplayedVariant:
         scores = _scores(minute.brokers, is_compared, self._judged_by)
         if len(scores):
             self.outcome.add_scores(scores)
-        if self._last is not None and (sample.minute - self._last) * MINUTE < self._shortest:
+        if self._last is not None and (sample.minute - self._last) * MINUTE_SECONDS < self._shortest:
             return
         moves = self._balancer.decide(minute)
         if moves:
@@ -190,8 +190,8 @@ class _ReplayedVariant:
         )
 
     def _counting(self, minute: int) -> HitRules:
-        apart = self._last is None or (minute - self._last) * MINUTE > self._longest
-        return AFTER_A_GAP if apart else COUNTED
+        apart = self._last is None or (minute - self._last) * MINUTE_SECONDS > self._longest
+        return RULES_AFTER_GAP if apart else COUNTED
 
 
 def _message_costs(recording: Recording, minutes: Sequence[int]) -> Floats:
@@ -248,7 +248,7 @@ def _solve(matrix_product: Callable[[Floats], Floats], target: Floats) -> Floats
     """Return the solution of a positive definite system, by conjugate gradients."""
     found, left, direction = np.zeros_like(target), target, target
     size = first = (target**2).sum()
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_SOLVER_STEPS):
         if size <= 1e-8 * first:
             break
         image = matrix_product(direction)

@@ -31,7 +31,7 @@ from pulsar_rebalancer.replay.variant_outcome import (
 )
 from pulsar_rebalancer.replay.variants import (
     ANSWER,
-    CURRENT,
+    CURRENT_VARIANT,
     REPORT,
     SAMPLES,
     TABLE,
@@ -45,12 +45,12 @@ from pulsar_rebalancer.replay.variants import (
     check_sample_count,
     periods_of,
 )
-from pulsar_rebalancer.run.tables import TIME
+from pulsar_rebalancer.run.tables import TIME_TYPE
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import number_of
 
-_FOLDER = "progress"
+_PROGRESS_FOLDER = "progress"
 _SECONDS_BETWEEN_LINES = 5.0
 
 
@@ -60,7 +60,7 @@ def print_line(line: str) -> None:
 
 def progress_writer(folder: StoragePath, part_number: int) -> Callable[[float], None]:
     """Return a function that stores the completed fraction of a part, 0 to 1."""
-    return partial(_write, folder / _FOLDER / str(part_number))
+    return partial(_write, folder / _PROGRESS_FOLDER / str(part_number))
 
 
 def _write(file: StoragePath, share: float) -> None:
@@ -71,7 +71,7 @@ class Progress:
     """A context manager that prints the progress of the replays at regular intervals."""
 
     def __init__(self, folders: Iterable[StoragePath], part_count: int) -> None:
-        self._folders = [work / _FOLDER for work in folders]
+        self._folders = [work / _PROGRESS_FOLDER for work in folders]
         self._parts = part_count
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -175,9 +175,9 @@ def replay_part(part: Part) -> list[VariantOutcome] | str:
         return f"{type(error).__name__}: {error} [{Reason.SPARK_FAILED}]"
 
 
-_SHOWN = 10
+_MAX_SHOWN = 10
 
-_COVERED = ("start", "end", "first", "last", "samples", "expected", "minutes", "gaps", "repeated")
+_COVERAGE_COLUMNS = ("start", "end", "first", "last", "samples", "expected", "minutes", "gaps", "repeated")
 """Table columns that show which part of the requested period was replayed (`replay.recording.Coverage`)."""
 
 
@@ -186,22 +186,22 @@ def conclude(prepared_replay: PreparedReplay, outcomes: Mapping[str, VariantOutc
     folder, _, request, recording, variants = prepared_replay
     coverage = recording.coverage
     failed = _failed_variants(variants.variants, outcomes)
-    for failure in failed[:_SHOWN]:
+    for failure in failed[:_MAX_SHOWN]:
         print_line(f"{request.cluster}: {failure.sentence}")
     names = {failure.variant for failure in failed}
     compared = [metrics(outcomes[v.name], coverage.minutes) for v in variants.variants if v.name not in names]
     if not compared:
         raise RebalancerError(Reason.SPARK_FAILED, f"every variant failed: {failed[0].sentence}")
-    current, recorded = outcomes[CURRENT], outcomes[RECORDING]
+    current, recorded = outcomes[CURRENT_VARIANT], outcomes[RECORDING]
     answer = ReplayResult(
         coverage=coverage,
         picked=preferred_variant(compared, request.worth),
         front=tuple(sorted(pareto_front(compared))),
         variants=len(variants.variants),
-        left_out=tuple(variants.left_out[:_SHOWN]),
+        left_out=tuple(variants.left_out[:_MAX_SHOWN]),
         left_out_count=len(variants.left_out),
         agreement=None if current.failed else Agreement.compare(recorded, current, coverage.minutes),
-        failed=tuple(failed[:_SHOWN]),
+        failed=tuple(failed[:_MAX_SHOWN]),
         failed_count=len(failed),
         seconds=seconds,
     )
@@ -234,7 +234,7 @@ def _results_table(
     columns: dict[str, Any] = {name: [getattr(row, name, None) for row in rows] for name in Metrics._fields}
     columns |= {
         "variant": [variant.name for variant in variants],
-        "failed_at": pa.array([failure and failure.at for failure in failures], TIME),
+        "failed_at": pa.array([failure and failure.at for failure in failures], TIME_TYPE),
         "error": pa.array([failure and failure.error for failure in failures], pa.string()),
         "strategy": [variant.settings.strategy for variant in variants],
         "changed": [json.dumps(dict(variant.changed), default=str) for variant in variants],
@@ -243,5 +243,5 @@ def _results_table(
         "picked": [variant.name == result.picked for variant in variants],
     }
     # Repeat the coverage in every row, next to the values that depend on it.
-    covered = {name: [getattr(result.coverage, name)] * len(variants) for name in _COVERED}
+    covered = {name: [getattr(result.coverage, name)] * len(variants) for name in _COVERAGE_COLUMNS}
     return pa.table(columns | covered)

@@ -20,7 +20,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 CARRIED = tuple(map(RESOURCES.index, ("cpu", "bandwidth_in", "bandwidth_out")))
 """Resources whose usage moves with a bundle; memory does not move."""
 
-_SHARED_BY = ((0, 1), (2,), (3,))
+_SHARED_LOAD_ROWS = ((0, 1), (2,), (3,))
 """For each of `CARRIED`, the rows of `LOADS` by whose sum bundles share the usage: messages, bytes in, bytes out."""
 
 
@@ -67,7 +67,7 @@ class RecordedSample:
         brokers = self.owner[owned]
         flows = np.zeros((len(CARRIED) + len(LOADS), len(self.owner)))
         flows[len(CARRIED) :] = self.carried
-        for row, (resource, values) in enumerate(zip(CARRIED, _SHARED_BY, strict=True)):
+        for row, (resource, values) in enumerate(zip(CARRIED, _SHARED_LOAD_ROWS, strict=True)):
             cost, most = (costs, 1.0) if row == 0 and costs is not None else (1.0, np.inf)
             weight = (cost * self.carried[list(values)].sum(axis=0))[owned]
             whole = np.bincount(brokers, weights=weight, minlength=len(self.brokers.registered))

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from pulsar_rebalancer.names import HEARTBEAT_NAMESPACE
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, Measure, Row, java_sum
+from pulsar_rebalancer.run.tables import LONG_TERM_RATES, TRAFFIC, Measure, Row, java_sum
 
 
 class BundleSample(NamedTuple):
@@ -63,19 +63,19 @@ class BundleSample(NamedTuple):
         return self.msg_throughput_in + self.msg_throughput_out
 
 
-_ARROW: dict[Any, pa.DataType] = {str: pa.string(), Reason: pa.string(), int: pa.int64(), float: pa.float64()}
+_ARROW_TYPES: dict[Any, pa.DataType] = {str: pa.string(), Reason: pa.string(), int: pa.int64(), float: pa.float64()}
 
-COLUMNS = pa.schema(
-    [(name, _ARROW[(get_args(kind) or (kind,))[0]]) for name, kind in get_type_hints(BundleSample).items()]
+SAMPLE_SCHEMA = pa.schema(
+    [(name, _ARROW_TYPES[(get_args(kind) or (kind,))[0]]) for name, kind in get_type_hints(BundleSample).items()]
 )
 """Columns for strategies: the fields of `BundleSample`."""
 
-_VALUES = [name for name, default in BundleSample._field_defaults.items() if default is not None]
+_NON_NULL_COLUMNS = [name for name, default in BundleSample._field_defaults.items() if default is not None]
 
 
 def without_nulls(table: pa.Table) -> pa.Table:
-    bundles = table.select(COLUMNS.names).cast(COLUMNS)
-    for name in _VALUES:
+    bundles = table.select(SAMPLE_SCHEMA.names).cast(SAMPLE_SCHEMA)
+    for name in _NON_NULL_COLUMNS:
         values = pc.coalesce(bundles[name], pa.scalar(0, bundles[name].type))
         bundles = bundles.set_column(bundles.schema.get_field_index(name), name, values)
     return bundles
@@ -105,7 +105,7 @@ def bundle_counts(table: pa.Table, namespaces: Collection[str] | None) -> dict[s
 
 
 class Bundles:
-    """All bundles that the brokers of one cluster report. The table has `COLUMNS`, in any order."""
+    """All bundles that the brokers of one cluster report. The table has `SAMPLE_SCHEMA`, in any order."""
 
     def __init__(self, table: pa.Table) -> None:
         self._given = table
@@ -254,7 +254,7 @@ def with_parts(means: Iterable[Row], shares: Mapping[str, Mapping[str, float]]) 
         for part, share in shares.get(row["bundle"], {}).items():
             if part in known:
                 continue
-            carried = {name: row[name] * share for name in (*TRAFFIC, *LONG_TERM)}
+            carried = {name: row[name] * share for name in (*TRAFFIC, *LONG_TERM_RATES)}
             rows.append(row | carried | {"bundle": part})
     return rows
 

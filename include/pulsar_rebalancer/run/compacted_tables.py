@@ -50,21 +50,21 @@ DOCUMENTS = {
 """For each document column of `runs`: the path below a run's folder. `documents` has all other JSON files."""
 
 RUNS = "runs"
-KINDS = (*TABLES, RUNS)
+TABLE_KINDS = (*TABLES, RUNS)
 """The order in which tables are published. `runs` is last, so every run in it is complete in the other tables."""
 
 _RUN_COLUMNS: list[pa.Field[Any]] = [
     pa.field("run", pa.string()),  # name of the run's folder
-    pa.field("collected_at", tables.TIME),
+    pa.field("collected_at", tables.TIME_TYPE),
     *(pa.field(name, pa.string()) for name in DOCUMENTS),  # null when the run has no such document
     pa.field("documents", pa.map_(pa.string(), pa.string())),  # path to text
     *(pa.field(f"{kind}_rows", pa.int64()) for kind in TABLES),  # null when the run has no such table
 ]
 RUNS_SCHEMA = pa.schema(_RUN_COLUMNS, metadata={"version": "1"})
 
-_ROWS = 131_072
-_BYTES = 64 * 1024 * 1024
-"""A row group is written once it has `_ROWS` rows, or takes `_BYTES` bytes of memory."""
+_MAX_ROWS = 131_072
+_MAX_BYTES = 64 * 1024 * 1024
+"""A row group is written once it has `_MAX_ROWS` rows, or takes `_MAX_BYTES` bytes of memory."""
 
 
 def table_file(storage: ClusterStorage, table: str, day: date) -> StoragePath:
@@ -113,7 +113,7 @@ class Draft:
         """
         columns = [self._column(table, field, run_name) for field in self._schema]
         self._waiting.append(pa.Table.from_arrays(columns, schema=self._schema))
-        if sum(t.num_rows for t in self._waiting) >= _ROWS or sum(t.nbytes for t in self._waiting) >= _BYTES:
+        if sum(t.num_rows for t in self._waiting) >= _MAX_ROWS or sum(t.nbytes for t in self._waiting) >= _MAX_BYTES:
             self._flush()
 
     @staticmethod
@@ -227,7 +227,7 @@ def compacted_documents(runs_table: StoragePath, run_name: str, columns: Sequenc
     return {}
 
 
-_NAMES = {"broker", "bundle", "run"}
+_NAME_COLUMNS = {"broker", "bundle", "run"}
 
 
 def read_run(run: StoragePath, table: str, columns: Sequence[str]) -> pa.Table:
@@ -270,7 +270,7 @@ def _check_columns(file: StoragePath, columns: Iterable[str], current_schema: pa
         ):
             where = _first_text(file, name) if pa.types.is_string(kind) else ""
             raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri}: column {name} holds {kind}{where}")
-    _refuse_null_names(file, [name for name in columns if name in _NAMES])
+    _refuse_null_names(file, [name for name in columns if name in _NAME_COLUMNS])
 
 
 def _fits(stored_type: pa.DataType, current_type: pa.DataType) -> bool:

@@ -19,9 +19,9 @@ from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.compacted_tables import (
     DOCUMENTS,
-    KINDS,
     RUNS,
     RUNS_SCHEMA,
+    TABLE_KINDS,
     TABLES,
     Draft,
     footer_of,
@@ -87,7 +87,7 @@ def _write_tables(storage: ClusterStorage, day: date, runs: Sequence[RunFolder])
     rows: dict[str, dict[str, int | None]] = {run.name: {} for run in runs}
     with ExitStack() as stack:
         drafts = []
-        for kind in KINDS:
+        for kind in TABLE_KINDS:
             target = table_file(storage, kind, day)
             columns = _stored_columns(target, RUNS_SCHEMA if kind == RUNS else TABLES[kind][1])
             draft = stack.enter_context(Draft(target, columns if kind == RUNS else _all_columns(columns, kind, runs)))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 
-MAX_COUNT = 2**31 - 1
+MAX_COUNTER = 2**31 - 1
 """Value after which the counter starts again at 0."""
 
 
@@ -56,7 +56,7 @@ class RoundRobin:
         if not candidates:
             return []
         index = self._count % len(candidates)
-        self._count = 0 if self._count == MAX_COUNT else self._count + 1
+        self._count = 0 if self._count == MAX_COUNTER else self._count + 1
         members = candidates if isinstance(candidates, AllBut) else self._members.get(candidates)
         if len(self._brokers) != len(candidates) or self._brokers[index] not in members:
             self._brokers = candidates

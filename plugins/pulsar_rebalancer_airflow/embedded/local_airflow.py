@@ -24,7 +24,7 @@ from pulsar_rebalancer_airflow.embedded import EmbeddedError
 from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome
 
 _GRACE_SECONDS = 10
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Processes:
@@ -102,7 +102,7 @@ class Processes:
 def _delay_signals() -> Iterator[None]:
     """Delay signals during a `with` block; at its end, handle the first signal."""
     held: list[int] = []
-    before = {number: signal.signal(number, lambda which, _: held.append(which)) for number in ENDING}
+    before = {number: signal.signal(number, lambda which, _: held.append(which)) for number in ENDING_SIGNALS}
     try:
         yield
     finally:
@@ -135,7 +135,7 @@ def tail(log: Path) -> str:
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
 
 
-_CLUSTER_SECONDS = 60
+_CLUSTER_START_SECONDS = 60
 
 
 def start_cluster(
@@ -153,11 +153,11 @@ def start_cluster(
     options |= {"stats-period": 1, "host-check-period": 1}
     command = [sys.executable, "-m", "pulsar_simulator", *(f"--{name}={value}" for name, value in options.items())]
     processes.start("the simulated cluster", command, os.environ, log)
-    limit = time.monotonic() + _CLUSTER_SECONDS
+    limit = time.monotonic() + _CLUSTER_START_SECONDS
     while not ready.exists():
         processes.check()
         if time.monotonic() > limit:
-            raise EmbeddedError(f"the simulated cluster was not ready within {_CLUSTER_SECONDS} s; see {log}")
+            raise EmbeddedError(f"the simulated cluster was not ready within {_CLUSTER_START_SECONDS} s; see {log}")
         time.sleep(0.1)
     url, password = urlsplit(json.loads(ready.read_text())["urls"][0]), token.read_text().strip()
     return {"conn_type": "pulsar_admin", "schema": "http", "host": url.hostname, "port": url.port, "password": password}
@@ -165,7 +165,7 @@ def start_cluster(
 
 _START_SECONDS, _RUN_SECONDS = 300, 600
 _PAUSE_SECONDS = 0.5
-_ENDED = {"success", "failed", "skipped", "upstream_failed", "removed"}
+_ENDED_STATES = {"success", "failed", "skipped", "upstream_failed", "removed"}
 
 # Not `airflow standalone`, which would serve task logs on all addresses. Here task logs are read from files.
 _COMPONENTS = (["api-server"], ["scheduler", "--skip-serve-logs"], ["dag-processor"])
@@ -340,4 +340,4 @@ class LocalAirflow:
                     yield run
 
     def _has_ended(self, dag_id: str, run_id: str) -> bool:
-        return all(task["state"] in _ENDED for task in self.tasks(dag_id, run_id))
+        return all(task["state"] in _ENDED_STATES for task in self.tasks(dag_id, run_id))

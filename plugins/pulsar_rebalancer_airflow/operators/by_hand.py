@@ -33,7 +33,7 @@ from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import BundleClientGaps, Outcome, read_waves
-from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary, read_moves, read_outcomes
+from pulsar_rebalancer.run.plan import RUN_TIMEOUT, Summary, read_moves, read_outcomes
 from pulsar_rebalancer.run.request import PlanRequest, RunRequest, parse_form
 from pulsar_rebalancer.run.snapshot import Candidates, Snapshot, StateBefore
 from pulsar_rebalancer.storage.documents import ClusterStorage, time_of
@@ -191,7 +191,7 @@ class CarryOutOperator(HandOverOperator):
             else:
                 handed = self._next_run(context, store, handed, before)
             kept = timedelta(minutes=self.entry.settings.max_awaiting_minutes)
-            store.put(others.with_plan(form.plan, handed, kept + LONGEST_RUN))
+            store.put(others.with_plan(form.plan, handed, kept + RUN_TIMEOUT))
             refuse_while_rolling(store)  # it may have begun since the check above
             if drains:  # recorded above: if this attempt ends early, the run's next attempt continues
                 drain = Drain(at=handed.at, by=handed.by, reason=request.reason, overrule=request.overrule)

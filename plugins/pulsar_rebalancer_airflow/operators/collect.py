@@ -130,7 +130,7 @@ def _with_orders(request: RunRequest, orders: OrdersInForce, previous_plan_id: s
     return request.model_copy(update={"closed": closed[0].reason if closed else None, "in_force": in_force})
 
 
-FINDINGS = "findings"
+FINDINGS_KEY = "findings"
 """XCom key of the findings, for people and other tasks. The key is missing if there are no findings."""
 
 _MEANS = {
@@ -178,7 +178,7 @@ class ValidateOperator(BaseOperator):
         report, result = explain(validation), (run / "validation.json").uri
         gravest = report.reasons[0].effect
         document = {"cluster": self.cluster, "effect": gravest.value, **report.document()}
-        context["ti"].xcom_push(key=FINDINGS, value=document | {"result": result, "page": page_file(run).uri})
+        context["ti"].xcom_push(key=FINDINGS_KEY, value=document | {"result": result, "page": page_file(run).uri})
         text = (
             f"Cluster {self.cluster}: {_MEANS[gravest]}\n{report.text()}\nThe full result: {result}, as a page: {page}"
         )

@@ -21,12 +21,12 @@ from pulsar_rebalancer.orders.order import Control, GivenOrder, Order
 from pulsar_rebalancer.orders.pause import without_used_skip
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import read_waves
-from pulsar_rebalancer.run.plan import LONGEST_RUN, read_moves, read_outcomes, read_splits, read_state
+from pulsar_rebalancer.run.plan import RUN_TIMEOUT, read_moves, read_outcomes, read_splits, read_state
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import MEANS, known_file
 from pulsar_rebalancer.state import DecisionState, MovesState
-from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, CommitMark, last_committed_run, time_of
+from pulsar_rebalancer.storage.documents import MAX_CLOCK_SKEW, ClusterStorage, CommitMark, last_committed_run, time_of
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.notifications import send_order_metrics
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, refuse_cleared, requester
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_NUMBERED = re.compile(r"change-.+-re(?:set|store)\.json")
+_STATE_CHANGE_FILE = re.compile(r"change-.+-re(?:set|store)\.json")
 
 
 def state_summary(store: StateStore) -> dict[str, JsonValue]:
@@ -114,14 +114,14 @@ def _sequence_numbers(store: StateStore) -> Iterator[int]:
     document = store.raw(DecisionState.KEY)
     stored = document.get("seq") if isinstance(document, Mapping) else None
     yield stored if isinstance(stored, int) else 0
-    for run in store.storage.latest_runs(datetime.now(UTC) + SKEW):
+    for run in store.storage.latest_runs(datetime.now(UTC) + MAX_CLOCK_SKEW):
         if committed := CommitMark.read_or_none(run):
             yield committed.seq
             break
         with suppress(SnapshotError):  # it read the state, perhaps of a task that was killed before it left the mark
             yield StateBefore.read(run).decision.seq
     state = store.storage.state
-    for name in filter(_NUMBERED.fullmatch, state.names()):
+    for name in filter(_STATE_CHANGE_FILE.fullmatch, state.names()):
         with suppress(SnapshotError, KeyError, TypeError):
             yield int((state / name).read_json()["seq_after"])
 
@@ -137,7 +137,7 @@ def _documents_to_restore(storage: ClusterStorage, name: str) -> tuple[str, Deci
             )
         decision = DecisionState.parse(document[DecisionState.KEY], name)
         return name, decision, MovesState.parse(document[MovesState.KEY], name)
-    run = last_committed_run(storage, datetime.now(UTC) + SKEW)
+    run = last_committed_run(storage, datetime.now(UTC) + MAX_CLOCK_SKEW)
     if run is None:
         raise SnapshotError(Reason.FILE_MISSING, f"{storage.runs.uri} has no committed run to restore the state from")
     # Hits that may have led to moves must be earned again.
@@ -236,7 +236,7 @@ def wait_for_end(store: StateStore, run_in_progress: RunInProgress, timeout_s: f
 
 def is_in_progress(storage: ClusterStorage, plan_id: str, now: datetime) -> bool:
     at, run = time_of(plan_id), storage.run(plan_id)
-    return at is not None and run is not None and now - at <= LONGEST_RUN and not (run / "outcome.json").exists()
+    return at is not None and run is not None and now - at <= RUN_TIMEOUT and not (run / "outcome.json").exists()
 
 
 def _pending_bundles(run: StoragePath) -> set[str]:
@@ -351,7 +351,7 @@ def _forget_used_skip(store: StateStore) -> None:
         store.put(changed)
 
 
-_NAMED = 20
+_MAX_NAMED = 20
 """Maximum number of bundles named in the answer to a stop or a pause."""
 
 
@@ -413,8 +413,8 @@ class ControlOperator(ClusterOperator):
         except (StateError, SnapshotError) as error:
             return error.message
         return {
-            "finished": dict(list(stopped.finished.items())[:_NAMED]),
-            "unfinished": list(stopped.unfinished[:_NAMED]),
+            "finished": dict(list(stopped.finished.items())[:_MAX_NAMED]),
+            "unfinished": list(stopped.unfinished[:_MAX_NAMED]),
             "not_begun": stopped.not_begun,
         }
 

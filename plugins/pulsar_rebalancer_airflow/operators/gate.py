@@ -31,7 +31,7 @@ from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 from pulsar_rebalancer_airflow.operators.approve import has_open_run
 from pulsar_rebalancer_airflow.operators.bases import RunOperator, new_run_id
 from pulsar_rebalancer_airflow.options import clusters_file, fail_unless_temporary, run_folder, storage_of
-from pulsar_rebalancer_airflow.state_store import ORDERS, StateStore
+from pulsar_rebalancer_airflow.state_store import ORDER_DOCUMENTS, StateStore
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -253,7 +253,7 @@ class Holds:
     def _refresh(self) -> None:
         if self._reason is not None or time.monotonic() - self._looked_at < self._between_looks:
             return
-        orders = self._store.orders(models=ORDERS)
+        orders = self._store.orders(models=ORDER_DOCUMENTS)
         self._control = control = orders.get(Control).without_ended(datetime.now(UTC))
         roll, self._drained = orders.get(Roll), frozenset(orders.get(Drains).brokers)
         if self._before.roll is not None:

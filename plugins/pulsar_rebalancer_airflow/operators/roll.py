@@ -16,7 +16,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.decide import roll_plan
 from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, why_unsafe
 from pulsar_rebalancer.errors import AdminError, PlanError, SettingsError, SnapshotError, StateError
-from pulsar_rebalancer.orders.in_force import LASTING, holds_now
+from pulsar_rebalancer.orders.in_force import LASTING_REASONS, holds_now
 from pulsar_rebalancer.orders.manual_plans import Drains, Question, deadline_of
 from pulsar_rebalancer.orders.order import Control, Hold, Situation
 from pulsar_rebalancer.orders.roll_document import Phase, Roll, RollRequest, ShownRestarts, parse_roll_form
@@ -34,10 +34,10 @@ from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-_FEWEST_INTERVALS = 5
+_MIN_STUCK_INTERVALS = 5
 """Minimum number of intervals without progress before a rolling restart stops."""
 
-_LONGEST_RUN = timedelta(minutes=3)
+_MAX_EXTRA_AGE = timedelta(minutes=3)
 """Time by which the age of the latest sample may exceed one interval."""
 
 
@@ -101,7 +101,7 @@ class RollOperator(BaseSensorOperator):
             # A retry would take as long, and an active roll could take no step meanwhile.
             raise AirflowFailException("the dry run timed out: name fewer brokers") from error
         refused = "; ".join(f"{why.reason}: {why.message}" for why in self._refusals(context, store, roll, now))
-        closed = (f"{why.reason} {why.detail}" for why in self._holds(store, now) if why.reason not in LASTING)
+        closed = (f"{why.reason} {why.detail}" for why in self._holds(store, now) if why.reason not in LASTING_REASONS)
         waits = "; ".join(filter(None, [*closed, roll_plan.why_no_turn(sample)]))
         store.put(roll.model_copy(update={"shown": shown}))
         answer = ShownRestarts(plan=shown.id, refused=refused, waits=waits, restarts=tuple(planned))
@@ -138,7 +138,7 @@ class RollOperator(BaseSensorOperator):
         if drained := store.orders().get(Drains).brokers:
             yield PlanError(Reason.DRAINING, f"release these brokers first: {', '.join(drained)[:500]}")
         for closed in self._holds(store, now):
-            if closed.reason in LASTING:
+            if closed.reason in LASTING_REASONS:
                 yield PlanError(closed.reason, f"the rolling restart does not begin: {closed.detail}")
         try:
             refuse_while_plan_waits(context, f"{REBALANCE_DAG}{self.entry.name}", store)
@@ -174,7 +174,7 @@ class RollOperator(BaseSensorOperator):
         return roll.model_copy(update={"run_id": run.run_id})
 
     def _latest_sample(self) -> Snapshot:
-        age = timedelta(seconds=self.entry.settings.interval_seconds) + _LONGEST_RUN
+        age = timedelta(seconds=self.entry.settings.interval_seconds) + _MAX_EXTRA_AGE
         return latest_sample(self.storage, datetime.now(UTC), age.total_seconds())
 
     def _roll_facts(self, context: Context, store: StateStore, roll: Roll) -> RollFacts:
@@ -185,7 +185,7 @@ class RollOperator(BaseSensorOperator):
         stop, skip = roll.stop_order(control), roll.skip_order(control)
         facts = RollFacts(
             now=now,
-            minutes=max(settings.roll_wait_minutes, _FEWEST_INTERVALS * settings.interval_seconds / 60),
+            minutes=max(settings.roll_wait_minutes, _MIN_STUCK_INTERVALS * settings.interval_seconds / 60),
             seen=seen,
             unknown=unknown,
             held=held,

@@ -19,7 +19,7 @@ from pulsar_rebalancer.carry_out.move_executor import AdaptivePace, carry_out_mo
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.carry_out.split_executor import SplitHistory, carry_out_splits
 from pulsar_rebalancer.config.clusters_file import Origin
-from pulsar_rebalancer.config.settings import MOST_MOVES, Settings
+from pulsar_rebalancer.config.settings import MAX_CONCURRENT_MOVES, Settings
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import is_extensible, range_of
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
@@ -109,7 +109,7 @@ class PlanPartOperator(RunOperator):
 
 _log = logging.getLogger(__name__)
 
-_SECONDS_BETWEEN_WORDS = 1.0
+_SECONDS_BETWEEN_REPORTS = 1.0
 
 
 class _Progress:
@@ -121,7 +121,7 @@ class _Progress:
         self._told_at = -math.inf
 
     def publish_if_due(self, history: WaveHistory) -> None:
-        if time.monotonic() - self._told_at >= _SECONDS_BETWEEN_WORDS:
+        if time.monotonic() - self._told_at >= _SECONDS_BETWEEN_REPORTS:
             self.publish(history)
 
     def publish(self, history: WaveHistory) -> None:
@@ -237,7 +237,7 @@ class UnloadWaveOperator(PlanPartOperator):
             await carry_out_moves(
                 admin.bundles,
                 moves,
-                concurrency=min(limits, default=MOST_MOVES),
+                concurrency=min(limits, default=MAX_CONCURRENT_MOVES),
                 timeout_seconds=settings.move_timeout_seconds,
                 on_outcome=ended,
                 stop_reason=holds.reason,

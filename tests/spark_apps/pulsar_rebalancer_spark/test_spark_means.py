@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from pulsar_rebalancer.run import bundle_columns as specification
-from pulsar_rebalancer.run.tables import BUNDLES, LONG_TERM, MEANS, TRAFFIC
+from pulsar_rebalancer.run.tables import BUNDLES, LONG_TERM_RATES, MEANS, TRAFFIC
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark import bundle_means
 
@@ -23,7 +23,7 @@ def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_
                 "cluster": cluster,
                 "bundle": bundle,
                 "samples": samples,
-                **{name: random.uniform(0, 1e6) for name in (*TRAFFIC, *LONG_TERM)},
+                **{name: random.uniform(0, 1e6) for name in (*TRAFFIC, *LONG_TERM_RATES)},
             }
             for bundle, samples in zip(NAMES[::2], cycle(KNOWN_SAMPLES), strict=False)
         ]

@@ -19,10 +19,10 @@ from pulsar_rebalancer.run.tables import Measure, java_sum
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.texts import number_of
 
-NAMED = 20
+MAX_NAMED = 20
 """Maximum number of immovable bundles to name for each broker."""
 
-NEVER = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
+NEVER_MOVE_REASONS = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
 
 
 def drain_moves(
@@ -114,5 +114,5 @@ def _drain_progress(snapshot: Snapshot, broker: str, drain: Drain, moves: Iterab
         bundles=None if broker in snapshot.silent_brokers or broker not in snapshot.starts else len(mine) + len(hidden),
         moving=sum(move.is_taken for move in mine),
         stay=dict(sorted(stay.items())),
-        named=tuple(sorted(move.bundle for move in mine if move.reason in NEVER)[:NAMED]),
+        named=tuple(sorted(move.bundle for move in mine if move.reason in NEVER_MOVE_REASONS)[:MAX_NAMED]),
     )

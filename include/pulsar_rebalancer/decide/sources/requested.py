@@ -114,7 +114,7 @@ def _matches_of(owners: Mapping[str, str], names: Any, name: str) -> list[str]:
     return [str(bundle) for bundle in names.filter(match_mask(pattern, names)).to_pylist()]
 
 
-_COMPARED = (SplitAlgorithm.TOPIC_COUNT, SplitAlgorithm.RANGE, SplitAlgorithm.FLOW)
+_COMPARED_ALGORITHMS = (SplitAlgorithm.TOPIC_COUNT, SplitAlgorithm.RANGE, SplitAlgorithm.FLOW)
 """Split algorithms to compare. The first algorithm with the most even parts is chosen."""
 
 LARGEST, HOT = "LARGEST", "HOT"
@@ -156,10 +156,10 @@ def split_row(sample: PlanningSample, request: PlanRequest, candidates: Candidat
         raise PlanError(Reason.CONTRADICTION, f"{given} positions: the extensible load manager accepts only one")
     tried = {
         each: find_cut(candidate, each, sample.settings, given_positions=request.positions, single_cut=single)
-        for each in filter(None, dict.fromkeys([request.algorithm, *_COMPARED]))
+        for each in filter(None, dict.fromkeys([request.algorithm, *_COMPARED_ALGORITHMS]))
     }
     cuts = {each: cut for each, cut in tried.items() if isinstance(cut, Cut)}
-    most_even = max(cuts, key=lambda algorithm: cuts[algorithm].evenness, default=_COMPARED[0])
+    most_even = max(cuts, key=lambda algorithm: cuts[algorithm].evenness, default=_COMPARED_ALGORITHMS[0])
     algorithm = request.algorithm or most_even
     cut = tried[algorithm]
     if isinstance(cut, Reason):

@@ -40,7 +40,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import safe_profile_of
 from pulsar_rebalancer.texts import capitalized, number_of
 
-_ENDED_ROLL = timedelta(days=1)
+_ENDED_ROLL_SHOWN = timedelta(days=1)
 """How long the page shows a rolling restart that has ended."""
 
 
@@ -184,7 +184,7 @@ def _roll_view(facts: AirflowContext, now: datetime) -> RollView | None:
     roll = facts.roll
     if roll.stranded not in facts.drains:  # released since the roll ended
         roll = roll.model_copy(update={"stranded": ""})
-    if not roll.active and (roll.ended_at is None or now - roll.ended_at >= _ENDED_ROLL):
+    if not roll.active and (roll.ended_at is None or now - roll.ended_at >= _ENDED_ROLL_SHOWN):
         return None
     stop = words.STOPPED_IN[roll.phase].format(roll.broker) if roll.active else ""
     return RollView(text=f"{capitalized(roll.progress)}.", turns=tuple(_turn_views(roll)), stop=stop)

@@ -28,7 +28,7 @@ from pulsar_rebalancer.strategies.sample import (
     gap_and_hits,
     hits_after,
 )
-from pulsar_rebalancer.strategies.scoring import MEMORY, UNIT, relative_limits
+from pulsar_rebalancer.strategies.scoring import MEMORY, UNIT_DIVISORS, relative_limits
 from pulsar_rebalancer.strategies.shedders import avg_shedder
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-_ROUNDS = 40  # the largest number of bundles that a pair may move in one run
-_CRUMB = 0.2  # points; smaller bundles stay
-_LARGE = 8.0  # points; the move of such a bundle has twice the price of a small one
-_URGENT = 2  # by which the price of a move is divided for an urgent pair
-_OF_OTHERS = 50  # number of candidates, the largest, of a broker whose pair does not fire
+_MAX_MOVES_PER_PAIR = 40  # the largest number of bundles that a pair may move in one run
+_MIN_BUNDLE_POINTS = 0.2  # points; smaller bundles stay
+_LARGE_BUNDLE_POINTS = 8.0  # points; the move of such a bundle has twice the price of a small one
+_URGENT_DIVISOR = 2  # by which the price of a move is divided for an urgent pair
+_MAX_OTHER_CANDIDATES = 50  # number of candidates, the largest, of a broker whose pair does not fire
 
 
 class GainSettings(BaseModel):
@@ -127,7 +127,7 @@ def _broker_pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[
         name = broker.broker
         pair, sums = pairs[name], of_brokers.get(name, Sums())
         fires = pair.fired and pair.source != pair.destination
-        coming = sample.arriving.get(name, {}).get(sample.measure, 0.0) / UNIT[sample.measure]
+        coming = sample.arriving.get(name, {}).get(sample.measure, 0.0) / UNIT_DIVISORS[sample.measure]
         unexplained = learned.idle + learned.brokers.get(name, LearnedBroker()).residual
         expected = sums.hour + learned.persistence * (sums.quick - sums.hour)
         height = unexplained + learned.points / cores[name] * (expected + coming)
@@ -145,7 +145,7 @@ def _read_givers(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> N
     points = sample.learning.learned.points
     above = [broker for pool in pools for broker in pool if broker.gives or broker.height > 0]
     sample.bundles.request_brokers([broker.name for broker in above])
-    able = sample.bundles.brokers_with_bundle_above(_CRUMB / points) if points else set()
+    able = sample.bundles.brokers_with_bundle_above(_MIN_BUNDLE_POINTS / points) if points else set()
     for broker in above:
         broker.unread = broker.name in able
         if broker.gives:
@@ -154,13 +154,13 @@ def _read_givers(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> N
 
 def _read_candidates(sample: ClusterSample, broker: _Broker) -> None:
     broker.unread = False
-    broker.bundles = sample.bundles.of_broker(broker.name, None if broker.gives else _OF_OTHERS)
+    broker.bundles = sample.bundles.of_broker(broker.name, None if broker.gives else _MAX_OTHER_CANDIDATES)
     loads = sample.learning.learned.points * np.array([bundle.load for bundle in broker.bundles])
-    broker.dearness = 1 + loads / broker.cores / _LARGE
+    broker.dearness = 1 + loads / broker.cores / _LARGE_BUNDLE_POINTS
     broker.reasons = [
         bundle.reason
         or (Reason.SYSTEM_NAMESPACE if is_heartbeat(bundle.bundle) else None)
-        or (None if load > _CRUMB else Reason.BELOW_GAIN if load > 0 else Reason.NO_TRAFFIC)
+        or (None if load > _MIN_BUNDLE_POINTS else Reason.BELOW_GAIN if load > 0 else Reason.NO_TRAFFIC)
         for bundle, load in zip(broker.bundles, loads.tolist(), strict=True)
     ]
     broker.loads = np.where([reason is None for reason in broker.reasons], loads, np.inf)
@@ -181,7 +181,7 @@ def _choose_moves(
     """
     moves: list[CandidateMove] = []
     measure, ranks = sample.measure, {broker.pair: count() for broker in pool}
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_MOVES_PER_PAIR):
         # A hot broker without candidates leaves its partner to the next one.
         able = [broker for broker in pool if broker.height < 0 or broker.may_give]
         able.sort(key=lambda broker: (broker.height, broker.name))
@@ -212,7 +212,7 @@ def _staying_bundles(broker: _Broker, free_ranks: Iterator[int], measure: Measur
 def _pick(sample: ClusterSample, gain_settings: GainSettings, hotter: _Broker, colder: _Broker) -> BundleSample | None:
     """Move the bundle whose gain exceeds its price the most, and return it; None if no bundle is moved."""
     urgent = (hotter.gives and hotter.urgent) or (colder.takes and colder.urgent)
-    least = gain_settings.min_gain / (_URGENT if urgent else 1)
+    least = gain_settings.min_gain / (_URGENT_DIVISOR if urgent else 1)
     if hotter.unread:
         _read_candidates(sample, hotter)
     slope = 2 * (hotter.height / hotter.cores - colder.height / colder.cores)
@@ -277,5 +277,5 @@ def _with_moves(
     ]
 
 
-_GRID: dict[str, object] = {"low_threshold": [10, 15, 20, 30], "hit_count_low": [4, 8]}
-PROFILE = replace(avg_shedder.PROFILE, shed=shed, own_settings=GainSettings, learns=True, grid=_GRID)
+_REPLAY_GRID: dict[str, object] = {"low_threshold": [10, 15, 20, 30], "hit_count_low": [4, 8]}
+PROFILE = replace(avg_shedder.PROFILE, shed=shed, own_settings=GainSettings, learns=True, grid=_REPLAY_GRID)

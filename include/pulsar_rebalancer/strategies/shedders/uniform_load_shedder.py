@@ -28,7 +28,7 @@ from pulsar_rebalancer.strategies.sample import (
 from pulsar_rebalancer.strategies.shedders.overload_shedder import Comparison, broker_decision
 
 MAX_INT = 2**31 - 1
-NOTHING = 1e-6
+MIN_TRAFFIC = 1e-6
 """If the idlest broker's traffic is at most this number, 1 is used instead."""
 
 
@@ -114,7 +114,7 @@ def _traffic_extremes(sample: ClusterSample, measure: Measure) -> tuple[str, flo
     carried = sample.columns.traffic(measure)
     busiest = max(carried, key=carried.__getitem__, default="")
     most, least = carried.get(busiest, -1.0), min([float(MAX_INT), *carried.values()])
-    return busiest, most, 1.0 if abs(least) <= NOTHING else least
+    return busiest, most, 1.0 if abs(least) <= MIN_TRAFFIC else least
 
 
 def _other_decision(sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, pair: int) -> Decision:

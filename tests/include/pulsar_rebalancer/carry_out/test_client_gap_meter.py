@@ -53,7 +53,7 @@ class Brokers:
 
 @pytest.fixture(autouse=True)
 def half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_gap_meter, "WATCHED_S", 0.5)
+    monkeypatch.setattr(client_gap_meter, "MAX_WATCH_S", 0.5)
     monkeypatch.setattr(client_gap_meter, "retry_delays", lambda _: repeat(0.01))
 
 
@@ -148,9 +148,9 @@ def test_a_slow_source_is_not_waited_for_again_until_it_has_answered(monkeypatch
         brokers = Brokers(2)
         brokers.answering.clear()
         measured, found = Measured(brokers), []
-        monkeypatch.setattr(client_gap_meter, "BEFORE_S", 0.05)
+        monkeypatch.setattr(client_gap_meter, "MAX_COUNT_BEFORE_S", 0.05)
         found.append(await measured.unload())
-        monkeypatch.setattr(client_gap_meter, "BEFORE_S", 60.0)
+        monkeypatch.setattr(client_gap_meter, "MAX_COUNT_BEFORE_S", 60.0)
         for answering in (False, True):
             if answering:
                 brokers.answering.set()

@@ -9,7 +9,7 @@ from pulsar_rebalancer.replay.closed_loop import replay
 from pulsar_rebalancer.replay.replay_run import PreparedReplay, conclude
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.variant_outcome import VariantOutcome
-from pulsar_rebalancer.replay.variants import ANSWER, CURRENT, REPORT, ReplayRequest, Variant
+from pulsar_rebalancer.replay.variants import ANSWER, CURRENT_VARIANT, REPORT, ReplayRequest, Variant
 from pulsar_rebalancer.storage.path import StoragePath
 
 __all__ = ["listed"]
@@ -22,7 +22,7 @@ AFTER = Run({A: 40, B: 60}, {A: dict(zip(FOUR[1:], (200, 100, 100), strict=True)
 
 def of(recording: Recording, name: str = "nothing") -> tuple[VariantOutcome, VariantOutcome]:
     current = settings(strategy=f"{listed.__module__}:{name}")
-    replayed, outcome = replay(recording, [Variant(CURRENT, current, current=True)], current)
+    replayed, outcome = replay(recording, [Variant(CURRENT_VARIANT, current, current=True)], current)
     return outcome, replayed
 
 

@@ -6,7 +6,7 @@ import pytest
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.replay.variant_outcome import Metrics, pareto_front, preferred_variant
-from pulsar_rebalancer.replay.variants import CURRENT, expand
+from pulsar_rebalancer.replay.variants import CURRENT_VARIANT, expand
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 
 NOW = Settings()
@@ -20,7 +20,7 @@ def test_every_combination_of_each_part_and_the_current_settings_once() -> None:
     found = expand(grid, NOW)
     # 15 with 8 hits is what Pulsar has already.
     assert [variant.name for variant in found.variants] == [
-        CURRENT,
+        CURRENT_VARIANT,
         "AvgShedder, low_threshold 10, hit_count_low 4",
         "AvgShedder, low_threshold 10, hit_count_low 8",
         "AvgShedder, low_threshold 15, hit_count_low 4",
