@@ -174,12 +174,12 @@ class Scene:
         state = DecisionState(seq=self.runs, **counted, hits=hits, strategy_state=kept)
         before = {each.broker: score(each, self.settings) for each in sample.compared_brokers}
         gaps = [decision.gap for decision in result.decisions if decision.gap is not None]
-        plan_files.write(
+        plan_files.write_plan(
             Snapshot(folder),
             Plan(result.decisions, moves, sentence=result.sentence),
             state,
             self.splits,
-            **plan_files.scores_fields(before, scores_after(before, taken, _traffic(samples, taken)), ()),
+            **plan_files.score_fields(before, scores_after(before, taken, _traffic(samples, taken)), ()),
             counting=Reason.COUNTED,
             pairs=len(gaps),
             pairs_over=sum(gap >= self.settings.low_threshold for gap in gaps),

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from pulsar_rebalancer.names import is_name, match_mask, matches, means_same_in_java
+from pulsar_rebalancer.names import is_matchable_name, match_mask, matches_pattern, means_same_in_java
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.documents import VersionedDocument
 
@@ -72,7 +72,7 @@ def policy_of(policies: Iterable[IsolationPolicy], namespace: str) -> IsolationP
 def policies_of(policies: Iterable[IsolationPolicy], namespaces: Iterable[str]) -> dict[str, IsolationPolicy | None]:
     """Return the result of `policy_of` for each namespace; this is faster for many namespaces."""
     ruling: dict[str, IsolationPolicy | None] = dict.fromkeys(namespaces)
-    left = pa.array(filter(is_name, ruling), pa.string())
+    left = pa.array(filter(is_matchable_name, ruling), pa.string())
     for policy in policies:
         for pattern in policy.namespaces:
             covered = match_mask(pattern, left)
@@ -87,7 +87,7 @@ def why_unclear(policies: Iterable[IsolationPolicy], namespace: str, first_match
     A policy with unreadable namespaces could apply to any namespace that no earlier policy covers. One with
     unreadable primary brokers could reserve any broker, which affects namespaces without a policy.
     """
-    if not is_name(namespace):
+    if not is_matchable_name(namespace):
         return f"{_quoted(namespace)} is not a valid namespace name"
     for policy in policies:
         if policy is first_match:
@@ -139,7 +139,7 @@ def _min_limit_part(value: object) -> _PolicyPart:
 
 
 def _matches_any(patterns: Sequence[str], name: str) -> bool:
-    return is_name(name) and any(matches(pattern, name) for pattern in patterns)
+    return is_matchable_name(name) and any(matches_pattern(pattern, name) for pattern in patterns)
 
 
 def _quoted(text: str) -> str:

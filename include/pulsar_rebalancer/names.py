@@ -189,7 +189,7 @@ def means_same_in_java(pattern: str) -> bool:
     return True
 
 
-def is_name(text: str) -> bool:
+def is_matchable_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
@@ -198,5 +198,5 @@ def match_mask(pattern: str, names: Any) -> Any:
 
 
 @lru_cache(maxsize=1 << 16)
-def matches(pattern: str, name: str) -> bool:
+def matches_pattern(pattern: str, name: str) -> bool:
     return bool(match_mask(pattern, pa.scalar(name)).as_py())

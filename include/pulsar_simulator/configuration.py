@@ -156,7 +156,7 @@ class Configuration:
     def effective(self, name: str) -> str:
         """Return a key's effective value. An override of the wrong type is ignored."""
         override = self._overrides.get(name)
-        return override if override is not None and self._fits(name, override) else self._file[name]
+        return override if override is not None and self._has_right_type(name, override) else self._file[name]
 
     def set(self, name: str, value: str) -> None:
         """Override a dynamic key on all brokers. The value is not checked.
@@ -164,7 +164,7 @@ class Configuration:
         Raises:
             Refusal: 412 if the key is unknown or not dynamic.
         """
-        self._check(name)
+        self._check_dynamic(name)
         self._overrides[name] = value
 
     def reset(self, name: str) -> None:
@@ -173,14 +173,14 @@ class Configuration:
         Raises:
             Refusal: 412 if the key is unknown or not dynamic.
         """
-        self._check(name)
+        self._check_dynamic(name)
         self._overrides.pop(name, None)
 
-    def _check(self, name: str) -> None:
+    def _check_dynamic(self, name: str) -> None:
         if name not in DEFAULTS or name in STATIC_KEYS:
             raise Refusal(412, "Can't update non-dynamic configuration")
 
-    def _fits(self, name: str, value: str) -> bool:
+    def _has_right_type(self, name: str, value: str) -> bool:
         for shape, accepted in zip(_TYPE_PATTERNS, _ACCEPTED_PATTERNS, strict=True):
             if shape.fullmatch(self._file[name]):
                 return accepted.fullmatch(value) is not None

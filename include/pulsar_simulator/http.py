@@ -267,7 +267,7 @@ class SimulatorApp:
             FaultKind.ERROR_500: lambda *_: JSONResponse({"reason": _EXTENSIBLE_REPORT}, 500),
             FaultKind.NULL_ANSWER: lambda *_: Response("null", media_type=_JSON),
             FaultKind.GARBAGE: lambda *_: Response(bytes(range(256)), media_type=_JSON),
-            FaultKind.HALF_JSON: self._cut_answer,
+            FaultKind.HALF_JSON: self._half_answer,
             FaultKind.HUGE_ANSWER: lambda fault, *_: StreamingResponse(_huge_answer(int(fault.size)), media_type=_JSON),
         }
 
@@ -286,7 +286,7 @@ class SimulatorApp:
         )
         return redirect(self._cluster, target.index, path, dict(request.query_params))
 
-    def _cut_answer(self, _fault: Fault, _request: Request, broker: Broker) -> Response:
+    def _half_answer(self, _fault: Fault, _request: Request, broker: Broker) -> Response:
         whole = self._cluster.load_report_json(broker.index)
         return Response(whole[: len(whole) // 2], media_type=_JSON)
 

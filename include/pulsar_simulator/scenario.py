@@ -89,7 +89,7 @@ def spec(
     )
 
 
-def build(
+def build_cluster(
     *,
     brokers: int = 8,
     bundles: int = 200,

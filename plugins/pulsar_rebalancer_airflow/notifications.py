@@ -72,7 +72,7 @@ def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool],
     for name in _URL_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     service = Apprise()
-    missed = {"a receiver without a usable URL" for url in receivers(connection) if not service.add(url)}
+    missed = {"a receiver without a usable URL" for url in receiver_urls(connection) if not service.add(url)}
     until, taken = time.monotonic() + SEND_TIMEOUT_SECONDS, []
     for message in messages:
         left = until - time.monotonic()
@@ -90,7 +90,7 @@ def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool],
     return taken, sorted(missed)
 
 
-def receivers(connection: str) -> list[str]:
+def receiver_urls(connection: str) -> list[str]:
     from airflow.providers.apprise.hooks.apprise import AppriseHook
 
     config: Any = AppriseHook(connection).get_config_from_conn(BaseHook.get_connection(connection))

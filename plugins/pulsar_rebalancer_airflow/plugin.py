@@ -67,17 +67,17 @@ class FormGuard:
             await self._refuse(fields, scope, receive, send)
             return
 
-        async def again() -> Message:
+        async def replay_messages() -> Message:
             return messages.pop(0) if messages else await receive()
 
-        await self.app(scope, again, send)
+        await self.app(scope, replay_messages, send)
 
     async def _refuse(self, fields: Mapping[str, str], scope: Scope, receive: Receive, send: Send) -> None:
         from starlette.responses import JSONResponse  # Airflow loads plugins in every process
 
         allowed = False
 
-        async def no_form() -> Message:
+        async def empty_form_message() -> Message:
             return {"type": "http.request", "body": b"[]"}
 
         async def pass_on(message: Message) -> None:
@@ -87,7 +87,7 @@ class FormGuard:
                 await send(message)
 
         # Airflow first decides whether the user may start a run: only then does it refuse a body that is no object.
-        await self.app(scope, no_form, pass_on)
+        await self.app(scope, empty_form_message, pass_on)
         if allowed:
             said = {"detail": " ".join(f"{name}: {sentence}" for name, sentence in fields.items()), "fields": fields}
             await JSONResponse(said, 422)(scope, receive, send)
@@ -106,7 +106,7 @@ async def invalid_fields(dag_id: str, body: bytes, scope: Scope) -> Mapping[str,
         return error.fields
     except (ValueError, AttributeError, TypeError, RecursionError):
         return {}
-    return await to_thread(_refusals, dag_id.removeprefix(prefix), form) if await _may_start(scope, dag_id) else {}
+    return await to_thread(_form_refusals, dag_id.removeprefix(prefix), form) if await _may_start(scope, dag_id) else {}
 
 
 async def _may_start(scope: Scope, dag_id: str) -> bool:
@@ -124,7 +124,7 @@ async def _may_start(scope: Scope, dag_id: str) -> bool:
     return True
 
 
-def _refusals(cluster: str, form: object) -> Mapping[str, str]:
+def _form_refusals(cluster: str, form: object) -> Mapping[str, str]:
     """Return the fields for which the run would refuse a form, by the stored orders and the latest sample's brokers."""
     from airflow.utils.session import create_session
 

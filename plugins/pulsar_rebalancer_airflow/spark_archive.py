@@ -132,7 +132,7 @@ def _sample_run(root: str) -> StoragePath:
     tables = {"cluster": ([of_run], CLUSTER), "brokers": (rows, BROKERS), "bundles": (bundles, BUNDLES)}
     write(run, {name: table(*content) for name, content in tables.items()})
     # Moving averages (means) of an earlier run: a run with stored means joins them with its bundles.
-    (storage.state / "means-0.parquet").write_table(table(bundle_columns.update(bundles, []), MEANS))
+    (storage.state / "means-0.parquet").write_table(table(bundle_columns.update_means(bundles, []), MEANS))
     reserved = IsolationPolicy(name="vip", namespaces=("sample/broker-0",), primary=("elsewhere",), secondary=())
     resolved = RunSettings(settings=Settings(**_FIRING), origins={})
     RunRequest(cluster=_CLUSTER, airflow_run_id="sample", resolved=resolved, collected_at=now).write(run)

@@ -20,12 +20,12 @@ from airflow.sdk.configuration import conf
 from pulsar_rebalancer.decide.validation import (
     KEYS,
     Result,
-    conclude,
     findings_of,
     judged_tables,
     load_suite,
-    parameters,
+    make_validation,
     suite_failure,
+    suite_parameters,
     suites_folder,
 )
 from pulsar_rebalancer.errors import RebalancerError
@@ -149,15 +149,15 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
     for name, table in tables.items():
         try:
             frame = table.to_pandas(categories=_CATEGORICAL_COLUMNS.get(name))
-            results = _run_suite(name, frame, suites or suites_folder(), parameters(settings))
+            results = _run_suite(name, frame, suites or suites_folder(), suite_parameters(settings))
         except Exception as error:  # a table that cannot be judged must block the run
             log.exception("the expectation suite of table %s could not be run", name)
             findings.append(suite_failure(name, f"{type(error).__name__}: {error}"))
             continue
         findings += findings_of(name, results)
-        judged[name] = _storable(results)
+        judged[name] = _json_value(results)
         (run / "validation" / f"{name}.json").write_json(judged[name])
-    validation = conclude(findings, tables, settings, _moves_state(run).unloads)
+    validation = make_validation(findings, tables, settings, _moves_state(run).unloads)
     validation.write(run)
     write_page(run, snapshot.request, validation, judged)
     return validation
@@ -209,11 +209,11 @@ def _safe_wording(result: Any) -> dict[str, str]:
         return {"expected": "", "seen": ""}
 
 
-def _storable(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _storable(entry[:MAX_ROWS] if _is_rows(key, entry) else entry) for key, entry in value.items()}
+        return {key: _json_value(entry[:MAX_ROWS] if _is_rows(key, entry) else entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_storable(entry) for entry in value]
+        return [_json_value(entry) for entry in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -113,7 +113,7 @@ def spark_schema(schema: pa.Schema) -> T.StructType:
     return T.StructType([T.StructField(field.name, _SPARK_TYPES[field.type]) for field in schema])
 
 
-def read(spark: SparkSession, files: Sequence[StoragePath], schema: pa.Schema) -> DataFrame:
+def read_frame(spark: SparkSession, files: Sequence[StoragePath], schema: pa.Schema) -> DataFrame:
     return spark.read.schema(spark_schema(schema)).parquet(*(file.for_spark for file in files))
 
 
@@ -121,7 +121,7 @@ def partition_count(spark: SparkSession) -> int:
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
 
 
-def write(frame: DataFrame, file: StoragePath) -> None:
+def write_frame(frame: DataFrame, file: StoragePath) -> None:
     """Write a table to a folder of files. Output from an earlier attempt is replaced."""
     # Bundle names and most values occur only once: Parquet would fill a dictionary only to discard it.
     once = {f"{_DICTIONARY_OPTION}#{name}": "false" for name in frame.columns if name in _DISTINCT_COLUMNS}
@@ -143,9 +143,9 @@ def empty_frame(spark: SparkSession, schema: pa.Schema) -> DataFrame:
 
 def bundles_of_run(spark: SparkSession, run: RunInput) -> DataFrame:
     """Return the run's bundles with their moving averages (see `update`), which include this sample."""
-    bundles = read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
+    bundles = read_frame(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
     bundles = bundles.select("cluster", "broker", "bundle", "owners", *TRAFFIC)
-    known = read(spark, [run.known_means_file], MEANS) if run.known_means_file else empty_frame(spark, MEANS)
+    known = read_frame(spark, [run.known_means_file], MEANS) if run.known_means_file else empty_frame(spark, MEANS)
     if run.known_means_file and run.parts_of_split_bundles:
         known = with_parts(known, literal(spark, run.parts_of_split_bundles, PARTS))
     if partition_count(spark) == 1:
@@ -178,4 +178,4 @@ def means_of_sample(run: RunInput, bundles: Callable[[], DataFrame], wait_for_me
 def _write_means(run: RunInput, bundles: DataFrame) -> None:
     # Even means that only this plan needs are written to the state's folder: executors may not write to other folders.
     if not (run.new_means_file / "_SUCCESS").exists():  # Spark writes this file last
-        write(means_table(bundles), run.new_means_file)
+        write_frame(means_table(bundles), run.new_means_file)

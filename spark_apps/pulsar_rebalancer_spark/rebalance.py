@@ -124,7 +124,7 @@ def _make_judge(session_of_run: Callable[[], SparkSession], run: RunInput) -> Ju
     def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot_score: float) -> list[JudgedPair]:
         spark = session_of_run()
         left_out = [broker.broker for broker in sample.brokers if broker.left_out is not None]
-        brokers = bundle_means.read(spark, [run.folder / "input" / "brokers.parquet"], BROKERS).coalesce(1)
+        brokers = bundle_means.read_frame(spark, [run.folder / "input" / "brokers.parquet"], BROKERS).coalesce(1)
         brokers = brokers.where((F.col("cluster") == run.cluster) & ~F.col("broker").isin(left_out))
         known = bundle_means.literal(spark, stored_hits_rows(run.cluster, sample, hits), KNOWN)
         rules = bundle_means.literal(spark, [rule_row(run.cluster, sample, hot_score)], RULES)

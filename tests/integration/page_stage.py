@@ -21,7 +21,7 @@ from pulsar_rebalancer_airflow.spark_archive import cached_archive
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.load import NO_NOISE
 from pulsar_simulator.sampling import Timing
-from pulsar_simulator.scenario import build
+from pulsar_simulator.scenario import build_cluster
 from pulsar_simulator.serve import running
 from pulsar_simulator.timeline import RealClock
 
@@ -215,7 +215,7 @@ def stages(folder: Path, parts: Collection[Part]) -> Iterator[dict[str, Stage]]:
     with ExitStack() as stack:
         for part in parts:
             size = {"brokers": part.brokers, "bundles": part.bundles}
-            clusters[part.name] = build(**size, noise=NO_NOISE, timing=timing, clock=RealClock())
+            clusters[part.name] = build_cluster(**size, noise=NO_NOISE, timing=timing, clock=RealClock())
             served = stack.enter_context(running(clusters[part.name]))
             host = ",".join(url.removeprefix("http://") for url in served.urls)
             connections[part.name] = {"conn_type": "pulsar_admin", "host": host, "password": served.token}

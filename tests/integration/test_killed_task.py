@@ -35,7 +35,7 @@ from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.faults import FaultKind
 from pulsar_simulator.load import NO_NOISE
 from pulsar_simulator.sampling import Timing
-from pulsar_simulator.scenario import build
+from pulsar_simulator.scenario import build_cluster
 from pulsar_simulator.serve import RunningCluster, running
 from pulsar_simulator.timeline import RealClock
 
@@ -230,7 +230,7 @@ def kill(victim: psutil.Process) -> None:
 
 def quick_cluster() -> Cluster:
     timing = Timing(stats_period=1, host_check_period=1, report_max_interval=5)
-    return build(brokers=4, bundles=60, noise=NO_NOISE, timing=timing, clock=RealClock())
+    return build_cluster(brokers=4, bundles=60, noise=NO_NOISE, timing=timing, clock=RealClock())
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from pulsar_rebalancer.orders.in_force import holds_now
 from pulsar_rebalancer.orders.manual_plans import Answers
 from pulsar_rebalancer.orders.order import JudgedRun, OrdersInForce
 from pulsar_rebalancer.reasons import Effect, Reason
-from pulsar_rebalancer.run.plan import Actions, Move, Split, Summary, verify
+from pulsar_rebalancer.run.plan import Actions, Move, Split, Summary, verified_actions
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.snapshot import CLIENT_COLUMNS, Snapshot, StateBefore
 from pulsar_rebalancer.state import DecisionState
@@ -61,7 +61,7 @@ def judge_plan(
     if (stored_state.plan_id, stored_state.plan_hash) != (summary.plan_id, summary.hash):
         return Verdict(Reason.STALE_PLAN, f"recorded: {stored_state.plan_id or 'none'} {stored_state.plan_hash[:12]}")
     try:
-        actions = moves, splits = verify(run, summary)
+        actions = moves, splits = verified_actions(run, summary)
     except PlanError as error:
         return Verdict(error.reason, error.message)
     if not moves and not splits:
@@ -210,7 +210,7 @@ def approval_request(
         requesters: users who requested the plan and therefore may not approve it.
     """
     moves, splits = actions
-    counts = zip(_clients_disturbed(run, actions.unloaded_bundles), ("topic", "producer", "consumer"), strict=True)
+    counts = zip(_disturbed_counts(run, actions.unloaded_bundles), ("topic", "producer", "consumer"), strict=True)
     disturbed = ", ".join(number_of(count, noun) for count, noun in counts)
     scores = f"{summary.score_min or 0:.1f} to {summary.score_max or 0:.1f} %"
     if summary.predicted_range is not None:
@@ -252,7 +252,7 @@ def quoted(text: str) -> str:
     return f"{fence} {shown} {fence}" if shown else ""
 
 
-def _clients_disturbed(run: StoragePath, bundles: list[str]) -> tuple[int, int, int]:
+def _disturbed_counts(run: StoragePath, bundles: list[str]) -> tuple[int, int, int]:
     clients = Snapshot(run).clients_by_bundle_and_kind(bundles).values()
     topics, producers, consumers = (sum(counts[name] for counts in clients) for name in CLIENT_COLUMNS)
     return topics, producers, consumers

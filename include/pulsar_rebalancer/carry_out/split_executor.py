@@ -84,7 +84,7 @@ class _BundleSplit:
         """Split the bundle. Raises SnapshotError if `begin` could not write its record; nothing was requested."""
         error = ""
         try:
-            reason = await self._check() or await self._request_split()
+            reason = await self._early_reason() or await self._request_split()
         except AdminError as failure:
             reason, error = failure.reason, failure.message
         except SnapshotError:
@@ -101,7 +101,7 @@ class _BundleSplit:
             error=error,
         )
 
-    async def _check(self) -> Reason | None:
+    async def _early_reason(self) -> Reason | None:
         bounds = await self._bundles.boundaries(namespace_of(self._split.bundle))
         lower, upper = HashRange.of_bundle(self._split.bundle)
         if lower not in bounds or upper not in bounds:

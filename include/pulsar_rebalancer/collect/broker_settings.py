@@ -188,11 +188,11 @@ class Runtimes:
 
 async def read_runtimes(admin: PulsarAdmin, brokers: Sequence[str]) -> Runtimes:
     """Read the leader and every broker's configuration. Raises AdminError without a leader or a configuration."""
-    leader, (by_broker, failed) = await asyncio.gather(admin.leader(), _configs_of(admin, brokers))
+    leader, (by_broker, failed) = await asyncio.gather(admin.leader(), _read_configs(admin, brokers))
     return Runtimes(leader, by_broker, failed)
 
 
-async def _configs_of(
+async def _read_configs(
     admin: PulsarAdmin, brokers: Sequence[str]
 ) -> tuple[dict[str, dict[str, str]], dict[str, Reason]]:
     async def ask(broker: str) -> dict[str, str] | AdminError:

@@ -326,7 +326,7 @@ def receive(
 
     failed: str
     try:
-        return _receive(pulsar.Client(service_url, **_client_options(connection, tokens)), handlers, seconds)
+        return _poll_readers(pulsar.Client(service_url, **_client_options(connection, tokens)), handlers, seconds)
     except (pulsar.PulsarException, ValueError) as error:
         failed = tokens.mask.hide(f"{type(error).__name__}, {error}")
         reason = _REASON_BY_ERROR.get(type(error).__name__, Reason.UNREACHABLE)
@@ -334,7 +334,7 @@ def receive(
     raise AdminError(reason, f"the system topics of {service_url} cannot be read: {failed}")
 
 
-def _receive(client: Any, handlers: Mapping[str, Callable[[TopicMessage], bool]], seconds: float) -> None:
+def _poll_readers(client: Any, handlers: Mapping[str, Callable[[TopicMessage], bool]], seconds: float) -> None:
     import pulsar
 
     with ExitStack() as closing:

@@ -86,10 +86,10 @@ def _broker_columns(report: Mapping[str, JsonValue], collected_at: datetime, hos
     updated, started = as_float(report.get("lastUpdate")), as_float(report.get("startTimestamp"))
     version = report.get("brokerVersionString")
     columns: dict[str, Cell] = {
-        "last_update": _timestamp(updated),
+        "last_update": _time_from_ms(updated),
         "report_age_seconds": None if updated is None else (now_ms - updated) / 1000,
-        "started_at": _timestamp(started),
-        "host_samples": None if started is None else _whole_samples((now_ms - started) / 1000 / host_interval_s),
+        "started_at": _time_from_ms(started),
+        "host_samples": None if started is None else _whole_number((now_ms - started) / 1000 / host_interval_s),
         "version": one_line(version, _MAX_VERSION_CHARS) if isinstance(version, str) else None,
     }
     for column, name in _RESOURCE_FIELDS.items():
@@ -135,13 +135,13 @@ def as_int(value: object) -> int | None:
     return value if type(value) is int and -_INT64_LIMIT <= value < _INT64_LIMIT else None
 
 
-def _timestamp(ms: float | None) -> datetime | None:
+def _time_from_ms(ms: float | None) -> datetime | None:
     if ms is None or not 0 <= ms <= _MAX_TIMESTAMP_MS:
         return None
     return _EPOCH + timedelta(milliseconds=ms)
 
 
-def _whole_samples(samples: float) -> float:
+def _whole_number(samples: float) -> float:
     return float(math.floor(samples)) if math.isfinite(samples) else math.nan
 
 

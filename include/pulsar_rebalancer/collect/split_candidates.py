@@ -154,16 +154,16 @@ async def read_candidates(
     if not chosen:
         return Candidates()
     namespaces = sorted({namespace_of(large.bundle) for large in chosen})
-    bounds = dict(zip(namespaces, await asyncio.gather(*(_boundaries(admin, n) for n in namespaces)), strict=True))
+    bounds = dict(zip(namespaces, await asyncio.gather(*(_read_boundaries(admin, n) for n in namespaces)), strict=True))
     topics: dict[str, tuple[TopicLoad, ...] | None] = {}
     try:
         async with asyncio.timeout(MAX_READ_SECONDS):
             for broker in sorted({large.broker for large in chosen}):
                 # The answer has all of a broker's topics and may be long, so only one answer is in memory at a time.
-                stats = await _topic_stats(admin, broker)
+                stats = await _read_topic_stats(admin, broker)
                 for name in (large.bundle for large in chosen if large.broker == broker):
                     left = MAX_TOPICS_READ - sum(len(loads or ()) for loads in topics.values())
-                    topics[name] = await _topics(admin, name, stats, left)
+                    topics[name] = await _read_topics(admin, name, stats, left)
                 del stats
     except TimeoutError:
         _log.warning("topics of %d bundles were not read within %d s", len(chosen) - len(topics), MAX_READ_SECONDS)
@@ -174,11 +174,11 @@ async def read_candidates(
 
 
 async def read_candidate(admin: PulsarAdmin, bundle: str, broker: str) -> Candidate:
-    bounds, stats = await _boundaries(admin, namespace_of(bundle)), await _topic_stats(admin, broker)
-    return Candidate(bundle=bundle, bounds=bounds, topics=await _topics(admin, bundle, stats, MAX_TOPICS_READ))
+    bounds, stats = await _read_boundaries(admin, namespace_of(bundle)), await _read_topic_stats(admin, broker)
+    return Candidate(bundle=bundle, bounds=bounds, topics=await _read_topics(admin, bundle, stats, MAX_TOPICS_READ))
 
 
-async def _boundaries(admin: PulsarAdmin, namespace: str) -> tuple[int, ...]:
+async def _read_boundaries(admin: PulsarAdmin, namespace: str) -> tuple[int, ...]:
     try:
         return tuple(await admin.bundles.boundaries(namespace))
     except AdminError as error:
@@ -186,7 +186,7 @@ async def _boundaries(admin: PulsarAdmin, namespace: str) -> tuple[int, ...]:
         return ()
 
 
-async def _topic_stats(admin: PulsarAdmin, broker: str) -> dict[str, JsonValue]:
+async def _read_topic_stats(admin: PulsarAdmin, broker: str) -> dict[str, JsonValue]:
     try:
         return await admin.topic_stats(broker)
     except AdminError as error:
@@ -194,7 +194,7 @@ async def _topic_stats(admin: PulsarAdmin, broker: str) -> dict[str, JsonValue]:
         return {}
 
 
-async def _topics(
+async def _read_topics(
     admin: PulsarAdmin, bundle: str, stats: dict[str, JsonValue], limit: int
 ) -> tuple[TopicLoad, ...] | None:
     try:

@@ -88,7 +88,7 @@ async def read_topics(admin: PulsarAdmin, sample: Sample) -> LoadedTopics:
         async with asyncio.timeout(TOPICS_TIMEOUT_S):
             for broker in brokers:  # one long answer at a time
                 try:
-                    loaded += _topics(broker, await admin.topic_stats(broker))
+                    loaded += _loaded_topics(broker, await admin.topic_stats(broker))
                     unread.discard(broker)
                 except AdminError:
                     continue
@@ -97,7 +97,7 @@ async def read_topics(admin: PulsarAdmin, sample: Sample) -> LoadedTopics:
     return LoadedTopics(loaded, sorted(unread))
 
 
-def _topics(broker: str, stats: Mapping[str, object]) -> Iterator[LoadedTopic]:
+def _loaded_topics(broker: str, stats: Mapping[str, object]) -> Iterator[LoadedTopic]:
     for namespace, ranges in stats.items():
         for hash_range, domains in ranges.items() if isinstance(ranges, dict) else ():
             for topics in domains.values() if isinstance(domains, dict) else ():

@@ -74,17 +74,17 @@ def _age(seconds: float | None) -> str:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root", required=True, help="the storage root, a path or an object-store URI")
-    parser.add_argument("--cluster", required=True, type=_cluster_name, help="cluster's name in the clusters file")
-    parser.add_argument("--max-age-seconds", required=True, type=_max_age, help="maximum age of outcome and decision")
+    parser.add_argument("--cluster", required=True, type=_parse_cluster, help="cluster's name in the clusters file")
+    parser.add_argument("--max-age-seconds", required=True, type=_parse_age, help="maximum age of outcome and decision")
 
 
-def _cluster_name(text: str) -> str:
+def _parse_cluster(text: str) -> str:
     if CLUSTER_NAME.fullmatch(text) is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a cluster name: use letters, digits, . _ - only")
     return text
 
 
-def _max_age(text: str) -> float:
+def _parse_age(text: str) -> float:
     try:
         number = float(text)
     except ValueError:

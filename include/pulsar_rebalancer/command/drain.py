@@ -68,14 +68,14 @@ class AirflowClient:
         Raises RefusedError if the plan or order was refused or failed, NotYetError if it was not in time.
         """
         while True:
-            plan = self._run(action="drain", broker=[broker], reason=reason)
+            plan = self._run_by_hand_dag(action="drain", broker=[broker], reason=reason)
             try:
-                self._run(plan=plan)
+                self._run_by_hand_dag(plan=plan)
                 return
             except OutdatedPlanError as error:
                 self._pause_or_fail(str(error))
 
-    def _run(self, **form: Any) -> str:
+    def _run_by_hand_dag(self, **form: Any) -> str:
         """Run the by-hand DAG, and return the hash of the plan that it shows; empty if it shows no plan."""
         begun = self._request_json(f"/api/v2/dags/{self._dag}/dagRuns", {"logical_date": None, "conf": form})
         run = quote(str(begun["dag_run_id"]), safe="")

@@ -40,15 +40,15 @@ _SECONDS_BY_UNIT = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", help="address of a broker, such as http://broker:8080")
-    parser.add_argument("--for", dest="seconds", type=_seconds, default=0.0, help="total sampling time, such as 10m")
-    parser.add_argument("--every", type=_seconds, default=60.0, help="time between samples (default: 60s)")
+    parser.add_argument("--for", dest="seconds", type=_to_seconds, default=0.0, help="total sampling time, such as 10m")
+    parser.add_argument("--every", type=_to_seconds, default=60.0, help="time between samples (default: 60s)")
     parser.add_argument("--connection", type=Path, help="YAML file with the fields of the connection")
     parser.add_argument("--topic", default="", help="also show this topic's bundle, and why the bundle moves or stays")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write the page of the cluster to this file")
     parser.add_argument("--json", action="store_true", help="print a JSON document")
 
 
-def _seconds(text: str) -> float:
+def _to_seconds(text: str) -> float:
     match = re.fullmatch(r"(\d{1,6})([smh]?)", text)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90s, 10m or 1h")

@@ -80,7 +80,7 @@ def decide(run: RunInput) -> Summary:
     known = run.known_means_file.read_table().to_pylist() if run.known_means_file else []
     left_out = run.validation.quarantined
     reported = (row for row in run.table("bundles").to_pylist() if row["bundle"] not in left_out)
-    run.new_means_file.write_table(table(bundle_columns.update(reported, known), MEANS))
+    run.new_means_file.write_table(table(bundle_columns.update_means(reported, known), MEANS))
     learned = learning_of(run)
     learned.write(run)
     return write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means_file, learned.loads), learned))

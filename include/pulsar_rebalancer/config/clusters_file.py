@@ -245,12 +245,12 @@ def broker_values(runtime: Mapping[str, str]) -> dict[str, str]:
     # The misspelt old keys win only while the new keys still have their default (ServiceConfiguration).
     for field, old in (("bandwidth_in_weight", "In"), ("bandwidth_out_weight", "Out")):
         value = _unwrapped_optional(runtime.get(f"loadBalancerBandwith{old}ResourceWeight"))
-        if value is not None and _is_one(settings.get(field, "1.0")) and not _is_one(value):
+        if value is not None and _equals_one(settings.get(field, "1.0")) and not _equals_one(value):
             settings[field] = value
     return settings
 
 
-def _is_one(value: str) -> bool:
+def _equals_one(value: str) -> bool:
     try:
         return float(value) == 1.0
     except ValueError:

@@ -279,7 +279,7 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
 
     if sources.requested is not None:
         (moves,) = within_caps(sources.requested)
-        return _combined([sources.requested.report(moves)], moves)
+        return _combine([sources.requested.report(moves)], moves)
     drains = sources.drains or _EMPTY_PROPOSAL
     arriving = _arriving_traffic(*within_caps(drains)) if drains.moves else {}
     strategy = sources.strategy(arriving) if sources.strategy else _EMPTY_PROPOSAL
@@ -289,7 +289,7 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
     reports = [drains.report(leaving), strategy.report(chosen)]
     if sources.rolling:
         reports[1] = reports[1]._replace(sentence=f"{reports[1].sentence}. {sources.rolling}")
-    plan = replace(_combined(reports, [*leaving, *chosen]), strategy_state=strategy.state)
+    plan = replace(_combine(reports, [*leaving, *chosen]), strategy_state=strategy.state)
     if not plan.taken_moves and (other := sources.otherwise()):
         (moves,) = within_caps(other)
         moves = other.renumbered(moves) if other.renumbered else moves
@@ -309,7 +309,7 @@ def _arriving_traffic(moves: Iterable[CandidateMove]) -> dict[str, Counter[Measu
     return traffic
 
 
-def _combined(reports: Sequence[SourceReport], moves: list[CandidateMove]) -> Plan:
+def _combine(reports: Sequence[SourceReport], moves: list[CandidateMove]) -> Plan:
     return Plan(
         decisions=[decision for each in reports for decision in each.decisions],
         moves=moves,
@@ -326,7 +326,7 @@ def _with_fallback(plan: Plan, report: SourceReport, moves: list[CandidateMove])
         return plan
     ends = {end for move in moves if move.is_taken for end in (move.source, move.destination)}
     decisions = [decision.with_hits_reset(ends) for decision in plan.decisions]
-    joined = _combined([report, SourceReport(decisions, plan.sentence, plan.traffic, plan.samples, plan.drains)], moves)
+    joined = _combine([report, SourceReport(decisions, plan.sentence, plan.traffic, plan.samples, plan.drains)], moves)
     return replace(
         joined, moves=[*moves, *plan.moves], strategy_state=plan.strategy_state, traffic=report.traffic or plan.traffic
     )

@@ -40,13 +40,13 @@ class PlanningSample:
     @classmethod
     def read(cls, snapshot: Snapshot, overruled: Collection[Overrule] = ()) -> Self:
         """Read a run's snapshot without the overruled rules. Raises the errors of `RunInput.read`."""
-        settings, policies = _planning_settings(snapshot.settings, overruled), _policies(snapshot.policies, overruled)
+        settings, policies = _planning_settings(snapshot.settings, overruled), _overrule(snapshot.policies, overruled)
         brokers = snapshot.brokers_without(left_out_of(snapshot, settings, policies))
         facts = stays.BundleFacts.of_run(snapshot, settings, overruled)
         rows, means = snapshot.table("bundles", REPORTED_SCHEMA.names), snapshot.known_means_file
         rows = with_loads(rows.append_column("reason", stays.stay_reasons(rows["bundle"], facts)))
         rows = with_means(rows, snapshot.cluster, means.read_table(MEAN_COLUMNS) if means else MEANS.empty_table())
-        return cls(snapshot, ClusterSample(brokers, _bundles(rows), settings), policies)
+        return cls(snapshot, ClusterSample(brokers, _bundles_of_table(rows), settings), policies)
 
     def with_drained_brokers(self, brokers: Collection[str]) -> Self:
         """Return a copy in which these brokers are drained as well, unless left out for a more serious reason."""
@@ -129,7 +129,7 @@ def _planning_settings(settings: Settings, overruled: Collection[Overrule]) -> S
     return settings.model_copy(update=changes)
 
 
-def _policies(policies: Policies, overruled: Collection[Overrule]) -> Policies:
+def _overrule(policies: Policies, overruled: Collection[Overrule]) -> Policies:
     changes: dict[str, object] = {}
     if Overrule.POLICIES in overruled:
         changes |= {"isolation": (), "unknown": {}, "without_persistent": ()}
@@ -138,7 +138,7 @@ def _policies(policies: Policies, overruled: Collection[Overrule]) -> Policies:
     return policies.model_copy(update=changes)
 
 
-def _bundles(table: pa.Table) -> Bundles:
+def _bundles_of_table(table: pa.Table) -> Bundles:
     """Return the bundles; without moving averages, the currently reported values are used instead."""
     for measure in Measure:
         present = pc.add(table[f"{measure}_in"], table[f"{measure}_out"])

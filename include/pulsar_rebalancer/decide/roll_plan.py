@@ -49,14 +49,14 @@ class Removal(NamedTuple):
 
 
 def removal_sample(snapshot: Snapshot) -> PlanningSample:
-    """Return the input for `removal`, without the grace period, which only slows a drain down."""
+    """Return the input for `predict_removal`, without the grace period, which only slows a drain down."""
     sample = PlanningSample.read(snapshot, {Overrule.GRACE_PERIOD}).for_roll()
     # A dry run asks for all brokers' usage at each of their turns.
     brokers = [each._replace(weighted={SCORED: weighted_usage(each, sample.settings)}) for each in sample.brokers]
     return replace(sample, cluster_sample=replace(sample.cluster_sample, brokers=brokers))
 
 
-def removal(sample: PlanningSample, broker: str) -> Removal:
+def predict_removal(sample: PlanningSample, broker: str) -> Removal:
     """Predict the removal of a broker: its bundles are placed as by a drain; those that never move are ignored.
 
     Raises PlanError: `unknown_name`, `last_broker`, or why the removal cannot be predicted.
@@ -99,14 +99,14 @@ def roll_preview(snapshot: Snapshot, brokers: Sequence[str], user: str, reason: 
     return ShownRoll(id=identity, order=order, at=snapshot.request.collected_at, by=user, reason=reason)
 
 
-def restarts(snapshot: Snapshot, brokers: Sequence[str]) -> list[BrokerRestart]:
+def predict_restarts(snapshot: Snapshot, brokers: Sequence[str]) -> list[BrokerRestart]:
     settings = snapshot.settings
     known = {broker.broker: broker for broker in snapshot.brokers_without({})}
     sample = removal_sample(snapshot)
     result = []
     for name in brokers:
         try:
-            fit = removal(sample, name)
+            fit = predict_removal(sample, name)
         except PlanError as error:
             bundles, why_not = len(sample.bundles.of_broker(name)), error.message
         else:
@@ -205,7 +205,7 @@ def _outcome_text(snapshot: Snapshot) -> str:
 
 def _why_no_room(snapshot: Snapshot, broker: str) -> str:
     try:
-        fit = removal(removal_sample(snapshot), broker)
+        fit = predict_removal(removal_sample(snapshot), broker)
     except PlanError as error:
         return error.message
     return _missing_room_text(fit) if fit.stay else ""

@@ -172,7 +172,7 @@ class RunBundles(Bundles):
         """Return the number of reported bundles for each namespace and broker; `namespaces` None counts all."""
         if namespaces is not None:
             return bundle_counts(self._reported_bundles.counted, namespaces)
-        return bundle_counts(_concat_tables(self._batches(_NAME_COLUMNS), _NAME_COLUMNS), None)
+        return bundle_counts(_concat_tables(self._cluster_batches(_NAME_COLUMNS), _NAME_COLUMNS), None)
 
     @cached_property
     def _table(self) -> pa.Table:
@@ -188,13 +188,13 @@ class RunBundles(Bundles):
     @cached_property
     def _reported_bundles(self) -> _ReportedBundles:
         held, counted = [], []
-        for rows in self._batches(REPORTED_SCHEMA):
+        for rows in self._cluster_batches(REPORTED_SCHEMA):
             held.append(rows if self._announced is None else rows.filter(pc.is_in(rows["broker"], self._announced)))
             counts = pc.or_(pc.is_valid(rows["policy"]), pc.starts_with(rows["bundle"], f"{SYSTEM_NAMESPACE}/"))
             counted.append(rows.select(_NAME_COLUMNS.names).filter(counts))
         return _ReportedBundles(sort(_concat_tables(held, REPORTED_SCHEMA)), _concat_tables(counted, _NAME_COLUMNS))
 
-    def _batches(self, columns: pa.Schema) -> Iterator[pa.Table]:
+    def _cluster_batches(self, columns: pa.Schema) -> Iterator[pa.Table]:
         for rows in self._run.batches("bundles", ["cluster", *columns.names]):
             yield rows.filter(pc.equal(rows["cluster"], pa.scalar(self._run.cluster))).select(columns.names)
 

@@ -76,7 +76,7 @@ def learning_of(run: RunInput) -> RunLearning:
     reported, missing = _rates_at_destinations(_reported_rates(run, (f"{measure}_in", f"{measure}_out")), late)
     brokers, names = reported["broker"], reported["bundle"]
     stored = _stored_costs(run, before)
-    known = _known_costs(run, stored, names)
+    known = _costs_of_bundles(run, stored, names)
     refused = pc.is_in(names, pa.array([*run.validation.quarantined, *missing], pa.string())).to_numpy()
     inward, outward = (np.nan_to_num(reported[f"{measure}_{way}"].to_numpy()) for way in ("in", "out"))
     rate = np.where(refused, known.quick, (inward + outward) / UNIT_DIVISORS[measure])
@@ -166,7 +166,7 @@ def _stored_costs(run: RunInput, learned: Learned) -> pa.Table:
     return _KNOWN_COSTS_SCHEMA.empty_table()  # not when the module is loaded: it loads pandas, and every DAG file would
 
 
-def _known_costs(run: RunInput, stored_costs: pa.Table, bundles: pa.ChunkedArray[Any]) -> BundleCosts:
+def _costs_of_bundles(run: RunInput, stored_costs: pa.Table, bundles: pa.ChunkedArray[Any]) -> BundleCosts:
     if parts := run.parts_of_split_bundles:
         # Of several rows, the first is found: that of a part with costs of its own.
         stored_costs = pa.concat_tables([stored_costs, _part_costs(stored_costs, parts)])
@@ -253,7 +253,7 @@ def replan(storage: ClusterStorage, run: StoragePath) -> Summary:
         PlanError: `other_plan`, `plan_changed`, `plan_expired`, `not_whole` or
             `would_overload`.
     """
-    earlier = approved.read(storage, Snapshot(run))
+    earlier = approved.read_earlier_plan(storage, Snapshot(run))
     moves, room = approved.proposal(earlier)
     # A split that no longer fits is noticed later, from the bundle's bounds, before any request is sent.
     wanted = requested.proposal(earlier.sample, moves, earlier.record, earlier.splits)

@@ -273,7 +273,7 @@ def _loaded_bundles(run: RunInput, names: Sequence[str], *, extensible: bool) ->
     parts = parts_by_bundle(run.state.moves.splits)
     parents = {bundle for bundle, of_bundle in parts.items() if of_bundle.keys() & set(names)}
     known = rows_of([*names, *parents], run.known_means_file.read_batches()) if run.known_means_file else []
-    after = {row["bundle"]: row for row in bundle_columns.update(sample, bundle_columns.with_parts(known, parts))}
+    after = {row["bundle"]: row for row in bundle_columns.update_means(sample, bundle_columns.with_parts(known, parts))}
     left_out, names = left_out_of(run), [row["bundle"] for row in sample]
     facts = stays.BundleFacts(run.settings, {}, quarantined=run.validation.quarantined, control=run.state.control)
     reasons = dict(zip(names, stays.stay_reasons(pa.array(names, pa.string()), facts).to_pylist(), strict=True))

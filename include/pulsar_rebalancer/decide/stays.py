@@ -74,7 +74,7 @@ def _is_excluded(names: Column, facts: BundleFacts) -> Column:
     return reduce(pc.or_, (match_mask(regex_of_glob(pattern), names) for pattern in patterns)) if patterns else None
 
 
-def _moved_for(reason: Reason) -> Callable[[Column, BundleFacts], Column]:
+def _has_moved_for(reason: Reason) -> Callable[[Column, BundleFacts], Column]:
     return lambda names, facts: _member_mask(names, [name for name, why in facts.moved.items() if why is reason])
 
 
@@ -104,8 +104,8 @@ RULES = (
     Rule(Reason.BUNDLE_EXCLUDED, Overrule.EXCLUSIONS, _is_excluded),
     Rule(Reason.BUNDLE_QUARANTINED, None, lambda names, facts: _member_mask(names, facts.quarantined)),
     Rule(Reason.TO_BE_SPLIT, None, lambda names, facts: _member_mask(names, facts.to_be_split)),
-    Rule(Reason.DESTINATION_KEPT, Overrule.GRACE_PERIOD, _moved_for(Reason.DESTINATION_KEPT)),
-    Rule(Reason.RECENTLY_UNLOADED, Overrule.GRACE_PERIOD, _moved_for(Reason.RECENTLY_UNLOADED)),
+    Rule(Reason.DESTINATION_KEPT, Overrule.GRACE_PERIOD, _has_moved_for(Reason.DESTINATION_KEPT)),
+    Rule(Reason.RECENTLY_UNLOADED, Overrule.GRACE_PERIOD, _has_moved_for(Reason.RECENTLY_UNLOADED)),
     Rule(Reason.NO_TOPIC),
     Rule(Reason.POLICY_UNKNOWN, Overrule.POLICIES),
     Rule(Reason.POLICY_FORBIDS, Overrule.POLICIES),
@@ -171,7 +171,7 @@ def checked_moves(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list
         reasons = {each: reason if reason in NEVER_SWAPPED else None for each, reason in reasons.items()}
     seen: set[str] = set()
     for move in taken:
-        problem = _error(move, reasons, seen)
+        problem = _move_error(move, reasons, seen)
         if problem:
             raise PlanError(Reason.BAD_RESULT, f"{sample.settings.strategy}: {move.bundle:.200} {problem}")
         seen.add(move.bundle)
@@ -190,7 +190,7 @@ def checked_moves(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list
     return [move.put_off(stay.get(move.bundle, move.reason)) for move in checked] if stay else checked
 
 
-def _error(
+def _move_error(
     move: CandidateMove, reported_reasons: Mapping[tuple[str, str], Reason | None], checked_bundles: Collection[str]
 ) -> str:
     if (move.source, move.bundle) not in reported_reasons:

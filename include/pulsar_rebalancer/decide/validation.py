@@ -46,15 +46,15 @@ _SEVERITY = {Effect.BLOCK: "critical", Effect.HOLD: "critical", Effect.QUARANTIN
 
 def validate(run: Snapshot, moved_bundles: Collection[str] = ()) -> Validation:
     """Validate the sample of a run, and write `validation.json`. `moved_bundles` are bundles that moved recently."""
-    tables, values, findings = judged_tables(run), parameters(run.settings), list[Finding]()
+    tables, values, findings = judged_tables(run), suite_parameters(run.settings), list[Finding]()
     for name, table in tables.items():
-        findings += findings_of(name, _results_of(table, KEYS[name], load_suite(suites_folder(), name), values))
-    validation = conclude(findings, tables, run.settings, moved_bundles)
+        findings += findings_of(name, _evaluate(table, KEYS[name], load_suite(suites_folder(), name), values))
+    validation = make_validation(findings, tables, run.settings, moved_bundles)
     validation.write(run.folder)
     return validation
 
 
-def conclude(
+def make_validation(
     findings: Iterable[Finding], tables: Mapping[str, pa.Table], settings: Settings, moved_bundles: Collection[str]
 ) -> Validation:
     """Return the suites' findings, and those that follow from them or from the settings."""
@@ -87,7 +87,7 @@ def load_suite(folder: Path, name: str) -> dict[str, Any]:
     return suite
 
 
-def parameters(settings: Settings) -> dict[str, float]:
+def suite_parameters(settings: Settings) -> dict[str, float]:
     """Return the values for the suites' `$PARAMETER`s.
 
     `report_age_limit_seconds` is the maximum plausible age of a report. Brokers write reports at least every
@@ -263,7 +263,7 @@ def _out_of_range(column: Any, arguments: ExpectationArguments) -> Any:
     return pc.or_(below, pc.greater(column, pa.scalar(math.inf if most is None else float(most))))
 
 
-def _in_set(column: Any, arguments: ExpectationArguments) -> Any:
+def _in_forbidden_set(column: Any, arguments: ExpectationArguments) -> Any:
     return pc.is_in(column, pa.array(arguments["value_set"], column.type))
 
 
@@ -277,14 +277,14 @@ _UNEXPECTED_BY_TYPE: Mapping[str, Callable[[Any, ExpectationArguments], Any]] = 
     "be_null": lambda column, _: pc.is_valid(column),
     "not_be_null": lambda column, _: pc.is_null(column),
     "be_between": _out_of_range,
-    "be_in_set": lambda column, allowed: pc.and_(pc.is_valid(column), pc.invert(_in_set(column, allowed))),
-    "not_be_in_set": _in_set,
+    "be_in_set": lambda column, allowed: pc.and_(pc.is_valid(column), pc.invert(_in_forbidden_set(column, allowed))),
+    "not_be_in_set": _in_forbidden_set,
     "match_regex": _not_matching,
 }
 """Functions that mark unexpected values, by expectation type. Null values pass, as in Great Expectations."""
 
 
-def _results_of(table: pa.Table, key: str, suite: Mapping[str, Any], params: Mapping[str, float]) -> Iterator[Result]:
+def _evaluate(table: pa.Table, key: str, suite: Mapping[str, Any], params: Mapping[str, float]) -> Iterator[Result]:
     for config in suite["expectations"]:
         allowed: Any = {
             name: params[given["$PARAMETER"]] if isinstance(given, dict) else given

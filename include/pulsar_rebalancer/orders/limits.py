@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from pulsar_rebalancer.config.clusters_file import Origin
 from pulsar_rebalancer.config.settings import CAPS, Settings
-from pulsar_rebalancer.names import matches, regex_of_glob
+from pulsar_rebalancer.names import matches_pattern, regex_of_glob
 from pulsar_rebalancer.orders.order import Hold, OrderKind, Situation, Wording
 from pulsar_rebalancer.reasons import Reason
 
@@ -44,7 +44,7 @@ def exclusion_reason(settings: Settings, bundle: str, brokers: Collection[str]) 
         return Reason.BROKER_EXCLUDED
     return (
         Reason.BUNDLE_EXCLUDED
-        if any(matches(regex_of_glob(pattern), bundle) for pattern in settings.excluded_bundles)
+        if any(matches_pattern(regex_of_glob(pattern), bundle) for pattern in settings.excluded_bundles)
         else None
     )
 

@@ -13,7 +13,7 @@ from pydantic import JsonValue, SecretStr
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import HASH_RANGE_PATTERN, is_broker_id
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.texts import parse_json, storable
+from pulsar_rebalancer.texts import parse_json, storable_text
 
 _MAX_QUOTED = 200
 _MAX_DETAIL = 1500
@@ -66,9 +66,9 @@ class BrokerAnswer:
         """
         said = self._error_reason()
         detail = f"answered {self.status}" + (f", {_message_line(said)}" if said else "")
-        return admin_error(self.mask, self._reason(on_412, said), self.what, self.broker, detail, self.status)
+        return admin_error(self.mask, self._error_code(on_412, said), self.what, self.broker, detail, self.status)
 
-    def _reason(self, on_412: Reason, error_reason: str) -> Reason:
+    def _error_code(self, on_412: Reason, error_reason: str) -> Reason:
         if self.status == 412:
             return on_412
         if self.status >= 500:
@@ -185,7 +185,7 @@ class TokenMask:
         """Return storable text with the secrets masked; cut it afterwards: part of a secret is missed."""
         for form in self._forms:
             text = text.replace(form, MASK)
-        return storable(text)
+        return storable_text(text)
 
 
 _TOPIC_DOMAINS = ("persistent", "non-persistent", "segment", "topic")

@@ -157,7 +157,7 @@ class Transport:
                 if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
                     return await self._follow(request, target, answer, location)
                 failed.append(answer.error(request.on_412))
-            self._move_to_end(host)
+            self._move_host_to_end(host)
             if failed and request.method != "GET":
                 break
         if failed:
@@ -167,7 +167,7 @@ class Transport:
         reason = reasons.pop() if len(reasons) == 1 else Reason.UNREACHABLE
         raise self._exchange.error(request, first, reason, f"no connection to {', '.join(refused)}", was_sent=False)
 
-    def _move_to_end(self, host: str) -> None:
+    def _move_host_to_end(self, host: str) -> None:
         if host in self._hosts:  # the list of brokers may have changed since
             self._hosts.remove(host)
             self._hosts.append(host)
@@ -197,16 +197,16 @@ class Transport:
     async def _ask_with_token(self, request: Request, target: Target) -> tuple[BrokerAnswer, str]:
         """Renew a rejected token and ask again: a request with a 401 was not applied (RFC 9110, 15.5.2)."""
         token = await self.tokens.get(target.broker)
-        answer, location = await self._single_answer(request, target, token)
+        answer, location = await self._send_once(request, target, token)
         if answer.is_unauthenticated:
             refused, token = token, await self.tokens.get(target.broker, rejected_token=token)
             if token != refused:
-                answer, location = await self._single_answer(request, target, token)
+                answer, location = await self._send_once(request, target, token)
         if answer.is_unauthenticated:
             raise self._exchange.error(request, target.broker, Reason.UNAUTHORIZED, "answered 401", answer.status)
         return answer, location
 
-    async def _single_answer(self, request: Request, target: Target, token: str) -> tuple[BrokerAnswer, str]:
+    async def _send_once(self, request: Request, target: Target, token: str) -> tuple[BrokerAnswer, str]:
         status, location, body, cut = await self._exchange.ask(request, target, token)
         _log.debug("%s at %s: %d", request.request_line, target.broker, status)
         return BrokerAnswer(request.request_line, target.broker, status, body, self.mask, cut), location

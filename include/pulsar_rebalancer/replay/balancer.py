@@ -116,7 +116,7 @@ class Balancer:
         self._placing = BundlePlacer(self._empty_sample(), self._state, f"{seed}/start")
 
     def decide(self, minute: Minute) -> list[IndexedMove]:
-        self._keep_placement()
+        self._store_placement_state()
         seen = minute.is_reported
         if self._keeps_means:
             self._means.update(seen, minute.bundles)
@@ -125,7 +125,7 @@ class Balancer:
         brokers = ColumnarBrokers(minute, self._roster, self._settings, self._left_out_reasons(minute))
         if minute.policies is not self._policies:
             self._policies, self._kind = minute.policies, cache(minute.policies.kind)
-        counting, learning = self._counting(minute), LearningResult()
+        counting, learning = self._hit_rules(minute), LearningResult()
         if self._learned is not None:
             learning = self._learned.learn(
                 self._state.shedder.learned,
@@ -146,7 +146,7 @@ class Balancer:
         indexed = [
             IndexedMove(
                 self._roster.bundle_at[move.bundle],
-                self._destination(move),
+                self._destination_number(move),
                 swapped=move.source == takes.get(move.pair),
             )
             for move in moves
@@ -215,17 +215,17 @@ class Balancer:
         """Return whether brokers measure less often than once a minute, so values can repeat."""
         return self._settings.host_usage_interval_minutes * MIN_AGE_SHARE > 1
 
-    def _counting(self, minute: Minute) -> HitRules:
+    def _hit_rules(self, minute: Minute) -> HitRules:
         if not self._may_repeat_values:
             return minute.counting
         return replace(minute.counting, samples=young(self._hits, self._settings, minute.time))
 
-    def _destination(self, move: CandidateMove) -> int:
+    def _destination_number(self, move: CandidateMove) -> int:
         if move.destination is None:
             raise ValueError(f"{move.bundle} is to be moved but has no destination")
         return self._roster.broker_at[move.destination]
 
-    def _keep_placement(self) -> None:
+    def _store_placement_state(self) -> None:
         if self._placing.used:
             self._state = replace(self._state, placement=self._placing.selector.state())
 

@@ -117,12 +117,12 @@ class _ReplayedVariant:
         if self.outcome.failed is not None:
             return
         try:
-            self._step(sample, flows, is_compared)
+            self._decide_and_move(sample, flows, is_compared)
         except BaseException as error:  # someone else's strategy may raise anything
             traceback.print_exc()
             self.outcome.failed = VariantFailure(sample.minute, error_line(error))
 
-    def _step(self, sample: RecordedSample, flows: Floats, is_compared: Flags) -> None:
+    def _decide_and_move(self, sample: RecordedSample, flows: Floats, is_compared: Flags) -> None:
         if sample.minute < self._moves_from:
             self._owner = np.where(sample.is_present, sample.owner, self._owner)
             all_stay = dict.fromkeys(range(len(self._owner)), Reason.OBSERVE)
@@ -185,11 +185,11 @@ class _ReplayedVariant:
             resources=RESOURCES,
             policies=sample.policies,
             reserved_by=sample.reserved_by,
-            counting=self._counting(sample.minute),
+            counting=self._hit_rules(sample.minute),
             stays=dict.fromkeys(sample.left_out.tolist(), Reason.BUNDLE_QUARANTINED),
         )
 
-    def _counting(self, minute: int) -> HitRules:
+    def _hit_rules(self, minute: int) -> HitRules:
         apart = self._last is None or (minute - self._last) * MINUTE_SECONDS > self._longest
         return RULES_AFTER_GAP if apart else COUNTED
 
@@ -238,13 +238,13 @@ def _message_costs(recording: Recording, minutes: Sequence[int]) -> Floats:
     of_changes = np.hypot(_NOISE, np.sqrt(np.median(within) / 2) if len(within) else 0.0)
     variance = np.array([_APART, *[of_changes] * len(both)])[:, None] ** 2
     unexplained = observations(np.nan_to_num(scores) - score_levels(np.ones(bundles)))
-    weights = _solve(
+    weights = _solve_linear_system(
         lambda weights: observations(score_levels(likely_costs(weights))) + variance * weights, unexplained
     )
     return np.asarray(mean * np.maximum(1 + likely_costs(weights), _LEAST))
 
 
-def _solve(matrix_product: Callable[[Floats], Floats], target: Floats) -> Floats:
+def _solve_linear_system(matrix_product: Callable[[Floats], Floats], target: Floats) -> Floats:
     """Return the solution of a positive definite system, by conjugate gradients."""
     found, left, direction = np.zeros_like(target), target, target
     size = first = (target**2).sum()

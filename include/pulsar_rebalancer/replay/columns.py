@@ -53,7 +53,7 @@ class Roster:
 
 
 class MeanColumns:
-    """Short-term and long-term moving averages, computed as in `run.bundle_columns.update`."""
+    """Short-term and long-term moving averages, computed as in `run.bundle_columns.update_means`."""
 
     def __init__(self, bundle_count: int) -> None:
         self.short: Floats = np.zeros((len(TRAFFIC), bundle_count))

@@ -208,14 +208,14 @@ class Writer:
         self.places[minute] = (self._file, len(self._waiting), len(data))
         self._waiting += data
         if len(self._waiting) >= _MIN_FILE_BYTES:
-            self._flush()
+            self._write_sample_file()
 
-    def _flush(self) -> None:
+    def _write_sample_file(self) -> None:
         (self.folder / str(self._file)).write_bytes(bytes(self._waiting))
         self._file, self._waiting = self._file + 1, bytearray()
 
     def finish(self, coverage: Coverage) -> Index:
-        self._flush()
+        self._write_sample_file()
         minutes = sorted(self.places)
         index = Index(
             brokers=self.brokers.names,

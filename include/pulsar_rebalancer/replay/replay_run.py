@@ -60,10 +60,10 @@ def print_line(line: str) -> None:
 
 def progress_writer(folder: StoragePath, part_number: int) -> Callable[[float], None]:
     """Return a function that stores the completed fraction of a part, 0 to 1."""
-    return partial(_write, folder / _PROGRESS_FOLDER / str(part_number))
+    return partial(_write_share, folder / _PROGRESS_FOLDER / str(part_number))
 
 
-def _write(file: StoragePath, share: float) -> None:
+def _write_share(file: StoragePath, share: float) -> None:
     file.write_bytes(f"{share:.3f}".encode())
 
 
@@ -74,7 +74,7 @@ class Progress:
         self._folders = [work / _PROGRESS_FOLDER for work in folders]
         self._parts = part_count
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread = threading.Thread(target=self._print_progress, daemon=True)
 
     def __enter__(self) -> None:
         self._thread.start()
@@ -83,7 +83,7 @@ class Progress:
         self._over.set()
         self._thread.join()
 
-    def _watch(self) -> None:
+    def _print_progress(self) -> None:
         before = -1
         while not self._over.wait(_SECONDS_BETWEEN_LINES):
             try:
@@ -181,7 +181,7 @@ _COVERAGE_COLUMNS = ("start", "end", "first", "last", "samples", "expected", "mi
 """Table columns that show which part of the requested period was replayed (`replay.recording.Coverage`)."""
 
 
-def conclude(prepared_replay: PreparedReplay, outcomes: Mapping[str, VariantOutcome], seconds: float) -> None:
+def write_results(prepared_replay: PreparedReplay, outcomes: Mapping[str, VariantOutcome], seconds: float) -> None:
     """Write a replay's answer, table and report. Raises `spark_failed` if every variant failed."""
     folder, _, request, recording, variants = prepared_replay
     coverage = recording.coverage

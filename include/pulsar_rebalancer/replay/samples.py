@@ -146,7 +146,7 @@ class _SampleAssembler:
         restarted, brokers = self._restarted_brokers(snapshot), self._broker_loads(snapshot)
         owner, carried, repeated = self._bundle_loads(snapshot, brokers.registered & ~brokers.reported)
         born = np.flatnonzero((owner != NOBODY) & ~self._seen)
-        parents = self._parents(born) if self._seen.any() else np.full(len(born), NOBODY)
+        parents = self._parents_of(born) if self._seen.any() else np.full(len(born), NOBODY)
         self._seen[born] = True
         self._owner, self._carried = owner, carried
         left_out = self._bundle_at[snapshot.bundles[snapshot.left_out]]
@@ -196,11 +196,11 @@ class _SampleAssembler:
             owner[held], carried[:, held] = self._owner[held], self._carried[:, held]
         return owner, carried, held
 
-    def _parents(self, new_bundles: Ints) -> Ints:
+    def _parents_of(self, new_bundles: Ints) -> Ints:
         """Return, for each new bundle, the narrowest known bundle that contains its range; `NOBODY` if none does."""
-        return np.array([self._parent(number) for number in new_bundles.tolist()], dtype=np.int64)
+        return np.array([self._parent_of(number) for number in new_bundles.tolist()], dtype=np.int64)
 
-    def _parent(self, number: int) -> int:
+    def _parent_of(self, number: int) -> int:
         namespace = int(self._roster.namespace[number])
         if namespace not in self._ranges:
             self._ranges[namespace] = self._namespace_ranges(namespace)

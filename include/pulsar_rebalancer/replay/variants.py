@@ -75,7 +75,7 @@ class Variants(NamedTuple):
     left_out: list[str]
 
 
-def expand(grid: Sequence[Mapping[str, object]], base_settings: Settings) -> Variants:
+def expand_grid(grid: Sequence[Mapping[str, object]], base_settings: Settings) -> Variants:
     """Return the current settings and every combination in a grid.
 
     Each part of the grid maps settings, by our names or Pulsar's, to a value or a list of values, and all
@@ -220,7 +220,7 @@ class ReplayRequest(VersionedDocument):
 
     @field_validator("grid")
     @classmethod
-    def _storable(cls, grid: list[dict[str, object]]) -> list[dict[str, object]]:
+    def _check_storable(cls, grid: list[dict[str, object]]) -> list[dict[str, object]]:
         require_storable(grid)
         return grid
 
@@ -236,7 +236,7 @@ class ReplayRequest(VersionedDocument):
     @property
     def variants(self) -> Variants:
         """Return the variants to compare; raise SettingsError (`wrong_setting`)."""
-        return expand(self.grid, self.settings)
+        return expand_grid(self.grid, self.settings)
 
     @classmethod
     def from_form(cls, values: Mapping[str, object]) -> Self:
@@ -245,7 +245,7 @@ class ReplayRequest(VersionedDocument):
             request = cls.model_validate(dict(values))
         except ValidationError as error:
             raise settings_error(error, "replay") from None
-        expand(request.grid, request.settings)
+        expand_grid(request.grid, request.settings)
         return request
 
 

@@ -185,10 +185,10 @@ class Bundles:
 
         If a bundle's long-term moving average is not known yet, its short-term average is used.
         """
-        return self._rates
+        return self._rate_by_broker
 
     @cached_property
-    def _rates(self) -> dict[str, float]:
+    def _rate_by_broker(self) -> dict[str, float]:
         heartbeat = pc.match_substring_regex(self._table["bundle"], f"^{HEARTBEAT_NAMESPACE}/[^/]*$")
         means = pc.coalesce(self._table["long_term_msg_rate"], self._table["msg_rate"])
         # Rates are added in the order of names: the order decides the last digit, which may decide a tie.
@@ -211,7 +211,7 @@ LONG_TERM_SAMPLES = 1000
 """Samples in the long-term mean: from the thousandth on, a new sample has the weight of one thousandth."""
 
 
-def update(bundles: Iterable[Row], previous_means: Iterable[Row]) -> list[Row]:
+def update_means(bundles: Iterable[Row], previous_means: Iterable[Row]) -> list[Row]:
     """Add a sample to the moving averages, and return the updated averages (TimeAverageMessageData.update).
 
     The means of a new bundle start with its values in this sample. While a bundle moves, two brokers can report it;
@@ -241,7 +241,7 @@ def with_parts(means: Iterable[Row], shares: Mapping[str, Mapping[str, float]]) 
     Each part starts with its share of the means.
 
     The parts are the bundles that a bundle was split into. The row of the split bundle is kept, because for a short
-    time one broker can report the bundle and another broker a part. `update` then drops whichever is not in the sample.
+    time one broker can report the bundle and another a part. `update_means` then drops whichever is not in the sample.
     The means of a part that already has a row do not change.
 
     Args:

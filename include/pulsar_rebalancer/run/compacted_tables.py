@@ -111,27 +111,27 @@ class Draft:
 
         Raises ArrowInvalid if a value does not fit its column, or SnapshotError `storage_failed`.
         """
-        columns = [self._column(table, field, run_name) for field in self._schema]
+        columns = [self._typed_column(table, field, run_name) for field in self._schema]
         self._waiting.append(pa.Table.from_arrays(columns, schema=self._schema))
         if sum(t.num_rows for t in self._waiting) >= _MAX_ROWS or sum(t.nbytes for t in self._waiting) >= _MAX_BYTES:
-            self._flush()
+            self._write_row_group()
 
     @staticmethod
-    def _column(table: pa.Table, field: pa.Field[Any], run_name: str | None) -> Any:
+    def _typed_column(table: pa.Table, field: pa.Field[Any], run_name: str | None) -> Any:
         if run_name is not None and field.name == "run":
             return pa.repeat(run_name, table.num_rows)
         if field.name not in table.column_names:
             return pa.nulls(table.num_rows, field.type)
         return table[field.name].cast(field.type)
 
-    def _flush(self) -> None:
+    def _write_row_group(self) -> None:
         if self._waiting:
             with storage_errors(self.file.uri, "written"):
                 self._writer.write_table(pa.concat_tables(self._waiting))
             self._waiting = []
 
     def finish(self) -> None:
-        self._flush()
+        self._write_row_group()
         with storage_errors(self.file.uri, "written"):
             self._writer.close()
             if not isinstance(self._sink, pa.NativeFile):
@@ -266,14 +266,14 @@ def _check_columns(file: StoragePath, columns: Iterable[str], current_schema: pa
             raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri} has no column {name}")
         kind = schema.field(name).type
         if not (
-            pa.types.is_null(kind) or _fits(kind, pa.string() if name == "run" else current_schema.field(name).type)
+            pa.types.is_null(kind) or _can_cast(kind, pa.string() if name == "run" else current_schema.field(name).type)
         ):
-            where = _first_text(file, name) if pa.types.is_string(kind) else ""
+            where = _first_text_value(file, name) if pa.types.is_string(kind) else ""
             raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri}: column {name} holds {kind}{where}")
     _refuse_null_names(file, [name for name in columns if name in _NAME_COLUMNS])
 
 
-def _fits(stored_type: pa.DataType, current_type: pa.DataType) -> bool:
+def _can_cast(stored_type: pa.DataType, current_type: pa.DataType) -> bool:
     if pa.types.is_string(current_type):
         return pa.types.is_string(stored_type)
     if pa.types.is_timestamp(current_type):
@@ -292,7 +292,7 @@ def _refuse_null_names(file: StoragePath, columns: Iterable[str]) -> None:
             before += table.num_rows
 
 
-def _first_text(file: StoragePath, column: str) -> str:
+def _first_text_value(file: StoragePath, column: str) -> str:
     before = 0
     for table in file.read_batches([column]):
         texts: list[Any] = table[column].to_pylist()

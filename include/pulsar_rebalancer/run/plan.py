@@ -420,7 +420,7 @@ class Actions(NamedTuple):
         return hashlib.sha256(json.dumps([sorted(moves), sorted(splits)]).encode()).hexdigest()
 
 
-def verify(run: StoragePath, summary: Summary) -> Actions:
+def verified_actions(run: StoragePath, summary: Summary) -> Actions:
     """Check a plan's files against its hash; return its actions. Raises PlanError `plan_changed`."""
     decisions = read_decisions(run)
     state = (run / _STATE).read_json()

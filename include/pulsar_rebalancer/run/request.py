@@ -71,7 +71,7 @@ class Finding(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_effect(cls, values: object) -> object:
+    def _drop_effect(cls, values: object) -> object:
         return {name: v for name, v in values.items() if name != "effect"} if isinstance(values, dict) else values
 
 

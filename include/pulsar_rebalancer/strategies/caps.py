@@ -107,7 +107,7 @@ class _Caps:
         groups = [self._groups[name] for name in names if name in self._groups]
         reason = self._why_rejected(unit, names, groups)
         if is_counted:
-            self._count(unit, names, groups, reason)
+            self._add_unit(unit, names, groups, reason)
         if reason is not None:
             return [move._replace(reason=reason, wave=None) for move in unit]
         if not is_counted:
@@ -126,7 +126,7 @@ class _Caps:
         over_run = _is_above(self._of_run + len(unit), self._settings.max_bundles_per_run)
         return self._exceeded_cap(unit, names) or (Reason.CAP_RUN if over_run else None)
 
-    def _count(self, unit: list[CandidateMove], names: list[str], groups: list[str], reason: Reason | None) -> None:
+    def _add_unit(self, unit: list[CandidateMove], names: list[str], groups: list[str], reason: Reason | None) -> None:
         if reason is not Reason.ANTI_AFFINITY:
             self._moving.update(groups)
         if reason in (None, Reason.CAP_RUN):

@@ -135,7 +135,7 @@ def learn(
     corrections = {}
     for name, now in scores.items():
         seen = _Observed(now, points / limits[name], sums.get(name, Sums()), quiet.get(name, SETTLED), name not in old)
-        known[name], corrections[name] = _learn(known[name], seen, after, minutes)
+        known[name], corrections[name] = _learn_broker(known[name], seen, after, minutes)
     return LearningResult(replace(after, brokers=known), sums, corrections)
 
 
@@ -160,7 +160,7 @@ class _Observed(NamedTuple):
     fresh: bool
 
 
-def _learn(
+def _learn_broker(
     broker: LearnedBroker, observed: _Observed, learned: Learned, minutes: float
 ) -> tuple[LearnedBroker, Correction]:
     samples, residual, variance, correction = broker.samples + 1, broker.residual, broker.variance, Correction()

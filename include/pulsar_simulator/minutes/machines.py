@@ -152,7 +152,7 @@ def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor
     room = np.maximum(brokers.cpu_limit - extra_cpu, 0.0)
     inward, outward = offered.msg_throughput_in * KBIT_PER_BYTE, offered.msg_throughput_out * KBIT_PER_BYTE
     served = np.minimum.reduce(
-        [_met_share(room, wanted), _met_share(brokers.nic, inward), _met_share(brokers.nic, outward)]
+        [_share_met(room, wanted), _share_met(brokers.nic, inward), _share_met(brokers.nic, outward)]
     )
     return Demand(
         traffic=offered.scaled(served),
@@ -163,7 +163,7 @@ def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor
     )
 
 
-def _met_share(capacity: Floats, wanted: Floats) -> Floats:
+def _share_met(capacity: Floats, wanted: Floats) -> Floats:
     return np.minimum(1.0, capacity / np.maximum(wanted, _MIN_DIVISOR))
 
 

@@ -41,7 +41,7 @@ class Simulation:
         """The brokers' actual traffic and usage in the last minute; None before the first step."""
         self.down = np.zeros(len(self.owner))
         """Number of seconds for which each bundle was unavailable in the last minute."""
-        self._place: ChooseBroker = place or self._fewest_messages
+        self._place: ChooseBroker = place or self._least_loaded_broker
         self._due: dict[int, float] = {int(bundle): 0.0 for bundle in np.flatnonzero(self.owner == NOBODY)}
         self._down = np.zeros(len(self.owner))  # seconds of the current minute during which a bundle is unavailable
         self._landed: list[int] = []
@@ -147,7 +147,7 @@ class Simulation:
     def _registered_brokers(self) -> list[int]:
         return [int(broker) for broker in np.flatnonzero(self.registered)]
 
-    def _fewest_messages(self, bundle: int, candidates: list[int]) -> int | None:
+    def _least_loaded_broker(self, bundle: int, candidates: list[int]) -> int | None:
         rates = self.spec.workload.rates_at(self.minute).per_broker(self.owner, len(self.alive))
         carried = rates.msg_rate_in + rates.msg_rate_out
         return min(candidates, key=lambda broker: (carried[broker], broker), default=None)

@@ -158,7 +158,7 @@ def random_stream(seed: int, purpose: int, number: int = 0) -> np.random.Generat
     return np.random.default_rng((seed, _SHAPE, purpose, number))
 
 
-def indices(mask: npt.NDArray[np.bool_]) -> Ints:
+def true_indices(mask: npt.NDArray[np.bool_]) -> Ints:
     """Return the indices at which a mask is true."""
     return np.flatnonzero(mask).astype(np.int64)
 

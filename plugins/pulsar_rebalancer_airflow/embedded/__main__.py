@@ -54,7 +54,7 @@ class RunLine:
     in_force: str = ""
 
 
-def describe(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> RunLine:
+def describe_run(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> RunLine:
     begun, ended = (datetime.fromisoformat(run[name]) for name in ("start_date", "end_date"))
     head = f"{begun.astimezone():%H:%M:%S}  run {number:<3}"
     seconds = f"{(ended - begun).total_seconds():.1f} s"
@@ -192,7 +192,7 @@ def _run(args: argparse.Namespace, processes: Processes) -> int:
     _say(f"{entry['strategy']} every {entry['interval_seconds']:g} s in mode {entry['mode']}; Ctrl-C stops everything")
     _say("one line per run: range of scores, pairs over the low threshold, most hits of a pair, verdict, seconds")
     _say(f"decisions, moves and validation page of each run: {home.folder / 'storage' / name / 'runs'}")
-    return _watch(airflow, dag_id, one_run=args.once, may_act=not args.pulsar)
+    return _watch_runs(airflow, dag_id, one_run=args.once, may_act=not args.pulsar)
 
 
 def _simulated_cluster(
@@ -251,10 +251,10 @@ def _own_cluster(args: argparse.Namespace) -> tuple[str, dict[str, JsonValue], d
     return name, entry, connection
 
 
-def _watch(airflow: LocalAirflow, dag_id: str, *, one_run: bool, may_act: bool) -> int:
+def _watch_runs(airflow: LocalAirflow, dag_id: str, *, one_run: bool, may_act: bool) -> int:
     failures, moved, in_force = 0, not may_act, ""
     for number, run in enumerate(airflow.ended_runs(dag_id), start=1):
-        line = describe(airflow, dag_id, run, number)
+        line = describe_run(airflow, dag_id, run, number)
         print(line.text, flush=True)
         # The start messages already named the mode; an order adds a semicolon.
         if line.in_force and line.in_force != in_force and ";" in line.in_force + in_force:

@@ -199,17 +199,17 @@ class LocalAirflow:
 
     def start(self) -> None:
         """Start Airflow. Raises EmbeddedError if a process ended or Airflow is not healthy in five minutes."""
-        self._start(["db", "migrate"], self._processes.run)
+        self._start_component(["db", "migrate"], self._processes.run)
         for arguments in _COMPONENTS:
-            self._start(arguments, self._processes.start)
-        for _ in self._poll(_START_SECONDS):
+            self._start_component(arguments, self._processes.start)
+        for _ in self._poll_processes(_START_SECONDS):
             if self._is_healthy():
                 self._log_in()
-                self._start(["triggerer", "--skip-serve-logs"], self._processes.start)
+                self._start_component(["triggerer", "--skip-serve-logs"], self._processes.start)
                 return
         raise EmbeddedError(f"Airflow was not healthy within {_START_SECONDS} s; see {self.home.folder / 'logs'}")
 
-    def _poll(self, seconds: float) -> Iterator[None]:
+    def _poll_processes(self, seconds: float) -> Iterator[None]:
         """Yield every half second for `seconds`; raise an error if a process has ended."""
         limit = time.monotonic() + seconds
         while time.monotonic() < limit:
@@ -217,7 +217,7 @@ class LocalAirflow:
             yield
             time.sleep(_PAUSE_SECONDS)
 
-    def _start(self, arguments: list[str], start_process: Callable[..., object]) -> None:
+    def _start_component(self, arguments: list[str], start_process: Callable[..., object]) -> None:
         log = self.home.folder / "logs" / f"{arguments[0]}.log"
         command = [str(Path(sys.executable).parent / "airflow"), *arguments]
         start_process(f"airflow {arguments[0]}", command, self.home.environment(), log)
@@ -282,7 +282,7 @@ class LocalAirflow:
 
         Raises EmbeddedError if a DAG file cannot be imported, or the DAG does not appear within five minutes.
         """
-        for _ in self._poll(_START_SECONDS):
+        for _ in self._poll_processes(_START_SECONDS):
             if self.get(f"/dags/{dag_id}") is not None:
                 return
             errors = self.get("/importErrors")
@@ -319,7 +319,7 @@ class LocalAirflow:
 
     def wait(self, dag_id: str, run_id: str) -> DagRun:
         """Wait until a run has ended. Raises EmbeddedError after ten minutes."""
-        for _ in self._poll(_RUN_SECONDS):
+        for _ in self._poll_processes(_RUN_SECONDS):
             run = self.run(dag_id, run_id)
             if run["state"] in ("success", "failed"):
                 return run
@@ -332,7 +332,7 @@ class LocalAirflow:
     def ended_runs(self, dag_id: str) -> Iterator[DagRun]:
         """Yield each run of a DAG once, when the run and all its tasks have ended. This iterator never ends."""
         seen: set[str] = set()
-        for _ in self._poll(math.inf):
+        for _ in self._poll_processes(math.inf):
             for run in self.runs(dag_id):
                 run_id = run["dag_run_id"]
                 if run["state"] in ("success", "failed") and run_id not in seen and self._has_ended(dag_id, run_id):

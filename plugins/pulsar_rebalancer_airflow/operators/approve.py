@@ -14,7 +14,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import RUN_TIMEOUT, Summary, verify
+from pulsar_rebalancer.run.plan import RUN_TIMEOUT, Summary, verified_actions
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import one_line
@@ -107,7 +107,7 @@ class ApproveOperator(ApprovalOperator):
     def _request_texts(self, question: Question, deadline: datetime) -> ApprovalRequest:
         run, summary = self._plan_asked_about(question)
         requesters = summary.requested_by if self.entry.settings.two_people else ()
-        return approval_request(summary, verify(run, summary), run, deadline, requesters)
+        return approval_request(summary, verified_actions(run, summary), run, deadline, requesters)
 
     def _plan_asked_about(self, question: Question) -> tuple[StoragePath, Summary]:
         run = self.storage.run(question.plan_id)

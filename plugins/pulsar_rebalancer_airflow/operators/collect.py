@@ -78,7 +78,7 @@ class CollectOperator(ClusterOperator):
                 control=orders.get(Control).without_ended(datetime.now(UTC)),
                 drains=Drains(brokers=orders.get(Drains).brokers),
                 roll=roll if roll.active else None,
-                handed_over=self._handover(store, params.plan, context["dag_run"].run_id) if params.plan else None,
+                handed_over=self._find_handover(store, params.plan, context["dag_run"].run_id) if params.plan else None,
             )
             now = datetime.now(UTC)
             gc.freeze()  # keeps the garbage collector from scanning Airflow's objects every few hundred answers
@@ -97,7 +97,7 @@ class CollectOperator(ClusterOperator):
     def _run_params(self, context: Context) -> RunParams:
         return parse_params(context["params"])
 
-    def _handover(self, store: StateStore, identity: str, airflow_run_id: str) -> HandedOverPlan:
+    def _find_handover(self, store: StateStore, identity: str, airflow_run_id: str) -> HandedOverPlan:
         """Return the plan that this run was started to carry out.
 
         Raises:

@@ -229,7 +229,7 @@ def wait_for_end(store: StateStore, run_in_progress: RunInProgress, timeout_s: f
         time.sleep(_SECONDS_BETWEEN_LOOKS)
         left &= _unfinished_bundles(store, run_in_progress["plan"])
     run = store.storage.run(run_in_progress["plan"])
-    ended = {bundle: reason for bundle, reason in _reasons(run).items() if bundle in begun - left} if run else {}
+    ended = {bundle: reason for bundle, reason in _move_reasons(run).items() if bundle in begun - left} if run else {}
     finished = {bundle: reason for bundle, reason in ended.items() if not reason.has(Trait.NOT_BEGUN)}
     return StopOutcome(finished, tuple(sorted(left)), run_in_progress["without_outcome"] - len(finished) - len(left))
 
@@ -244,10 +244,10 @@ def _pending_bundles(run: StoragePath) -> set[str]:
     if (run / "outcome.json").exists():
         return set()
     planned = {move.bundle for move in read_moves(run)} | {split.bundle for split in read_splits(run)}
-    return planned - _reasons(run).keys()
+    return planned - _move_reasons(run).keys()
 
 
-def _reasons(run: StoragePath) -> dict[str, Reason]:
+def _move_reasons(run: StoragePath) -> dict[str, Reason]:
     moves = {bundle: outcome.reason for bundle, outcome in read_waves(run).items()}
     splits = {bundle: outcome.reason for bundle, outcome in read_outcomes(run).items()}
     return dict(sorted((moves | splits).items()))

@@ -107,7 +107,7 @@ class ReportOperator(RunOperator):
         if self.settings is not None and self.settings.breaker is not None:
             closed = last_closing(store.peek(Control))
             failed = failed_moves(outcome.moves, stored.unloads, closed)
-            seen = _tally(run, request, outcome, earlier, failed)
+            seen = _breaker_tally(run, request, outcome, earlier, failed)
             if earlier is None or seen.failed or seen.moved:
                 # A retry has the same name, so what an earlier attempt has counted is not counted again.
                 counted = f"{run.name} {outcome.moved_count} {len(failed)}"
@@ -148,7 +148,7 @@ class ReportOperator(RunOperator):
         return store.orders_text(settings, context["dag_run"].start_date, run_settings.origins)
 
 
-def _tally(
+def _breaker_tally(
     run: StoragePath, request: RunRequest, outcome: Outcome, earlier_outcome: Outcome | None, failed_bundles: set[str]
 ) -> Tally:
     """Return what the circuit breaker counts: the moves that an earlier report has not reported yet."""

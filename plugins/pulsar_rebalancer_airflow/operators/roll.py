@@ -68,7 +68,7 @@ class RollOperator(BaseSensorOperator):
         with fail_unless_temporary(context):
             store = StateStore.from_context(context, self.entry.name)
             roll = store.get(Roll)
-            if not self._is_continued(context, roll):
+            if not self._is_continuation(context, roll):
                 form = parse_roll_form(context["params"])
                 if not form.plan:
                     return PokeReturnValue(True, self._show_plan(context, store, roll, form))
@@ -86,7 +86,7 @@ class RollOperator(BaseSensorOperator):
                 raise PlanError(after.ended, after.progress)
             return PokeReturnValue(not after.active, after.done)
 
-    def _is_continued(self, context: Context, roll: Roll) -> bool:
+    def _is_continuation(self, context: Context, roll: Roll) -> bool:
         ti = context["ti"]
         first = ti.max_tries - (self.retries or 0) + 1  # since the task was last cleared
         return roll.run_id == context["dag_run"].run_id and (roll.active or ti.try_number > first)
@@ -96,7 +96,7 @@ class RollOperator(BaseSensorOperator):
         by = requester(context)
         shown = roll_plan.roll_preview(sample, form.brokers, by, form.reason)
         try:
-            planned = roll_plan.restarts(sample, shown.order)
+            planned = roll_plan.predict_restarts(sample, shown.order)
         except AirflowTaskTimeout as error:
             # A retry would take as long, and an active roll could take no step meanwhile.
             raise AirflowFailException("the dry run timed out: name fewer brokers") from error

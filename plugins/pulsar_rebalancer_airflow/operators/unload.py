@@ -118,10 +118,10 @@ class _Progress:
     def __init__(self, context: Context, move_count: int) -> None:
         self._context = context
         self._total = move_count
-        self._told_at = -math.inf
+        self._published_at = -math.inf
 
     def publish_if_due(self, history: WaveHistory) -> None:
-        if time.monotonic() - self._told_at >= _SECONDS_BETWEEN_REPORTS:
+        if time.monotonic() - self._published_at >= _SECONDS_BETWEEN_REPORTS:
             self.publish(history)
 
     def publish(self, history: WaveHistory) -> None:
@@ -129,7 +129,7 @@ class _Progress:
         progress = {"done": len(done), "of": self._total, "failed": sum(not outcome.ok for outcome in done)}
         self._context["ti"].xcom_push(key="progress", value=progress)
         _log.info("%(done)d of %(of)d bundles done, %(failed)d of them not on their planned broker", progress)
-        self._told_at = time.monotonic()
+        self._published_at = time.monotonic()
 
 
 class UnloadWaveOperator(PlanPartOperator):

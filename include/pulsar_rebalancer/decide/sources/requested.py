@@ -101,13 +101,13 @@ def unload_moves(sample: PlanningSample, terms: Iterable[str], destination: str)
     if destination:
         check_receiver(sample, destination)
     names = pa.array(sample.owners, pa.string())
-    bundles = dict.fromkeys(bundle for name in terms for bundle in _matches_of(sample.owners, names, name) or [name])
+    bundles = dict.fromkeys(bundle for name in terms for bundle in _matched_names(sample.owners, names, name) or [name])
     if not bundles.keys() & sample.owners.keys():
         raise PlanError(Reason.UNKNOWN_NAME, f"no broker reports a bundle named or matching {', '.join(terms)[:200]}")
     return [RequestedMove(bundle, destination or None) for bundle in bundles]
 
 
-def _matches_of(owners: Mapping[str, str], names: Any, name: str) -> list[str]:
+def _matched_names(owners: Mapping[str, str], names: Any, name: str) -> list[str]:
     if name in owners:
         return [name]
     pattern = regex_of_glob(name if {"*", "?"} & set(name) else f"{name}/*")

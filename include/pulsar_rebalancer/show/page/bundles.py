@@ -20,7 +20,7 @@ from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Measure, Row
 from pulsar_rebalancer.show.page.brokers import drain_text, pair_views, short_names
 from pulsar_rebalancer.show.page.page_model import DrainView, FoundBundle, FoundBundles, PairView, StayView
-from pulsar_rebalancer.show.page.recent_runs import Run, latest
+from pulsar_rebalancer.show.page.recent_runs import Run, latest_runs
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import amount
@@ -40,7 +40,7 @@ def find_bundles(storage: ClusterStorage, text: str, now: datetime, keeping_rule
 
     Raises SnapshotError if the latest sample cannot be read.
     """
-    begun, ended = latest(storage, now)
+    begun, ended = latest_runs(storage, now)
     run = begun if begun is None or begun.summary else ended or begun
     if run is None:
         return FoundBundles()

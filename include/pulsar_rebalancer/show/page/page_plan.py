@@ -87,7 +87,7 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
         clients=sum(row.clients for row in noticed),
         range_before=round(summary.score_range, 2),
         predicted_range=rounded(summary.predicted_range),
-        brokers=_end_views(run),
+        brokers=_broker_change_views(run),
         moves=tuple(rows[:MAX_LISTED]),
         more=max(0, len(rows) - MAX_LISTED),
         splits=splits,
@@ -168,7 +168,7 @@ def requester_text(summary: Summary) -> str:
     return f"forced by {summary.forced.by or 'unknown'}: {summary.forced.reason}" if summary.forced else ""
 
 
-def _end_views(run: Run) -> tuple[BrokerChangeView, ...]:
+def _broker_change_views(run: Run) -> tuple[BrokerChangeView, ...]:
     before = known_scores(run.folder).by_broker
     ends = [
         BrokerChangeView(name=name, before=round(before[name], 2), after=round(after, 2))

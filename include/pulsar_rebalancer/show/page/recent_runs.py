@@ -173,7 +173,7 @@ def _read_or_none(read: Callable[[], _Document]) -> _Document | None:
         return None
 
 
-def latest(storage: ClusterStorage, now: datetime, opened_run: str = "") -> tuple[Run | None, Run | None]:
+def latest_runs(storage: ClusterStorage, now: datetime, opened_run: str = "") -> tuple[Run | None, Run | None]:
     """Return the run in progress (else the latest run) and the latest run that has ended. A missing run is None.
 
     Dry runs are ignored, because they have neither an outcome nor a strategy decision.

@@ -42,7 +42,7 @@ class Headline(NamedTuple):
     firing: str = ""
 
 
-def now_of(
+def current_headline(
     entry: ClusterEntry, facts: AirflowContext, begun_run: Run | None, ended_run: Run | None, now: datetime
 ) -> Headline:
     """Return a cluster's current state.

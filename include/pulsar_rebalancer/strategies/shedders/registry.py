@@ -87,7 +87,7 @@ def safe_profile_of(settings: Settings) -> Profile:
         return _DEFAULT_PROFILE
     if settings.strategy in PROFILES:
         return profile
-    shown: dict[str, Any] = {name: _or_default(settings.strategy, name, profile) for name in _RESULT_TYPES}
+    shown: dict[str, Any] = {name: _with_default(settings.strategy, name, profile) for name in _RESULT_TYPES}
     return replace(profile, **shown)
 
 
@@ -101,7 +101,7 @@ _RESULT_TYPES: dict[str, TypeAdapter[Any]] = {
 """Names of the functions in `Profile` whose results are shown to users, with the type of each result."""
 
 
-def _or_default(strategy: str, name: str, profile: Profile) -> Callable[..., object]:
+def _with_default(strategy: str, name: str, profile: Profile) -> Callable[..., object]:
     def answer(*given: object) -> object:
         try:
             return _RESULT_TYPES[name].validate_python(getattr(profile, name)(*given))

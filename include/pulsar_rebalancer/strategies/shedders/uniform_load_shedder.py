@@ -143,10 +143,10 @@ def _shed_busiest(
     fired = broker_decision(
         sample, broker, pair, compared, Reason.FIRED, wanted, measure=measure, target=float(required)
     )
-    return fired, _choose(sample, broker.broker, measure, pair, required)
+    return fired, _pick_bundles(sample, broker.broker, measure, pair, required)
 
 
-def _choose(sample: ClusterSample, broker: str, measure: Measure, pair: int, traffic: int) -> list[CandidateMove]:
+def _pick_bundles(sample: ClusterSample, broker: str, measure: Measure, pair: int, traffic: int) -> list[CandidateMove]:
     """Choose bundles of a broker, busiest first, that fit into the remaining amount. Idle bundles are chosen too."""
     moves: list[CandidateMove] = []
     taken = 0

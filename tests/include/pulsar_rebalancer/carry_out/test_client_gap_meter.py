@@ -154,7 +154,7 @@ def test_a_slow_source_is_not_waited_for_again_until_it_has_answered(monkeypatch
         for answering in (False, True):
             if answering:
                 brokers.answering.set()
-                await asyncio.wait(measured.meter._connected.values())
+                await asyncio.wait(measured.meter._topic_tasks.values())
             measured.move = measured.meter.measurement(MOVE, is_retry=False)
             async with asyncio.timeout(5):
                 found.append(await measured.unload())
@@ -282,7 +282,7 @@ def test_counting_does_not_prolong_a_wave_of_ten_minutes():
     async def reported() -> list[ClientGap]:
         measured = Measured(Brokers(2, 0))
         await measured.unload()
-        measured.meter._started -= 600
+        measured.meter._started_at -= 600
         await measured.meter.finish(lambda: None)
         await measured.meter.close()
         return measured.reported

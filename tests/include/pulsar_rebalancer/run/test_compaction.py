@@ -103,7 +103,7 @@ def test_a_crash_between_two_tables_is_mended_by_the_next_attempt(storage, monke
 
 def test_rows_that_are_missing_are_found_before_the_table_takes_its_place(storage, monkeypatch):
     made(storage, 2)
-    monkeypatch.setattr(Draft, "_flush", lambda draft: draft._waiting.clear())
+    monkeypatch.setattr(Draft, "_write_row_group", lambda draft: draft._waiting.clear())
 
     with pytest.raises(SnapshotError, match="instead of"):
         compact(storage, YESTERDAY, on_disk(storage))
