@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from pulsar_rebalancer.names import is_matchable_name, match_mask, matches_pattern, means_same_in_java
+from pulsar_rebalancer.names import is_matchable_name, is_same_in_java, match_mask, matches_pattern
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.documents import VersionedDocument
 
@@ -120,7 +120,7 @@ def _parsed_policy(name: str, policy: object) -> IsolationPolicy:
 def _pattern_part(value: object) -> _PolicyPart:
     if not isinstance(value, list) or not all(isinstance(pattern, str) for pattern in value):
         return _PolicyPart((), "the value is not a list of strings")
-    unreadable = [pattern for pattern in value if not means_same_in_java(pattern)]
+    unreadable = [pattern for pattern in value if not is_same_in_java(pattern)]
     problem = f"{_quoted(unreadable[0])} is not a supported pattern" if unreadable else ""
     return _PolicyPart(tuple(pattern for pattern in value if pattern not in unreadable), problem)
 
@@ -169,7 +169,7 @@ class Policies(VersionedDocument):
     readable: bool = True
     problem: str = ""
 
-    def kinds(self, namespaces: Collection[str]) -> dict[str, str | None]:
+    def policy_kinds(self, namespaces: Collection[str]) -> dict[str, str | None]:
         """Return each namespace's kind of policy: the first of `unknown`, `isolation`, `anti_affinity` that applies."""
         ruling = policies_of(self.isolation, namespaces)
 
@@ -182,7 +182,7 @@ class Policies(VersionedDocument):
         return {namespace: kind(namespace) for namespace in namespaces}
 
     def kind(self, namespace: str) -> str | None:
-        return self.kinds([namespace])[namespace]
+        return self.policy_kinds([namespace])[namespace]
 
     def reserving_policy(self, broker: str) -> str | None:
         """Return the first isolation policy that has the broker as a primary broker; None if there is none.

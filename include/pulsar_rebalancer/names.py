@@ -83,7 +83,7 @@ def is_extensible(load_manager: str) -> bool:
     return load_manager.strip().rpartition(".")[2] == "ExtensibleLoadManagerImpl"
 
 
-def split_list(text: str) -> tuple[str, ...]:
+def split_commas(text: str) -> tuple[str, ...]:
     """Return the items of a comma-separated list, which can be in brackets, as in broker responses."""
     text = text.strip()
     # A list with one IPv6 address and a port does not end in a bracket: "[::1]:8080".
@@ -114,7 +114,7 @@ def _check_pattern(text: str) -> str:
 
 def _split_items(value: object) -> object:
     if isinstance(value, str):
-        return split_list(value)
+        return split_commas(value)
     if isinstance(value, (list, tuple)):
         return [item.strip() if isinstance(item, str) else item for item in value]
     return value
@@ -163,7 +163,7 @@ _SAME_IN_JAVA = re.compile(rf"(?>{_TOKEN})*+", re.VERBOSE)
 """Matches patterns with syntax that means the same in Java and RE2. RE2 rejects invalid patterns, such as `a**`."""
 
 _REPEAT_BOUNDS = re.compile(r"\{([0-9]+)(?:,([0-9]*))?\}")
-_NAME = re.compile(rf"[!-~]{{1,{MAX_NAME_CHARS}}}")
+_MATCHABLE_NAME = re.compile(rf"[!-~]{{1,{MAX_NAME_CHARS}}}")
 
 
 def regex_of_glob(pattern: str) -> str:
@@ -171,7 +171,7 @@ def regex_of_glob(pattern: str) -> str:
     return "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)
 
 
-def means_same_in_java(pattern: str) -> bool:
+def is_same_in_java(pattern: str) -> bool:
     """Return whether RE2 gives the same results; look-around, for example, is not supported."""
     if len(pattern) > _MAX_REGEX_CHARS or _SAME_IN_JAVA.fullmatch(pattern) is None:
         return False
@@ -190,7 +190,7 @@ def means_same_in_java(pattern: str) -> bool:
 
 
 def is_matchable_name(text: str) -> bool:
-    return _NAME.fullmatch(text) is not None
+    return _MATCHABLE_NAME.fullmatch(text) is not None
 
 
 def match_mask(pattern: str, names: Any) -> Any:

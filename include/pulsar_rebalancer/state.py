@@ -118,7 +118,7 @@ class Unload(BaseModel):
     tries: int = 1
 
     @property
-    def untouched(self) -> bool:
+    def never_began(self) -> bool:
         return bool(self.outcome and self.outcome.has(Trait.NOT_BEGUN))
 
     def missed(self, broker: str) -> bool:

@@ -54,7 +54,7 @@ class Reporter:
         major, minor = (int(part) for part in self.version.split(".")[:2])
         self._heartbeat_prefix = f"pulsar/{self.cluster}/" if (major, minor) < (4, 1) else "pulsar/"
 
-    def heartbeat(self, broker: Broker) -> str:
+    def heartbeat_bundle(self, broker: Broker) -> str:
         """Return the name of the bundle for the broker's health check."""
         return f"{self._heartbeat_prefix}{broker.broker_id}/0x00000000_0xffffffff"
 
@@ -84,7 +84,7 @@ class Reporter:
         held = samples.bundles_of(i)
         stats = {names[b]: self.bundle_stats(b) for b in [*held, *extra_bundles]}
         heartbeat = dict.fromkeys(("consumerCount", "producerCount", "topics", "cacheSize"), 0)
-        stats[self.heartbeat(broker)] = dict.fromkeys(TRAFFIC_FIELDS, 0.0) | heartbeat | {"topics": 1}
+        stats[self.heartbeat_bundle(broker)] = dict.fromkeys(TRAFFIC_FIELDS, 0.0) | heartbeat | {"topics": 1}
         sums = {name: math.fsum(entry[name] for entry in stats.values()) for name in TRAFFIC_FIELDS}
         counts = {
             name: sum(entry[name] for entry in stats.values()) for name in ("topics", "consumerCount", "producerCount")
@@ -217,7 +217,7 @@ class Answers:
         """Return the bundles that a broker says it owns, including its heartbeat bundle."""
         own = [int(i) for i in np.flatnonzero(self.ownership.owner == broker.index)]
         claimed = [i for i in self._claimed_bundles(broker) if i not in own]
-        return [*(self.topology.bundles[i] for i in [*own, *claimed]), self.reporter.heartbeat(broker)]
+        return [*(self.topology.bundles[i] for i in [*own, *claimed]), self.reporter.heartbeat_bundle(broker)]
 
     def active_brokers(self) -> list[str]:
         """Return the brokerIds that the brokers list as active."""

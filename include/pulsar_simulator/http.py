@@ -44,7 +44,7 @@ class Auth:
     token: str
     user_token: str = ""
 
-    def refuses(self, request: HTTPConnection) -> str | None:
+    def refusal(self, request: HTTPConnection) -> str | None:
         """Return None if the request is allowed, else `unauthenticated` or `unauthorized`."""
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme != "Bearer" or not given:
@@ -240,7 +240,7 @@ class SimulatorApp:
         return False
 
     def _auth_refusal(self, request: Request) -> Response | None:
-        verdict = self._auth.refuses(request)
+        verdict = self._auth.refusal(request)
         if verdict == "unauthenticated":
             return HTMLResponse(_LOGIN_PAGE, 401, {"WWW-Authenticate": "Basic"})
         if verdict == "unauthorized":

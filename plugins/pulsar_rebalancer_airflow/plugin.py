@@ -145,8 +145,8 @@ def _form_refusals(cluster: str, form: object) -> Mapping[str, str]:
             return {}
         with create_session() as session:
             store = stored_state(session, storage_of(cluster))
-            if isinstance(form, ControlRequest) and form.form_action.gives:
-                form.form_action.gives(store.orders(models=ORDER_DOCUMENTS), GivenOrder(at=now, by="", **dict(form)))
+            if isinstance(form, ControlRequest) and form.form_action.apply:
+                form.form_action.apply(store.orders(models=ORDER_DOCUMENTS), GivenOrder(at=now, by="", **dict(form)))
             elif isinstance(form, PlanRequest) and form.action is Action.RELEASE and not form.plan:
                 refuse_not_drained(store, form.broker)
             elif isinstance(form, RollRequest) and form.brokers:

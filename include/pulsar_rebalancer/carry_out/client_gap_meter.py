@@ -62,14 +62,14 @@ class ClientGapMeter:
         self._topic_tasks: dict[str, asyncio.Task[dict[str, list[str]]]] = {}
         self._slow_brokers: set[str] = set()
         self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(MAX_CONCURRENT_COUNTS))
-        self._watched: set[asyncio.Task[ClientGap]] = set()
+        self._watch_tasks: set[asyncio.Task[ClientGap]] = set()
         self._started_at = time.monotonic()
 
     def measurement(self, move: Move, *, is_retry: bool) -> MoveClientGap:
         """Return the measurement of one move. `is_retry`: an earlier attempt might have unloaded the bundle."""
         return MoveClientGap(self, move, is_retry)
 
-    async def topics(self, move: Move) -> list[str]:
+    async def topics_with_clients(self, move: Move) -> list[str]:
         """Return a bundle's topics that have clients; counting other topics' clients would load these topics.
 
         Raises AdminError if the source does not respond or its statistics are unclear, and TimeoutError if it
@@ -96,10 +96,10 @@ class ClientGapMeter:
                 found[bundle] = names
         return found
 
-    def give_up(self, source: str) -> None:
+    def mark_slow(self, source: str) -> None:
         self._slow_brokers.add(source)
 
-    async def count(self, topic: str, broker: str) -> ClientCounts | None:
+    async def count_clients(self, topic: str, broker: str) -> ClientCounts | None:
         """Return a topic's connected clients; None on an error response. Raises AdminError without a response."""
         async with self._slots[broker]:
             try:
@@ -114,20 +114,20 @@ class ClientGapMeter:
 
     def watch(self, count_coroutine: Coroutine[Any, Any, ClientGap]) -> asyncio.Task[ClientGap]:
         task = asyncio.create_task(count_coroutine)
-        self._watched.add(task)
-        task.add_done_callback(self._watched.discard)
+        self._watch_tasks.add(task)
+        task.add_done_callback(self._watch_tasks.discard)
         return task
 
     async def finish(self, stop_reason: Callable[[], object]) -> None:
         """Wait until all clients are back or late; stop once `stop_reason` returns why the wave must end."""
         try:
-            while self._watched and stop_reason() is None and time.monotonic() - self._started_at < _MAX_WAVE_S:
-                await asyncio.wait(self._watched, timeout=1.0)
+            while self._watch_tasks and stop_reason() is None and time.monotonic() - self._started_at < _MAX_WAVE_S:
+                await asyncio.wait(self._watch_tasks, timeout=1.0)
         except Exception:
             _log.exception("whether the wave must end is unknown, so the wave stops waiting for clients")
 
     async def close(self) -> None:
-        tasks = [*self._watched, *self._topic_tasks.values()]
+        tasks = [*self._watch_tasks, *self._topic_tasks.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -137,13 +137,13 @@ class ClientGapMeter:
 class MoveClientGap:
     """The measurement of one move.
 
-    `again` is true if an earlier attempt might have unloaded the bundle: nothing can then be measured.
+    `is_retry` is true if an earlier attempt might have unloaded the bundle: nothing can then be measured.
     `unknown` says why clients cannot be counted.
     """
 
     meter: ClientGapMeter
     move: Move
-    again: bool
+    is_retry: bool
     unknown: str = field(default="", init=False)
     _topic_count: int | None = field(default=None, init=False)
     _baseline: dict[str, ClientCounts] = field(default_factory=dict, init=False)
@@ -155,7 +155,7 @@ class MoveClientGap:
     _count_task: asyncio.Task[ClientGap] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        if self.again:
+        if self.is_retry:
             self.unknown = "an earlier attempt of the task may have unloaded the bundle"
 
     async def count_before(self, begin: Awaitable[None]) -> None:
@@ -169,7 +169,7 @@ class MoveClientGap:
                 async with asyncio.timeout(MAX_COUNT_BEFORE_S):
                     await self._count_clients()
         except TimeoutError:
-            self.meter.give_up(self.move.source)
+            self.meter.mark_slow(self.move.source)
             self.unknown = f"{self.move.source} did not say within {MAX_COUNT_BEFORE_S:g} s which clients are connected"
         except AdminError as error:
             self.unknown = error.message
@@ -177,9 +177,9 @@ class MoveClientGap:
             self._note_failure(error)
 
     async def _count_clients(self) -> None:
-        names = await self.meter.topics(self.move)
+        names = await self.meter.topics_with_clients(self.move)
         sample = [names[at * len(names) // MAX_TOPICS] for at in range(MAX_TOPICS)] if names[MAX_TOPICS:] else names
-        counts = await asyncio.gather(*(self.meter.count(topic, self.move.source) for topic in sample))
+        counts = await asyncio.gather(*(self.meter.count_clients(topic, self.move.source) for topic in sample))
         counted = {topic: clients for topic, clients in zip(sample, counts, strict=True) if clients is not None}
         if names and not counted:
             raise AdminError(Reason.NOT_FOUND, "no broker returned statistics of the topics that have clients")
@@ -195,7 +195,7 @@ class MoveClientGap:
         self._unload_count = outcome.attempts
         if not outcome.attempts:
             return outcome
-        if outcome.reason.has(Trait.NEW_OWNER) and not self.again:
+        if outcome.reason.has(Trait.NEW_OWNER) and not self.is_retry:
             self._owner_seconds = round(time.monotonic() - self._unloaded_at, 3)
         if not outcome.owner:
             self.unknown = self.unknown or "the bundle has no known owner"
@@ -212,7 +212,7 @@ class MoveClientGap:
         False if the bundle had no owner by then or was unloaded more than once. Without clients, only the
         owner matters.
         """
-        if not self._unload_count or self.again:
+        if not self._unload_count or self.is_retry:
             return None
         if self._unload_count > 1 or self._owner_seconds is None or self._owner_seconds > seconds:
             return False
@@ -243,7 +243,7 @@ class MoveClientGap:
         for pause in retry_delays(_LONGEST_PAUSE_S):
             await asyncio.sleep(pause)
             try:
-                self._latest_counts[topic] = now = await self.meter.count(topic, owner)
+                self._latest_counts[topic] = now = await self.meter.count_clients(topic, owner)
             except AdminError as error:
                 self._latest_counts.pop(topic, None)
                 self.unknown = error.message

@@ -67,7 +67,7 @@ class MoveQueue:
         self._pace = pace
         self._turn = asyncio.Condition()
 
-    async def next(self) -> int | None:
+    async def next_index(self) -> int | None:
         """Wait until a move may begin, and return its index; None if no moves are left."""
         async with self._turn:
             while self._waiting:
@@ -149,7 +149,7 @@ async def carry_out_moves(
 
     async def work() -> None:
         try:
-            while (number := await waiting.next()) is not None:
+            while (number := await waiting.next_index()) is not None:
                 move, left = moves[number], stop_reason()
                 outcome, client_gap = await carry_out(move) if left is None else (unmoved(move, left), None)
                 outcomes[number] = outcome if uses_affinity else outcome.model_copy(update={"destination_kept": False})

@@ -66,7 +66,7 @@ class LoadedTopic(NamedTuple):
 
 class LoadedTopics(NamedTuple):
     loaded: Sequence[LoadedTopic]
-    unread: Sequence[str]
+    unread_brokers: Sequence[str]
 
 
 def configured_classes(runtimes: Runtimes) -> dict[str, str]:
@@ -112,8 +112,8 @@ def all_advice(runtimes: Runtimes, topics: LoadedTopics, runs: Sequence[StorageP
     found = [*_validation_advice(runs), *class_advice(runtimes)]
     found += [each for run in runs for each in _size_advice(run, topics.loaded)]
     found += islice(crowded_partition_advice(topics.loaded, brokers), _MAX_LISTED)
-    if topics.unread:
-        named = ", ".join(topics.unread[:_MAX_NAMED])
+    if topics.unread_brokers:
+        named = ", ".join(topics.unread_brokers[:_MAX_NAMED])
         found.append(Advice("Topics of some brokers were not read.", named, "Inspect again when the brokers are idle."))
     return list(dict.fromkeys(found))
 

@@ -67,15 +67,15 @@ class Proposal:
         moves: candidates with destinations, before the caps, each taken or with the reason why it stays.
         report: returns what the source says of its moves after the caps.
         state: the strategy's state for the next run; None if the source does not change it.
-        room: returns a new check against moves that would overload a broker; None for no check.
-        renumbered: gives the moves their pairs if the caps needed another order; None if the pairs stay.
+        make_room: returns a new check against moves that would overload a broker; None for no check.
+        renumber: gives the moves their pairs if the caps needed another order; None if the pairs stay.
     """
 
     moves: list[CandidateMove]
     report: Callable[[Sequence[CandidateMove]], SourceReport]
     state: StrategyState | None = None
-    room: Callable[[], CapacityCheck] | None = None
-    renumbered: Callable[[Sequence[CandidateMove]], list[CandidateMove]] | None = None
+    make_room: Callable[[], CapacityCheck] | None = None
+    renumber: Callable[[Sequence[CandidateMove]], list[CandidateMove]] | None = None
 
 
 def candidates_of(
@@ -216,15 +216,15 @@ class Sources:
     Attributes:
         requested: a person's request or an approved plan; nobody else is asked then.
         strategy: returns the strategy's moves, given what the drains move.
-        rolling: text about the rolling restart that postpones the strategy's moves; empty if there is none.
-        otherwise: called if nothing else moves: returns of a rolling restart, or new brokers to fill.
+        roll_text: text about the rolling restart that postpones the strategy's moves; empty if there is none.
+        fallback: called if nothing else moves: returns of a rolling restart, or new brokers to fill.
     """
 
     requested: Proposal | None = None
     drains: Proposal | None = None
     strategy: Callable[[ArrivingTraffic], Proposal] | None = None
-    rolling: str = ""
-    otherwise: Callable[[], Proposal | None] = lambda: None
+    roll_text: str = ""
+    fallback: Callable[[], Proposal | None] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
 
     def within_caps(*proposals: Proposal) -> list[list[CandidateMove]]:
         """Return the moves of each source after the caps; those of the first source come first."""
-        room = next((each.room() for each in proposals if each.room), None)
+        room = next((each.make_room() for each in proposals if each.make_room), None)
         moves = caps.apply_caps((move for p in proposals for move in p.moves), settings, policies.groups, brokers, room)
         if sum(bool(each.moves) for each in proposals) < 2:  # a plan may have a million moves
             return [moves if each.moves else [] for each in proposals]
@@ -283,16 +283,16 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
     drains = sources.drains or _EMPTY_PROPOSAL
     arriving = _arriving_traffic(*within_caps(drains)) if drains.moves else {}
     strategy = sources.strategy(arriving) if sources.strategy else _EMPTY_PROPOSAL
-    if sources.rolling:
+    if sources.roll_text:
         strategy = replace(strategy, moves=[move.put_off(Reason.ROLLING) for move in strategy.moves])
     leaving, chosen = within_caps(drains, strategy)
     reports = [drains.report(leaving), strategy.report(chosen)]
-    if sources.rolling:
-        reports[1] = reports[1]._replace(sentence=f"{reports[1].sentence}. {sources.rolling}")
+    if sources.roll_text:
+        reports[1] = reports[1]._replace(sentence=f"{reports[1].sentence}. {sources.roll_text}")
     plan = replace(_combine(reports, [*leaving, *chosen]), strategy_state=strategy.state)
-    if not plan.taken_moves and (other := sources.otherwise()):
+    if not plan.taken_moves and (other := sources.fallback()):
         (moves,) = within_caps(other)
-        moves = other.renumbered(moves) if other.renumbered else moves
+        moves = other.renumber(moves) if other.renumber else moves
         plan = _with_fallback(plan, other.report(moves), moves)
     return plan
 

@@ -58,7 +58,7 @@ class PlanningSample:
         ]
         return replace(self, cluster_sample=replace(self.cluster_sample, brokers=drained))
 
-    def for_roll(self) -> Self:
+    def with_any_version(self) -> Self:
         """Return a copy in which brokers of any version take a roll's bundles.
 
         During an upgrade, the few brokers of the latest version could not take them.

@@ -50,7 +50,7 @@ class Removal(NamedTuple):
 
 def removal_sample(snapshot: Snapshot) -> PlanningSample:
     """Return the input for `predict_removal`, without the grace period, which only slows a drain down."""
-    sample = PlanningSample.read(snapshot, {Overrule.GRACE_PERIOD}).for_roll()
+    sample = PlanningSample.read(snapshot, {Overrule.GRACE_PERIOD}).with_any_version()
     # A dry run asks for all brokers' usage at each of their turns.
     brokers = [each._replace(weighted={SCORED: weighted_usage(each, sample.settings)}) for each in sample.brokers]
     return replace(sample, cluster_sample=replace(sample.cluster_sample, brokers=brokers))
@@ -168,14 +168,14 @@ def sample_of_roll(snapshot: Snapshot, roll: Roll, drained_brokers: Collection[s
         run=snapshot.folder.name,
         at=snapshot.request.collected_at,
         started=started,
-        unwell=snapshot.problems,
+        problems=snapshot.problems,
         drained=tuple(sorted(drained_brokers)),
         home=home,
-        never=_immovable_bundles(snapshot, roll.broker) if roll.phase is Phase.DRAINING and left == 0 else (),
+        immovable=_immovable_bundles(snapshot, roll.broker) if roll.phase is Phase.DRAINING and left == 0 else (),
         left=left,
         stay=stay,
         outcome=_outcome_text(snapshot) if left else "",
-        no_room=no_room,
+        why_no_room=no_room,
     )
 
 

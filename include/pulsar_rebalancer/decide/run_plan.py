@@ -218,8 +218,8 @@ def plan_with_strategy(run: RunInput, propose: Callable[[ArrivingTraffic], Propo
     sources = Sources(
         drains=drain_proposal(run) if run.state.drains.brokers else None,
         strategy=propose,
-        rolling=capitalized(roll.progress) if roll else "",
-        otherwise=fallback,
+        roll_text=capitalized(roll.progress) if roll else "",
+        fallback=fallback,
     )
     return plan(sources, run.settings, run.policies, run.brokers)
 
@@ -280,7 +280,7 @@ def _write_manual_plan(
 ) -> Summary:
     """Make and write a plan that no strategy decided. Raises PlanError: `would_overload` or `not_whole`."""
     new_plan = plan(
-        Sources(requested=replace(proposal, room=make_capacity)), sample.settings, sample.policies, sample.brokers
+        Sources(requested=replace(proposal, make_room=make_capacity)), sample.settings, sample.policies, sample.brokers
     )
     if all_or_none:
         _require_all_moves(new_plan.moves)

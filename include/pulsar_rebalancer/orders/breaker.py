@@ -143,10 +143,10 @@ def _order_texts(situation: Situation) -> Iterator[str]:
 
 BREAKER = OrderKind(
     actions=(
-        FormAction("close_breaker", "Close the circuit breaker early", button="Close breaker", offered=_breaker_hold),
+        FormAction("close_breaker", "Close the circuit breaker early", button="Close breaker", is_shown=_breaker_hold),
     ),
     settings=("breaker",),
-    closes=_breaker_hold,
+    hold_of=_breaker_hold,
     words={Reason.BREAKER_OPEN: Wording("circuit breaker open", "the circuit breaker was open.")},
-    says=_order_texts,
+    order_texts=_order_texts,
 )

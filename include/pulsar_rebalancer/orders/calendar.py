@@ -130,10 +130,10 @@ def _order_texts(situation: Situation) -> Iterator[str]:
 
 CALENDAR = OrderKind(
     settings=("maintenance_windows", "blackouts"),
-    closes=_calendar_hold,
+    hold_of=_calendar_hold,
     words={
         Reason.BLACKOUT: Wording("blackout", "a blackout was in force."),
         Reason.OUTSIDE_WINDOW: Wording("outside the maintenance windows", "no maintenance window was open."),
     },
-    says=_order_texts,
+    order_texts=_order_texts,
 )

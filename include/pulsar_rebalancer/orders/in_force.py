@@ -40,16 +40,16 @@ SHOW, EXPORT, RESET, RESTORE = "show", "export", "reset", "restore"
 
 _STATE_LOSS = OrderKind(
     actions=(
-        FormAction(SHOW, "Show the state and the orders in force", needs_reason=False, gives=None),
-        FormAction(EXPORT, "Export the state", needs_reason=False, gives=None),
+        FormAction(SHOW, "Show the state and the orders in force", needs_reason=False, apply=None),
+        FormAction(EXPORT, "Export the state", needs_reason=False, apply=None),
         FormAction(
             RESET,
             "Start with an empty state",
             "Hits restart at zero. Repeat lost orders.",
-            gives=None,
+            apply=None,
             button="Reset",
             group="",
-            offered=lambda situation: situation.orders.lost,
+            is_shown=lambda situation: situation.orders.lost,
         ),
         FormAction(
             RESTORE,
@@ -57,13 +57,13 @@ _STATE_LOSS = OrderKind(
             "Repeat lost orders.",
             subject="name of an export; if empty, the last committed plan's state",
             pattern=r"(export-[0-9]{8}T[0-9]{6}Z\.json)?",  # it matches no paths
-            gives=None,
+            apply=None,
             button="Restore",
             group="",
-            offered=lambda situation: situation.orders.lost,
+            is_shown=lambda situation: situation.orders.lost,
         ),
     ),
-    closes=lambda situation: Hold(Reason.STATE_LOST, situation.orders.lost) if situation.orders.lost else None,
+    hold_of=lambda situation: Hold(Reason.STATE_LOST, situation.orders.lost) if situation.orders.lost else None,
     words={Reason.STATE_LOST: Wording("the state and perhaps orders are lost:", "the state was lost.", lasting=True)},
 )
 
@@ -119,11 +119,11 @@ def parse_control_form(values: Mapping[str, object]) -> ControlRequest:
 
 def holds_now(settings: Settings, orders: OrdersInForce, now: datetime, run: JudgedRun = NO_RUN) -> list[Hold]:
     at = Situation(settings, orders, now, run)
-    return [closed for kind in ORDERS if (closed := kind.closes(at))]
+    return [closed for kind in ORDERS if (closed := kind.hold_of(at))]
 
 
 def kept_namespaces(settings: Settings, control: Control) -> frozenset[str]:
-    return frozenset(name for kind in ORDERS for name in kind.keeps(settings, control))
+    return frozenset(name for kind in ORDERS for name in kind.kept_namespaces(settings, control))
 
 
 def new_exclusion(
@@ -145,7 +145,7 @@ def new_exclusion(
 def buttons(situation: Situation) -> tuple[OrderButton, ...]:
     """Return the page's buttons for the actions that do something now."""
     return tuple(
-        replace(b, proposed=b.proposes(situation)) for b in ACTIONS.values() if b.button and b.offered(situation)
+        replace(b, proposed=b.propose_value(situation)) for b in ACTIONS.values() if b.button and b.is_shown(situation)
     )
 
 
@@ -161,4 +161,4 @@ def orders_sentence(settings: Settings, holds: Sequence[Hold], orders: OrdersInF
 def order_texts(settings: Settings, holds: Sequence[Hold], orders: OrdersInForce, now: datetime) -> list[str]:
     at = Situation(settings, orders, now)
     texts = [f"{words} {closing.detail}" for closing in holds if (words := WORDING_BY_REASON[closing.reason].now)]
-    return texts + [text for kind in ORDERS for text in kind.says(at)]
+    return texts + [text for kind in ORDERS for text in kind.order_texts(at)]

@@ -50,8 +50,8 @@ def exclusion_reason(settings: Settings, bundle: str, brokers: Collection[str]) 
 
 
 MODE = OrderKind(
-    closes=lambda facts: None if facts.settings.mode.may_move else Hold(Reason.OBSERVE, f"mode {facts.settings.mode}"),
+    hold_of=lambda facts: None if facts.settings.mode.may_move else Hold(Reason.OBSERVE, f"mode {facts.settings.mode}"),
     words={Reason.OBSERVE: Wording(lasting=True)},
 )
 
-LIMITS = OrderKind(says=_order_texts, keeps=lambda settings, _: settings.excluded_namespaces)
+LIMITS = OrderKind(order_texts=_order_texts, kept_namespaces=lambda settings, _: settings.excluded_namespaces)

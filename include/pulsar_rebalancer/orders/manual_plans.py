@@ -210,6 +210,6 @@ def _drain_texts(situation: Situation) -> Iterator[str]:
         yield f"{broker} is drained by {drain.by or 'unknown'}: {drain.reason}"
 
 
-DRAIN = OrderKind(says=_drain_texts)
+DRAIN = OrderKind(order_texts=_drain_texts)
 
-QUESTION = OrderKind(says=_question_texts)
+QUESTION = OrderKind(order_texts=_question_texts)

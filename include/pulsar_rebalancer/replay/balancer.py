@@ -34,7 +34,7 @@ class BundlePlacer:
     state: StrategyState
     seed: str
     policies: Policies = NO_POLICIES
-    used: bool = False
+    was_used: bool = False
 
     @cached_property
     def selector(self) -> Selector:
@@ -50,7 +50,7 @@ class BundlePlacer:
 
     def select_broker(self, bundle: str, rate: float, topics: int, registered_brokers: Collection[str]) -> str | None:
         """Return the broker for a bundle with this long-term rate (msg/s); None if none may own it."""
-        self.used = True
+        self.was_used = True
         chosen = self._choose_broker(bundle, self._policy_filter.candidates(bundle), registered_brokers)
         if chosen in self._overloaded_brokers:
             chosen = self._choose_broker(bundle, self._policy_filter.policy_set(bundle), registered_brokers) or chosen
@@ -226,7 +226,7 @@ class Balancer:
         return self._roster.broker_at[move.destination]
 
     def _store_placement_state(self) -> None:
-        if self._placing.used:
+        if self._placing.was_used:
             self._state = replace(self._state, placement=self._placing.selector.state())
 
     def _bundle_columns(self, minute: Minute, reported: Flags, persistence: float) -> ColumnarBundles:

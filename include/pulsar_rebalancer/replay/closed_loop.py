@@ -146,17 +146,17 @@ class _ReplayedVariant:
 
     def _assign_owners(self, sample: RecordedSample) -> None:
         """Assign owners to new bundles, and to bundles whose broker is gone or has restarted."""
-        registered, restarted = sample.brokers.registered, sample.restarted
+        registered, restarted = sample.brokers.registered, sample.has_restarted
         there = registered & ~restarted
-        if not len(sample.born) and not (~there).any():
+        if not len(sample.new_bundles) and not (~there).any():
             return
         away = restarted[self._owner]
-        if len(sample.born):
+        if len(sample.new_bundles):
             parents = sample.parents
             inherited = np.where(parents == NOBODY, NOBODY, self._owner[parents])
-            self._owner[sample.born] = np.where(inherited == NOBODY, sample.owner[sample.born], inherited)
+            self._owner[sample.new_bundles] = np.where(inherited == NOBODY, sample.owner[sample.new_bundles], inherited)
             # A new bundle on a restarted broker came after the restart, unless it is a part of an earlier bundle there.
-            away[sample.born] = restarted[inherited] & (inherited != NOBODY)
+            away[sample.new_bundles] = restarted[inherited] & (inherited != NOBODY)
         lost = np.flatnonzero(sample.is_present & (~registered[self._owner] | away))
         if not len(lost):
             return
@@ -272,7 +272,7 @@ class _Averages:
             return brokers
         history, change = self._settings.history_percentage, self._new_averages(brokers) - self._new_averages(recorded)
         # A broker that comes back starts from zero.
-        self._offset = (self._offset * history + (1 - history) * change) * (recorded.registered & ~sample.restarted)
+        self._offset = (self._offset * history + (1 - history) * change) * (recorded.registered & ~sample.has_restarted)
         return replace(brokers, averages=np.maximum(recorded.averages + self._offset, 0))
 
     def _new_averages(self, brokers: BrokerLoads) -> Floats:

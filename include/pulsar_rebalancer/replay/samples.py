@@ -33,17 +33,17 @@ class RecordedSample:
 
     Attributes:
         minute: minutes since 1970.
-        restarted: brokers whose process restarted since their previous report.
+        has_restarted: brokers whose process restarted since their previous report.
         owner, carried: each bundle's broker, and its load by `LOADS`; `NOBODY` and 0 if not reported.
-        born, parents: bundles in no earlier sample, and the bundle each was split from, else `NOBODY`.
+        new_bundles, parents: bundles in no earlier sample, and the bundle each was split from, else `NOBODY`.
     """
 
     minute: int
     brokers: BrokerLoads
-    restarted: Flags
+    has_restarted: Flags
     owner: Ints
     carried: Floats
-    born: Ints
+    new_bundles: Ints
     parents: Ints
     repeated: Ints
     left_out: Ints

@@ -171,7 +171,7 @@ class RecordedCluster:
             self.outcome.add_scores(scores)
             self.outcome.minutes.append(sample.minute)
         known, brokers = self._owner != NOBODY, sample.brokers
-        away = ~brokers.registered | sample.restarted
+        away = ~brokers.registered | sample.has_restarted
         changed = sample.is_present & known & (self._owner != sample.owner)
         lost = changed & (away | ~brokers.reported)[self._owner]
         moved = np.flatnonzero(changed & ~lost)

@@ -72,8 +72,8 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dr
 
 
 def check_run(run: RunFolder) -> None:
-    if run.foreign:
-        raise UnreadableRunError(run.name, f"the run's folder has unknown files: {', '.join(run.foreign[:3])}")
+    if run.foreign_names:
+        raise UnreadableRunError(run.name, f"the run's folder has unknown files: {', '.join(run.foreign_names[:3])}")
     for path in run.files:
         table = path.partition(".parquet/")[0].removesuffix(".parquet") + ".parquet"
         if ".parquet" in path and not path.rpartition("/")[2].startswith(".") and table not in _TABLE_FILES:
@@ -206,8 +206,8 @@ class RunFolder:
 
     folder: StoragePath
     at: datetime
-    ours: tuple[Entry, ...]
-    foreign: tuple[str, ...]
+    own_entries: tuple[Entry, ...]
+    foreign_names: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -215,11 +215,11 @@ class RunFolder:
 
     @property
     def files(self) -> dict[str, int]:
-        return {entry.path: entry.size for entry in self.ours if entry.kind is Kind.FILE}
+        return {entry.path: entry.size for entry in self.own_entries if entry.kind is Kind.FILE}
 
     @property
     def has_ended(self) -> bool:
-        return any(entry.path == "outcome.json" for entry in self.ours)
+        return any(entry.path == "outcome.json" for entry in self.own_entries)
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class DayFolder:
     date: date
     folder: StoragePath
     runs: tuple[RunFolder, ...]
-    foreign: tuple[str, ...]
+    foreign_names: tuple[str, ...]
 
 
 def days_before(storage: ClusterStorage, limit: date) -> Iterator[DayFolder]:

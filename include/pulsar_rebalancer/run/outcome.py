@@ -148,7 +148,7 @@ class BundleClientGaps(VersionedDocument):
         return self.model_copy(update={"bundles": {bundle: every[bundle] for bundle in sorted(latest)}})
 
     @classmethod
-    def last(cls, folder: StoragePath, bundles: Iterable[str]) -> dict[str, ClientGap]:
+    def last_gaps(cls, folder: StoragePath, bundles: Iterable[str]) -> dict[str, ClientGap]:
         known = cls.read_or_none(folder) or cls()
         return {bundle: known.bundles[bundle].client_gap for bundle in bundles if bundle in known.bundles}
 

@@ -185,10 +185,10 @@ _NOT_OURS_TEXT = "not written by the rebalancer"
 
 def maintain(storage: ClusterStorage, settings: Settings, needs: Needs, now: datetime, *, dry_run: bool) -> Report:
     upkeep = _Upkeep(storage, settings, needs, now.astimezone(UTC), Report(dry_run))
-    upkeep.runs()
-    upkeep.history()
-    upkeep.state()
-    upkeep.replays()
+    upkeep.maintain_runs()
+    upkeep.maintain_history()
+    upkeep.maintain_state()
+    upkeep.maintain_replays()
     return upkeep.report
 
 
@@ -207,11 +207,11 @@ class _Upkeep:
 
     # runs
 
-    def runs(self) -> None:
+    def maintain_runs(self) -> None:
         for name in foreign_names(self.storage):
             self._note_kept(self.storage.runs / name, _NOT_OURS_TEXT)
         for day in days_before(self.storage, self.now.date()):
-            for name in day.foreign:
+            for name in day.foreign_names:
                 self._note_kept(day.folder / name, _NOT_OURS_TEXT)
             runs = [run for run in day.runs if self._may_delete(run)]
             unwanted = is_expired(day.date, self.now, self.settings.history_days)
@@ -250,23 +250,23 @@ class _Upkeep:
     def _remove_runs(self, action: str, day: DayFolder, runs: Sequence[RunFolder]) -> None:
         if not runs:
             return
-        self._add_step(action, day.date.isoformat(), len(runs), [entry for run in runs for entry in run.ours])
+        self._add_step(action, day.date.isoformat(), len(runs), [entry for run in runs for entry in run.own_entries])
         for run in runs:
-            for name in run.foreign:
+            for name in run.foreign_names:
                 self._note_kept(run.folder / name, _NOT_OURS_TEXT)
         if self.report.dry_run:
             return
-        whole_day = len(runs) == len(day.runs) and not day.foreign and not any(run.foreign for run in runs)
+        whole_day = len(runs) == len(day.runs) and not day.foreign_names and not any(run.foreign_names for run in runs)
         if whole_day:
-            content = [entry for run in runs for entry in entries_below(run.name, run.ours)]
+            content = [entry for run in runs for entry in entries_below(run.name, run.own_entries)]
             remove(self.storage.base, day.folder, content, is_whole=True)
         else:
             for run in runs:
-                remove(self.storage.base, run.folder, run.ours, is_whole=not run.foreign)
+                remove(self.storage.base, run.folder, run.own_entries, is_whole=not run.foreign_names)
 
     # history
 
-    def history(self) -> None:
+    def maintain_history(self) -> None:
         gone: dict[str, list[tuple[StoragePath, Entry]]] = defaultdict(list)
         top = self.storage.base / "history"
         kinds = {entry.path for entry in entries(top) if entry.kind is Kind.FOLDER}
@@ -291,7 +291,7 @@ class _Upkeep:
 
     # state
 
-    def state(self) -> None:
+    def maintain_state(self) -> None:
         folder = self.storage.state
         old, foreign = unneeded_files(folder, self.needed.files, self.now, self.settings.retention_days)
         for name in foreign:
@@ -301,7 +301,7 @@ class _Upkeep:
 
     # replays
 
-    def replays(self) -> None:
+    def maintain_replays(self) -> None:
         for entry in entries(self.storage.replays):
             at = time_of(entry.path)
             if entry.kind is not Kind.FOLDER or at is None:

@@ -81,7 +81,7 @@ class Simulation:
         for event in self._events.get(self.minute, ()):
             self._apply_event(event, start)
         self._end_sessions(start + MINUTE_SECONDS)
-        self._look_up(start + MINUTE_SECONDS)
+        self._place_due_bundles(start + MINUTE_SECONDS)
         self.truth, rates = self._carried_traffic()
         report = self._reports.of(self.minute, self.truth, rates, self.owner, self.registered, self.alive)
         self.minute += 1
@@ -130,7 +130,7 @@ class Simulation:
             self._waits = (self.minute, stream.standard_exponential(len(self.owner)))
         return self._waits[1]
 
-    def _look_up(self, until: float) -> None:
+    def _place_due_bundles(self, until: float) -> None:
         """Place the bundles whose lookups are due before `until`, in the order of the lookups."""
         for bundle in sorted(self._due, key=lambda bundle: (self._due[bundle], bundle)):
             due = self._due[bundle]

@@ -64,10 +64,10 @@ class Processes:
         self.start(name, command, environment, log)
         process, _ = self._started[name]
         if process.wait():
-            self.check()
+            self.check_alive()
         del self._started[name]
 
-    def listens(self, port: int) -> bool:
+    def is_listening(self, port: int) -> bool:
         """Return whether a started process or one of its descendants listens on this TCP port."""
         for process in _process_tree(self._leader_pids()):
             with suppress(psutil.Error):
@@ -76,7 +76,7 @@ class Processes:
                     return True
         return False
 
-    def check(self) -> None:
+    def check_alive(self) -> None:
         """Raise EmbeddedError, with the last lines of the log, if a started process has ended."""
         for name, (process, log) in self._started.items():
             if process.poll() is not None:
@@ -155,7 +155,7 @@ def start_cluster(
     processes.start("the simulated cluster", command, os.environ, log)
     limit = time.monotonic() + _CLUSTER_START_SECONDS
     while not ready.exists():
-        processes.check()
+        processes.check_alive()
         if time.monotonic() > limit:
             raise EmbeddedError(f"the simulated cluster was not ready within {_CLUSTER_START_SECONDS} s; see {log}")
         time.sleep(0.1)
@@ -213,7 +213,7 @@ class LocalAirflow:
         """Yield every half second for `seconds`; raise an error if a process has ended."""
         limit = time.monotonic() + seconds
         while time.monotonic() < limit:
-            self._processes.check()
+            self._processes.check_alive()
             yield
             time.sleep(_PAUSE_SECONDS)
 
@@ -223,7 +223,7 @@ class LocalAirflow:
         start_process(f"airflow {arguments[0]}", command, self.home.environment(), log)
 
     def _is_healthy(self) -> bool:
-        if not self._processes.listens(self.home.port):
+        if not self._processes.is_listening(self.home.port):
             return False
         try:
             health = self._client.get("/api/v2/monitor/health").json()
@@ -238,7 +238,7 @@ class LocalAirflow:
 
     def _log_in(self) -> None:
         """Log in, but only to the server started here, so that no other program on the port receives the password."""
-        if not self._processes.listens(self.home.port):
+        if not self._processes.is_listening(self.home.port):
             raise EmbeddedError(f"another program uses Airflow's port {self.home.port}: repeat the command")
         login = {"username": "admin", "password": self.password}
         answer = self._send_request("POST", "/auth/token", json=login)
@@ -265,7 +265,7 @@ class LocalAirflow:
         """Send a request; retry after a server error, because the machine might be busy or SQLite locked."""
         limit = time.monotonic() + _START_SECONDS
         while True:
-            self._processes.check()
+            self._processes.check_alive()
             again = time.monotonic() < limit
             try:
                 answer = self._client.request(method, url, **options)

@@ -140,7 +140,7 @@ class PlanByHandOperator(BaseOperator):
                 store, now = StateStore.from_context(context, self.cluster), datetime.now(UTC)
                 entry = ShownPlan(plan_id=run.name, action=request.action, at=summary.collected_at, by=by)
                 store.put(store.get(ShownPlans).with_plan(summary.hash, entry, now, kept))
-            last = BundleClientGaps.last(storage.state, (move.bundle for move in read_moves(run)))
+            last = BundleClientGaps.last_gaps(storage.state, (move.bundle for move in read_moves(run)))
             self.log.info("%s", plan_text(summary, run, context["dag_run"].dag_id, last))
         return plan_document(summary, run, last)
 

@@ -298,7 +298,7 @@ class OrderOperator(ClusterOperator):
             request, order = form_and_order(context)
             if request.action in (RESET, RESTORE):
                 _forget_used_skip(store)
-            elif request.form_action.gives:
+            elif request.form_action.apply:
                 ordered["lost"] = _store_order(store, request, order)
             if request.form_action.stops:
                 with suppress(StateError, SnapshotError):  # the order is in force; the *control* task reports the error
@@ -335,8 +335,8 @@ def _store_order(store: StateStore, request: ControlRequest, order: GivenOrder) 
     if not chosen.after_loss:
         store.get(Control)
     was = lost_documents(store, lost)
-    if chosen.gives:
-        store.put(chosen.gives(store.orders(), order))
+    if chosen.apply:
+        store.put(chosen.apply(store.orders(), order))
     details = {name: str(value) for name in ("subject", "until") if (value := getattr(order, name))}
     write_change(store.storage, request.action, order, was | details)
     return lost

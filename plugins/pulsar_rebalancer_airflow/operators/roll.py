@@ -188,10 +188,10 @@ class RollOperator(BaseSensorOperator):
             minutes=max(settings.roll_wait_minutes, _MIN_STUCK_INTERVALS * settings.interval_seconds / 60),
             seen=seen,
             unknown=unknown,
-            held=held,
+            why_held=held,
             stop=stop,
             skip=skip,
-            apart=timedelta(seconds=settings.interval_seconds / 2),
+            min_gap=timedelta(seconds=settings.interval_seconds / 2),
         )
         if not settings.roll_restart_dag:
             return facts
@@ -199,7 +199,7 @@ class RollOperator(BaseSensorOperator):
         safe = seen is not None and not why_unsafe(roll, seen)
         restart = self._restart_state(context, roll, run_id, may_start=safe and not (held or stop or skip or hindrance))
         dag = f"{settings.roll_restart_dag}, run {run_id}"
-        return facts._replace(restart=restart, dag=dag, no_restart=hindrance)
+        return facts._replace(restart=restart, dag=dag, why_no_restart=hindrance)
 
     def _why_held(self, store: StateStore, now: datetime) -> str:
         closed = self._holds(store, now)
@@ -222,7 +222,7 @@ class RollOperator(BaseSensorOperator):
         try:
             return roll_plan.with_owned_bundles(sample, self.storage, roll, asyncio.run(self._owned_bundles(roll)))
         except (AdminError, SettingsError) as error:
-            return sample._replace(unwell={**sample.unwell, roll.broker: error.reason})
+            return sample._replace(problems={**sample.problems, roll.broker: error.reason})
 
     async def _owned_bundles(self, roll: Roll) -> set[str]:
         settings = self.entry.settings

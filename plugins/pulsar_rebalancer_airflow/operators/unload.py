@@ -72,12 +72,12 @@ class PlanPartOperator(RunOperator):
         return PulsarAdminHook(self.present.connection).get_writing_settings()
 
     def _run_with_admin(self, connection: AdminConnection, work: Callable[[PulsarAdmin], Awaitable[None]]) -> None:
-        async def go() -> None:
+        async def run_work() -> None:
             self._task = asyncio.current_task()
             async with PulsarAdmin(connection) as admin:
                 await work(admin)
 
-        asyncio.run(go())
+        asyncio.run(run_work())
 
     def on_kill(self) -> None:
         """Prevent further moves and splits. Those in progress remain in the history without an outcome."""
@@ -224,7 +224,7 @@ class UnloadWaveOperator(PlanPartOperator):
         limits = [limit for limit in given if limit != "auto"]
         pace = AdaptivePace(self.present.max_client_gap_seconds) if "auto" in given else None
 
-        def ended(outcome: MoveOutcome) -> None:
+        def record_outcome(outcome: MoveOutcome) -> None:
             history.add(outcome, datetime.now(UTC))
             progress.publish_if_due(history)
 
@@ -239,7 +239,7 @@ class UnloadWaveOperator(PlanPartOperator):
                 moves,
                 concurrency=min(limits, default=MAX_CONCURRENT_MOVES),
                 timeout_seconds=settings.move_timeout_seconds,
-                on_outcome=ended,
+                on_outcome=record_outcome,
                 stop_reason=holds.reason,
                 skip_reason=holds.skip_reason,
                 before_move=history.begin,

@@ -82,7 +82,7 @@ def proposal(earlier_plan: EarlierPlan) -> tuple[list[CandidateMove], Callable[[
     if not leave:
         return moves, None
     drains = _drain_proposal(sample.snapshot, earlier_plan.summary, leave)
-    return [*drains.moves, *moves], drains.room
+    return [*drains.moves, *moves], drains.make_room
 
 
 def _repeated_request(sample: PlanningSample, move: Move) -> RequestedMove:

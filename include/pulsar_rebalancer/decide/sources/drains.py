@@ -46,7 +46,7 @@ def drain_moves(
     for rules, brokers in groups.items():
         sample = PlanningSample.read(snapshot, rules)
         if snapshot.state.roll is not None:
-            sample = sample.for_roll()
+            sample = sample.with_any_version()
         wanted = [move for broker in brokers for move in moves_of_broker(sample, broker)]
         moves.extend(place_moves(sample, candidates_of(sample, wanted, len(samples) - len(overruled))))
         samples.update(dict.fromkeys(brokers, sample))
@@ -54,7 +54,7 @@ def drain_moves(
     def new_capacity() -> SpareCapacity:
         return SpareCapacity(samples, overruled, planned_only=planned_only)
 
-    return Proposal(moves, lambda _: SourceReport([]), room=new_capacity), samples
+    return Proposal(moves, lambda _: SourceReport([]), make_room=new_capacity), samples
 
 
 def drain_proposal(snapshot: Snapshot) -> Proposal:

@@ -126,7 +126,7 @@ def recent_arrivals(snapshot: Snapshot, broker: str) -> set[str]:
     open_ended = {
         bundle: {broker, unload.source}
         for bundle, unload in recent.items()
-        if not unload.owner and broker in (unload.source, unload.destination) and not unload.untouched
+        if not unload.owner and broker in (unload.source, unload.destination) and not unload.never_began
     }
     owners = snapshot.owners(open_ended)
     maybe = {bundle for bundle, ends in open_ended.items() if owners.get(bundle, ends) <= ends}

@@ -42,7 +42,7 @@ def return_proposal(snapshot: Snapshot, bundles: Collection[str], home_broker: s
     def renumbered(capped_moves: Sequence[CandidateMove]) -> list[CandidateMove]:
         return by_pair_and_rank(move._replace(pair=pairs[move.source], rank=move.pair) for move in capped_moves)
 
-    return Proposal(moves, lambda moves: _return_report(sample, moves), room=new_capacity, renumbered=renumbered)
+    return Proposal(moves, lambda moves: _return_report(sample, moves), make_room=new_capacity, renumber=renumbered)
 
 
 def _return_report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> SourceReport:

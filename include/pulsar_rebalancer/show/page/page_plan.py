@@ -55,7 +55,7 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
     verdict = run.outcome.verdict if run.outcome else Reason.OPEN if run.under_way else None
     ended_at = run.outcome.ended_at if run.outcome else None
     disturbed = _clients_by_bundle_and_kind(run, actions)
-    last = BundleClientGaps.last(storage.state, (move.bundle for move in moves)) if run.request.dry_run else None
+    last = BundleClientGaps.last_gaps(storage.state, (move.bundle for move in moves)) if run.request.dry_run else None
     rows = _move_views(run, summary, moves, disturbed, last or {})
     splits = tuple(
         SplitView(

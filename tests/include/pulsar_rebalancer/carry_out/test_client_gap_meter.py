@@ -135,7 +135,7 @@ def test_a_single_client_is_measured():
     ],
 )
 def test_an_error_response_is_a_missing_count_and_silence_or_refusal_an_error(error, topic, counted):
-    counting = Measured(Brokers(error)).meter.count(topic, "b:1")
+    counting = Measured(Brokers(error)).meter.count_clients(topic, "b:1")
     if counted is AdminError:
         with pytest.raises(AdminError):
             asyncio.run(counting)

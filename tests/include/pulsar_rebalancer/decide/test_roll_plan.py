@@ -77,15 +77,15 @@ def test_a_waiting_roll_looks_once_in_a_sample_for_room(tmp_path):
     roll = Roll(id="f", order=("a:1",), listed=("a:1", "b:1"), at=NOW, turn_at=NOW)
 
     found = roll_plan.sample_of_roll(sample, roll, ())
-    assert found.no_room.startswith("room for 2 of 4 bundles on brokers with")
+    assert found.why_no_room.startswith("room for 2 of 4 bundles on brokers with")
     known = roll.model_copy(update={"seen": (found.at,), "waits": "as said before"})
-    assert roll_plan.sample_of_roll(sample, known, ()).no_room == "as said before"
-    assert roll_plan.sample_of_roll(sample, roll.model_copy(update={"phase": Phase.DRAINING}), ()).no_room == ""
+    assert roll_plan.sample_of_roll(sample, known, ()).why_no_room == "as said before"
+    assert roll_plan.sample_of_roll(sample, roll.model_copy(update={"phase": Phase.DRAINING}), ()).why_no_room == ""
     gone = roll.model_copy(update={"order": ("c:1",)})
-    assert roll_plan.sample_of_roll(sample, gone, ()).no_room == ""
+    assert roll_plan.sample_of_roll(sample, gone, ()).why_no_room == ""
 
     roomy = Snapshots(tmp_path / "roomy", OWNED)
-    assert roll_plan.sample_of_roll(Snapshot(roomy.take()), roll, ()).no_room == ""
+    assert roll_plan.sample_of_roll(Snapshot(roomy.take()), roll, ()).why_no_room == ""
 
 
 def test_only_what_ever_moves_needs_room_where_policies_allow_it(tmp_path):
@@ -294,7 +294,7 @@ def test_once_no_bundle_can_return_the_roll_knows_why(tmp_path):
 
 def test_bundles_without_topics_do_not_leave_and_are_not_missed(tmp_path):
     found = in_phase(Phase.DRAINING, tmp_path, AWAY, topics={name(20): 0})
-    assert (found.left, found.never) == (0, (name(20),))
+    assert (found.left, found.immovable) == (0, (name(20),))
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_a_report_keeps_what_each_bundles_move_cost(scene):
 
     operator.execute(context(CLUSTER, scene.state, xcoms={("gate", "reason"): "open"}))
 
-    assert BundleClientGaps.last(scene.storage.state, (move["bundle"] for move in moves)) == gaps(run)
+    assert BundleClientGaps.last_gaps(scene.storage.state, (move["bundle"] for move in moves)) == gaps(run)
     written = BundleClientGaps.read(scene.storage.state)
     operator.execute(context(CLUSTER, scene.state, xcoms={("gate", "reason"): "open"}))
     assert BundleClientGaps.read(scene.storage.state) == written
