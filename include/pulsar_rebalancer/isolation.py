@@ -88,7 +88,7 @@ def why_unclear(policies: Iterable[IsolationPolicy], namespace: str, first_match
     unreadable primary brokers could reserve any broker, which affects namespaces without a policy.
     """
     if not is_matchable_name(namespace):
-        return f"{_quoted(namespace)} is not a valid namespace name"
+        return f"{_quoted_text(namespace)} is not a valid namespace name"
     for policy in policies:
         if policy is first_match:
             return next((text for part, text in policy.problems.items() if part != "namespaces"), "")
@@ -104,7 +104,7 @@ class _PolicyPart(NamedTuple):
 
 def _parsed_policy(name: str, policy: object) -> IsolationPolicy:
     if not isinstance(policy, dict):
-        problem = f"isolation policy {_quoted(name)} is not a JSON object"
+        problem = f"isolation policy {_quoted_text(name)} is not a JSON object"
         return IsolationPolicy(name=name, problems=dict.fromkeys((*_PATTERN_FIELDS, _FAILOVER_FIELD), problem))
     parts = {key: _pattern_part(policy.get(key) or []) for key in _PATTERN_FIELDS}
     failover = _min_limit_part(policy.get(_FAILOVER_FIELD))
@@ -113,7 +113,7 @@ def _parsed_policy(name: str, policy: object) -> IsolationPolicy:
         name=name,
         **{key: part.value for key, part in parts.items()},
         min_limit=failover.value,
-        problems={key: f"isolation policy {_quoted(name)}: {key}: {problem}" for key, problem in problems.items()},
+        problems={key: f"isolation policy {_quoted_text(name)}: {key}: {problem}" for key, problem in problems.items()},
     )
 
 
@@ -121,7 +121,7 @@ def _pattern_part(value: object) -> _PolicyPart:
     if not isinstance(value, list) or not all(isinstance(pattern, str) for pattern in value):
         return _PolicyPart((), "the value is not a list of strings")
     unreadable = [pattern for pattern in value if not is_same_in_java(pattern)]
-    problem = f"{_quoted(unreadable[0])} is not a supported pattern" if unreadable else ""
+    problem = f"{_quoted_text(unreadable[0])} is not a supported pattern" if unreadable else ""
     return _PolicyPart(tuple(pattern for pattern in value if pattern not in unreadable), problem)
 
 
@@ -135,14 +135,14 @@ def _min_limit_part(value: object) -> _PolicyPart:
     shown = str(limit) if isinstance(limit, str | int) else type(limit).__name__
     if _WHOLE_NUMBER.fullmatch(shown):
         return _PolicyPart(int(shown), "")
-    return _PolicyPart(0, f"min_limit {_quoted(shown)} is not a whole number")
+    return _PolicyPart(0, f"min_limit {_quoted_text(shown)} is not a whole number")
 
 
 def _matches_any(patterns: Sequence[str], name: str) -> bool:
     return is_matchable_name(name) and any(matches_pattern(pattern, name) for pattern in patterns)
 
 
-def _quoted(text: str) -> str:
+def _quoted_text(text: str) -> str:
     return repr(text[:_MAX_QUOTE_CHARS])
 
 

@@ -151,7 +151,7 @@ _MAX_REPEATS = 100
 """Maximum product of the bounds of all `{n,m}` in a pattern, because RE2 expands every repetition."""
 
 _MEMBER = r"(?:[^\\\[\]^&\-]|\\[!-/:-@\[-`{-~])"
-_TOKEN = rf"""
+_REGEX_TOKEN = rf"""
     [^\\\[\](){{}}*+?]                              # a character, any character, the begin, the end, an alternative
   | \\(?:[dDwWsSbB]|[!-/:-@\[-`{{-~])               # a class of ASCII characters, a quoted character
   | \[\^?-?(?:\\[dDwWsS]|{_MEMBER}(?:-{_MEMBER})?)+-?\]  # Java reads `[a[b]]` as a union, `[a&&b]` as an intersection
@@ -159,7 +159,7 @@ _TOKEN = rf"""
   | \)
   | (?:[*+?]|\{{[0-9]+(?:,[0-9]*)?\}})\??           # a repeat
 """
-_SAME_IN_JAVA = re.compile(rf"(?>{_TOKEN})*+", re.VERBOSE)
+_SAME_IN_JAVA = re.compile(rf"(?>{_REGEX_TOKEN})*+", re.VERBOSE)
 """Matches patterns with syntax that means the same in Java and RE2. RE2 rejects invalid patterns, such as `a**`."""
 
 _REPEAT_BOUNDS = re.compile(r"\{([0-9]+)(?:,([0-9]*))?\}")

@@ -61,9 +61,9 @@ def _sum_by_name(topics: Sequence[Mapping[str, JsonValue]]) -> dict[str, float]:
             rate = as_float(topic.get(name))
             total[name] += math.nan if rate is None else rate
         # Brokers with `exposePublisherStats=false` count producers without listing them (PersistentTopic.updateRates).
-        total["producerCount"] += max(_item_count(topic.get("publishers")), as_int(topic.get("producerCount")) or 0)
+        total["producerCount"] += max(_length_or_zero(topic.get("publishers")), as_int(topic.get("producerCount")) or 0)
         subscriptions = _as_mapping(topic.get("subscriptions")).values()
-        total["consumerCount"] += sum(_item_count(_as_mapping(entry).get("consumers")) for entry in subscriptions)
+        total["consumerCount"] += sum(_length_or_zero(_as_mapping(entry).get("consumers")) for entry in subscriptions)
     return total
 
 
@@ -202,7 +202,7 @@ def _as_mapping(value: object) -> dict[str, JsonValue]:
     return value if isinstance(value, dict) else {}
 
 
-def _item_count(value: object) -> int:
+def _length_or_zero(value: object) -> int:
     return len(value) if isinstance(value, list | dict) else 0
 
 

@@ -110,7 +110,7 @@ def all_advice(runtimes: Runtimes, topics: LoadedTopics, runs: Sequence[StorageP
     """Return what is wrong, the gravest first; `runs` decided the same sample as if all hits were reached."""
     brokers = Snapshot(runs[0]).table("brokers").num_rows
     found = [*_validation_advice(runs), *class_advice(runtimes)]
-    found += [each for run in runs for each in _size_advice(run, topics.loaded)]
+    found += [each for run in runs for each in _large_bundle_advice(run, topics.loaded)]
     found += islice(crowded_partition_advice(topics.loaded, brokers), _MAX_LISTED)
     if topics.unread_brokers:
         named = ", ".join(topics.unread_brokers[:_MAX_NAMED])
@@ -153,7 +153,7 @@ def class_advice(runtimes: Runtimes) -> Iterator[Advice]:
         )
 
 
-def _size_advice(folder: StoragePath, topics: Iterable[LoadedTopic]) -> Iterator[Advice]:
+def _large_bundle_advice(folder: StoragePath, topics: Iterable[LoadedTopic]) -> Iterator[Advice]:
     summary = Summary.read_or_none(folder)
     if summary is None:
         return

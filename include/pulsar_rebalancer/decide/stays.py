@@ -61,12 +61,12 @@ class BundleFacts:
 def _is_system(names: Column, facts: BundleFacts) -> Column:
     may_be = pc.or_(pc.starts_with(names, "pulsar/"), pc.starts_with(names, "sla-monitor/"))
     stays = is_heartbeat if facts.settings.move_system_bundles else is_system_bundle
-    return _member_mask(names, [name for name in names.filter(may_be).to_pylist() if stays(name)])
+    return _membership_mask(names, [name for name in names.filter(may_be).to_pylist() if stays(name)])
 
 
 def _in_kept_namespace(names: Column, facts: BundleFacts) -> Column:
     kept = kept_namespaces(facts.settings, facts.control)
-    return _member_mask(namespaces_of(names), kept) if kept else None
+    return _membership_mask(namespaces_of(names), kept) if kept else None
 
 
 def _is_excluded(names: Column, facts: BundleFacts) -> Column:
@@ -75,10 +75,10 @@ def _is_excluded(names: Column, facts: BundleFacts) -> Column:
 
 
 def _has_moved_for(reason: Reason) -> Callable[[Column, BundleFacts], Column]:
-    return lambda names, facts: _member_mask(names, [name for name, why in facts.moved.items() if why is reason])
+    return lambda names, facts: _membership_mask(names, [name for name, why in facts.moved.items() if why is reason])
 
 
-def _member_mask(names: Column, members: Collection[str]) -> Column:
+def _membership_mask(names: Column, members: Collection[str]) -> Column:
     return pc.is_in(names, pa.array(list(members), pa.string())) if members else None
 
 
@@ -102,8 +102,8 @@ RULES = (
     Rule(Reason.SYSTEM_NAMESPACE, None, _is_system),
     Rule(Reason.NAMESPACE_EXCLUDED, Overrule.EXCLUSIONS, _in_kept_namespace),
     Rule(Reason.BUNDLE_EXCLUDED, Overrule.EXCLUSIONS, _is_excluded),
-    Rule(Reason.BUNDLE_QUARANTINED, None, lambda names, facts: _member_mask(names, facts.quarantined)),
-    Rule(Reason.TO_BE_SPLIT, None, lambda names, facts: _member_mask(names, facts.to_be_split)),
+    Rule(Reason.BUNDLE_QUARANTINED, None, lambda names, facts: _membership_mask(names, facts.quarantined)),
+    Rule(Reason.TO_BE_SPLIT, None, lambda names, facts: _membership_mask(names, facts.to_be_split)),
     Rule(Reason.DESTINATION_KEPT, Overrule.GRACE_PERIOD, _has_moved_for(Reason.DESTINATION_KEPT)),
     Rule(Reason.RECENTLY_UNLOADED, Overrule.GRACE_PERIOD, _has_moved_for(Reason.RECENTLY_UNLOADED)),
     Rule(Reason.NO_TOPIC),

@@ -61,7 +61,7 @@ def _first_closure(settings: Settings, time: datetime) -> CalendarClosure | None
     for blackout in settings.blackouts:
         span = next(_next_spans(blackout, time, is_blackout=True), None)
         if span is not None and span.begin <= time:
-            return CalendarClosure(Reason.BLACKOUT, _in_zone(span.end, blackout), blackout.reason)
+            return CalendarClosure(Reason.BLACKOUT, _to_zone(span.end, blackout), blackout.reason)
     following = [
         (span, window)
         for window in settings.maintenance_windows
@@ -71,10 +71,10 @@ def _first_closure(settings: Settings, time: datetime) -> CalendarClosure | None
     if not settings.maintenance_windows or any(span.begin <= time for span, _ in following):
         return None
     earliest = min(following, key=lambda item: item[0].begin, default=None)
-    return CalendarClosure(Reason.OUTSIDE_WINDOW, earliest and _in_zone(earliest[0].begin, earliest[1]), "")
+    return CalendarClosure(Reason.OUTSIDE_WINDOW, earliest and _to_zone(earliest[0].begin, earliest[1]), "")
 
 
-def _in_zone(time: datetime, window: Window) -> datetime:
+def _to_zone(time: datetime, window: Window) -> datetime:
     return pendulum.instance(time).in_timezone(window.timezone)
 
 

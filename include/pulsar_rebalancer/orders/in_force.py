@@ -38,7 +38,7 @@ from pulsar_rebalancer.texts import one_line
 
 SHOW, EXPORT, RESET, RESTORE = "show", "export", "reset", "restore"
 
-_STATE_LOSS = OrderKind(
+_STATE = OrderKind(
     actions=(
         FormAction(SHOW, "Show the state and the orders in force", needs_reason=False, apply=None),
         FormAction(EXPORT, "Export the state", needs_reason=False, apply=None),
@@ -67,7 +67,7 @@ _STATE_LOSS = OrderKind(
     words={Reason.STATE_LOST: Wording("the state and perhaps orders are lost:", "the state was lost.", lasting=True)},
 )
 
-ORDERS = (STOP, MODE, _STATE_LOSS, BREAKER, PAUSE, CALENDAR, SKIP, DRAIN, ROLL, QUESTION, LIMITS, FREEZE)
+ORDERS = (STOP, MODE, _STATE, BREAKER, PAUSE, CALENDAR, SKIP, DRAIN, ROLL, QUESTION, LIMITS, FREEZE)
 """All kinds of orders, by priority: the first order that closes the gate gives the reason."""
 
 ACTIONS: Mapping[str, FormAction] = {action.name: action for kind in ORDERS for action in kind.actions}

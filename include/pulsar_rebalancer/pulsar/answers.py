@@ -139,7 +139,7 @@ class BrokerAnswer:
         entries = self.json()
         if not isinstance(entries, list):
             raise self.bad_body("the answer is not a JSON list")
-        listed = sorted(map(_broker_entry, entries))
+        listed = sorted(map(_entry_text, entries))
         if listed and not any(map(is_broker_id, listed)):
             raise self.bad_body(f"the list has no brokerId of the form host:port; its first entry is {listed[0]}")
         return listed
@@ -148,7 +148,7 @@ class BrokerAnswer:
         return admin_error(self.mask, Reason.BAD_ANSWER, self.what, self.broker, detail, self.status)
 
 
-def _broker_entry(entry: object) -> str:
+def _entry_text(entry: object) -> str:
     if isinstance(entry, str):
         return entry if is_broker_id(entry) else first_line(ascii(entry))
     return f"'{type(entry).__name__}'"

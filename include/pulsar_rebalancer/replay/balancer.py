@@ -142,7 +142,7 @@ class Balancer:
         decision = self._plan_sample(minute, brokers, sample)
         moves = [move for move in decision.moves if move.is_taken]
         takes = {pair.pair: pair.destination for pair in decision.decisions}
-        self._placing = BundlePlacer(sample, self._state, self._minute_seed(minute), minute.policies)
+        self._placing = BundlePlacer(sample, self._state, self._seed_of_minute(minute), minute.policies)
         indexed = [
             IndexedMove(
                 self._roster.bundle_at[move.bundle],
@@ -175,7 +175,7 @@ class Balancer:
             policies=minute.policies,
             learning=sample.learning,
             unloaded_brokers={name: self._seconds_since(minute, at) for name, at in self._unloaded_brokers.items()},
-            seed=self._minute_seed(minute),
+            seed=self._seed_of_minute(minute),
             # A shedder that learns looks at the other pairs as well.
             brief=self._learned is None,
         )
@@ -207,7 +207,7 @@ class Balancer:
     def _seconds_since(minute: Minute, unload_minute: int) -> float:
         return (minute.number - unload_minute) * MINUTE_SECONDS - _UNLOAD_DELAY_S
 
-    def _minute_seed(self, minute: Minute) -> str:
+    def _seed_of_minute(self, minute: Minute) -> str:
         return f"{self._seed}/{minute.number}"
 
     @property

@@ -219,17 +219,17 @@ def _message_costs(recording: Recording, minutes: Sequence[int]) -> Floats:
     both, shares = known[1:] & known[:-1], known / known.sum(axis=0).clip(1)
     steady = 2 * known.sum(axis=0) >= len(known)
 
-    def contrast(levels: Floats) -> Floats:
+    def centered(levels: Floats) -> Floats:
         return np.asarray(np.where(steady, levels - levels.mean(where=steady | ~steady.any()), 0.0))
 
     def observations(levels: Floats) -> Floats:
-        return np.concatenate([[contrast((shares * levels).sum(axis=0))], both * np.diff(levels, axis=0)])
+        return np.concatenate([[centered((shares * levels).sum(axis=0))], both * np.diff(levels, axis=0)])
 
     def score_levels(costs: Floats) -> Floats:
         return np.asarray(np.bincount(at, points * costs[of], scores.size).reshape(scores.shape))
 
     def likely_costs(weights: Floats) -> Floats:
-        of_blocks = contrast(weights[0]) * shares - np.diff(np.pad(both * weights[1:], ((1, 1), (0, 0))), axis=0)
+        of_blocks = centered(weights[0]) * shares - np.diff(np.pad(both * weights[1:], ((1, 1), (0, 0))), axis=0)
         of_bundles = np.bincount(of, points * of_blocks.ravel()[at], bundles)
         return np.asarray(_SPREAD**2 * (of_bundles + of_bundles.sum()))
 

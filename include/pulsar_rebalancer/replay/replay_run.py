@@ -43,7 +43,7 @@ from pulsar_rebalancer.replay.variants import (
     Variants,
     check_duration,
     check_sample_count,
-    periods_of,
+    continuous_periods,
 )
 from pulsar_rebalancer.run.tables import TIME_TYPE
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -142,13 +142,13 @@ class Part(NamedTuple):
     number: int
     variants: Sequence[Variant]
     request: ReplayRequest
-    stretch: Period
+    period: Period
 
 
 def parts_of(prepared: PreparedReplay, min_count: int) -> list[Part]:
     """Return the parts of a replay, at least `min_count` of them if there are enough variants and periods."""
     request, variants = prepared.request, prepared.variants.variants
-    apart = periods_of(prepared.recording, days_apart=request.days_apart)
+    apart = continuous_periods(prepared.recording, days_apart=request.days_apart)
     groups = min(len(variants), max(1, math.ceil(min_count / len(apart))))
     # Neighbours differ in one value, so dealing them out in turn gives each group some of every strategy.
     work = [(stretch, variants[group::groups]) for stretch in apart for group in range(groups)]
@@ -163,8 +163,8 @@ def replay_part(part: Part) -> list[VariantOutcome] | str:
             Recording.read(folder / SAMPLES),
             part.variants,
             request.settings,
-            first_minute=part.stretch.first,
-            last_minute=part.stretch.last,
+            first_minute=part.period.first,
+            last_minute=part.period.last,
             seed=request.seed,
             report_progress=progress_writer(folder, part.number),
         )

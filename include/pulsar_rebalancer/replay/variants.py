@@ -297,7 +297,7 @@ class Period(NamedTuple):
     last: int
 
 
-def periods_of(recording: Recording, *, days_apart: bool) -> list[Period]:
+def continuous_periods(recording: Recording, *, days_apart: bool) -> list[Period]:
     """Return the continuous periods in a recording: its days, or the whole recording."""
     minutes = recording.index.minutes
     if not days_apart:

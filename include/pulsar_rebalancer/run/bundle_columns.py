@@ -108,7 +108,7 @@ class Bundles:
     """All bundles that the brokers of one cluster report. The table has `SAMPLE_SCHEMA`, in any order."""
 
     def __init__(self, table: pa.Table) -> None:
-        self._given = table
+        self._given_table = table
 
     def request_brokers(self, brokers: Collection[str]) -> None:
         """Announce the brokers whose bundles will be requested; an implementation can skip other bundles."""
@@ -150,7 +150,7 @@ class Bundles:
 
     @cached_property
     def _table(self) -> pa.Table:
-        return sort(without_nulls(self._given))
+        return sort(without_nulls(self._given_table))
 
     @cached_property
     def _cached_bundles(self) -> dict[str, dict[str, BundleSample]]:

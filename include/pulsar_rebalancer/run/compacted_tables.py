@@ -169,7 +169,7 @@ def open_parquet(file: StoragePath, dictionaries: list[str] | None = None) -> It
         yield source
 
 
-def footer_of(file: StoragePath) -> tuple[pa.Schema, int]:
+def read_footer(file: StoragePath) -> tuple[pa.Schema, int]:
     with open_parquet(file) as source:
         return source.schema_arrow, source.metadata.num_rows
 
@@ -209,7 +209,7 @@ def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
     listed = table_file(storage, RUNS, day)
     if not listed.exists():
         return set()
-    refuse_other_version(footer_of(listed)[0], RUNS_SCHEMA, listed.uri)
+    refuse_other_version(read_footer(listed)[0], RUNS_SCHEMA, listed.uri)
     columns = ["run", *(f"{kind}_rows" for kind in TABLES)]
     expected = {row["run"]: row for table in listed.read_batches(columns) for row in table.to_pylist()}
     held = {kind: row_counts(table_file(storage, kind, day)) for kind in TABLES}
@@ -259,7 +259,7 @@ def encoded_batches(file: StoragePath, table: str, columns: Sequence[str], dict_
 
 
 def _check_columns(file: StoragePath, columns: Iterable[str], current_schema: pa.Schema) -> None:
-    schema = footer_of(file)[0]
+    schema = read_footer(file)[0]
     refuse_other_version(schema, current_schema, file.uri)
     for name in columns:
         if name not in schema.names:

@@ -24,7 +24,7 @@ from pulsar_rebalancer.run.compacted_tables import (
     TABLE_KINDS,
     TABLES,
     Draft,
-    footer_of,
+    read_footer,
     refuse_other_version,
     row_counts,
     table_file,
@@ -118,7 +118,7 @@ def _stored_columns(target: StoragePath, current_schema: pa.Schema) -> pa.Schema
 
 
 def _with_new_columns(columns: pa.Schema, current_schema: pa.Schema, file: StoragePath) -> pa.Schema:
-    stored = footer_of(file)[0]
+    stored = read_footer(file)[0]
     refuse_other_version(stored, current_schema, file.uri)
     return pa.unify_schemas([columns, stored], promote_options="permissive")
 
@@ -148,7 +148,7 @@ def _add_rows(draft: Draft, kind: str, run: RunFolder) -> int | None:
         for part in parts:
             for table in part.read_batches():
                 draft.add(table, run.name)
-        return sum(footer_of(part)[1] for part in parts) if parts else None
+        return sum(read_footer(part)[1] for part in parts) if parts else None
     except (SnapshotError, pa.ArrowException) as error:
         raise _unreadable_error(run, error) from None
 

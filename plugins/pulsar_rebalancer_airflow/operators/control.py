@@ -199,7 +199,7 @@ class RunInProgress(TypedDict):
     without_outcome: int
 
 
-def last_run(store: StateStore) -> RunInProgress:
+def find_last_run(store: StateStore) -> RunInProgress:
     """Return the last recorded plan, and its bundles that are in progress.
 
     Raises:
@@ -302,7 +302,7 @@ class OrderOperator(ClusterOperator):
                 ordered["lost"] = _store_order(store, request, order)
             if request.form_action.stops:
                 with suppress(StateError, SnapshotError):  # the order is in force; the *control* task reports the error
-                    ordered["found"] = last_run(store)
+                    ordered["found"] = find_last_run(store)
         send_order_metrics(context, self.entry.name, self.entry.settings)
         return ordered
 
@@ -409,7 +409,7 @@ class ControlOperator(ClusterOperator):
     def _stop_outcome(self, store: StateStore) -> dict[str, object] | str:
         """Return the outcome of the stopped run, or the error message if one of the run's files cannot be read."""
         try:
-            stopped = wait_for_end(store, self.ordered.get("found") or last_run(store), self.timeout_seconds)
+            stopped = wait_for_end(store, self.ordered.get("found") or find_last_run(store), self.timeout_seconds)
         except (StateError, SnapshotError) as error:
             return error.message
         return {

@@ -196,7 +196,7 @@ class UnloadWaveOperator(PlanPartOperator):
             datetime.now(UTC),
         )
         # Bundles that an earlier attempt unloaded must still be placed, so they are not fresh.
-        unloaded = history.maybe_unloaded
+        unloaded = history.maybe_unloaded_bundles
         fresh = [move for move in history.remaining(planned_moves) if move.bundle not in unloaded]
         if verdict.reason is not Reason.OPEN:
             if verdict.reason is Reason.PLAN_TOO_OLD or verdict.reason.has(Trait.NOT_BEGUN):
@@ -243,7 +243,7 @@ class UnloadWaveOperator(PlanPartOperator):
                 stop_reason=holds.reason,
                 skip_reason=holds.skip_reason,
                 before_move=history.begin,
-                unloaded_bundles=history.maybe_unloaded,
+                unloaded_bundles=history.maybe_unloaded_bundles,
                 uses_affinity=not is_extensible(runtime.get("loadManagerClassName", "")),
                 meter=ClientGapMeter(admin, moves, history.record_client_gap),
                 pace=pace,

@@ -161,7 +161,7 @@ def headline_of_run(run: Run, fire_text: str, age_seconds: float) -> Headline:
     """
     verdict, mode = run.outcome.verdict if run.outcome else None, run.request.resolved.settings.mode
     if verdict is Reason.BLOCKED or (verdict is None and run.is_blocked):
-        return Headline(State.BLOCKED, _block_text(run))
+        return Headline(State.BLOCKED, _blocked_text(run))
     young = age_seconds < RUN_TIMEOUT.total_seconds()
     if run.under_way and young:
         return _moving_headline(run)
@@ -186,7 +186,7 @@ def _was_interrupted(run: Run) -> bool:
     return run.summary is None or (run.outcome is not None and run.outcome.verdict is Reason.UNFINISHED)
 
 
-def _block_text(run: Run) -> str:
+def _blocked_text(run: Run) -> str:
     if run.validation is None:
         return Reason.BLOCKED.meaning
     first = next(group for group in explain(run.validation).reasons if group.effect is Effect.BLOCK)
