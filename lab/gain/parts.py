@@ -79,7 +79,7 @@ def _from_partner() -> Iterator[None]:
 
 @contextmanager
 def _one_price() -> Iterator[None]:
-    with patch.multiple(gain_shedder, _URGENT=1, _LARGE=float("inf")):
+    with patch.multiple(gain_shedder, _URGENT_DIVISOR=1, _LARGE_BUNDLE_POINTS=float("inf")):
         yield
 
 
