@@ -18,7 +18,7 @@ from pulsar_rebalancer.show.page.page_model import FoundBundles, Overview, RunAn
 from pulsar_rebalancer.show.page.timeline import Timeline
 from pulsar_rebalancer_airflow.provider import OPTIONS
 from pulsar_simulator.__main__ import _parser
-from pulsar_simulator.faults import KINDS
+from pulsar_simulator.faults import FAULT_INFOS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
@@ -96,10 +96,10 @@ def options_table() -> str:
 def faults_table() -> str:
     """Return a row per kind of fault of the simulated cluster, those for the same requests together."""
     rows = ["| kind | what happens (default `amount`) |", "| --- | --- |"]
-    for paths in dict.fromkeys(info.paths for info in KINDS.values()):
+    for paths in dict.fromkeys(info.paths for info in FAULT_INFOS.values()):
         if paths:
             rows.append(f"| only for | {', '.join(f'`{path}`' for path in paths)}: |")
-        for kind, info in KINDS.items():
+        for kind, info in FAULT_INFOS.items():
             if info.paths == paths:
                 amount = f" ({info.amount:,.10g})" if info.amount else ""
                 rows.append(f"| `{kind}` | {info.meaning}{amount} |")

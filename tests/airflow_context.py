@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import Asset, Context
 
 from pulsar_rebalancer_airflow.options import storage_of
-from pulsar_rebalancer_airflow.state_store import DOCUMENTS, StateStore, state_asset
+from pulsar_rebalancer_airflow.state_store import ALL_DOCUMENTS, StateStore, state_asset
 
 
 @dataclass
@@ -16,7 +16,7 @@ class MemoryState:
     """One asset's state, as the first run left it; every write is noted."""
 
     documents: dict[str, Any] = field(
-        default_factory=lambda: {model.KEY: model().model_dump(mode="json") for model in DOCUMENTS}
+        default_factory=lambda: {model.KEY: model().model_dump(mode="json") for model in ALL_DOCUMENTS}
     )
     writes: list[str] = field(default_factory=list)
 

@@ -15,7 +15,7 @@ from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.orders.manual_plans import Drains
 from pulsar_rebalancer.orders.order import OrdersInForce
 from pulsar_rebalancer.reasons import Effect, Reason
-from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
+from pulsar_rebalancer.run.bundle_columns import SAMPLE_SCHEMA, Bundles
 from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import SplitOutcome
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
@@ -174,12 +174,12 @@ class Scene:
         state = DecisionState(seq=self.runs, **counted, hits=hits, strategy_state=kept)
         before = {each.broker: score(each, self.settings) for each in sample.compared_brokers}
         gaps = [decision.gap for decision in result.decisions if decision.gap is not None]
-        plan_files.write(
+        plan_files.write_plan(
             Snapshot(folder),
             Plan(result.decisions, moves, sentence=result.sentence),
             state,
             self.splits,
-            **plan_files.scores_fields(before, scores_after(before, taken, _traffic(samples, taken)), ()),
+            **plan_files.score_fields(before, scores_after(before, taken, _traffic(samples, taken)), ()),
             counting=Reason.COUNTED,
             pairs=len(gaps),
             pairs_over=sum(gap >= self.settings.low_threshold for gap in gaps),
@@ -227,7 +227,7 @@ def _with_means(bundles: pa.Table) -> pa.Table:
     nothing = pa.nulls(bundles.num_rows)
     for name in ("long_term_msg_rate", "load", "reason"):
         found = found.append_column(name, nothing)
-    return found.select(COLUMNS.names)
+    return found.select(SAMPLE_SCHEMA.names)
 
 
 def _traffic(samples: Sequence[BrokerSample], taken: Sequence[CandidateMove]) -> dict[str, float]:

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from pulsar_rebalancer.names import is_name, match_mask, matches, means_same_in_java
+from pulsar_rebalancer.names import is_matchable_name, is_same_in_java, match_mask, matches_pattern
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.documents import VersionedDocument
 
-_WHOLE = re.compile(r"-?[0-9]{1,9}")
-_LONGEST_QUOTE = 80
-_PATTERNS = ("namespaces", "primary", "secondary")
-_FAILOVER = "auto_failover_policy"
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,9}")
+_MAX_QUOTE_CHARS = 80
+_PATTERN_FIELDS = ("namespaces", "primary", "secondary")
+_FAILOVER_FIELD = "auto_failover_policy"
 
 
 class IsolationPolicy(BaseModel):
@@ -72,7 +72,7 @@ def policy_of(policies: Iterable[IsolationPolicy], namespace: str) -> IsolationP
 def policies_of(policies: Iterable[IsolationPolicy], namespaces: Iterable[str]) -> dict[str, IsolationPolicy | None]:
     """Return the result of `policy_of` for each namespace; this is faster for many namespaces."""
     ruling: dict[str, IsolationPolicy | None] = dict.fromkeys(namespaces)
-    left = pa.array(filter(is_name, ruling), pa.string())
+    left = pa.array(filter(is_matchable_name, ruling), pa.string())
     for policy in policies:
         for pattern in policy.namespaces:
             covered = match_mask(pattern, left)
@@ -87,8 +87,8 @@ def why_unclear(policies: Iterable[IsolationPolicy], namespace: str, first_match
     A policy with unreadable namespaces could apply to any namespace that no earlier policy covers. One with
     unreadable primary brokers could reserve any broker, which affects namespaces without a policy.
     """
-    if not is_name(namespace):
-        return f"{_quoted(namespace)} is not a valid namespace name"
+    if not is_matchable_name(namespace):
+        return f"{_quoted_text(namespace)} is not a valid namespace name"
     for policy in policies:
         if policy is first_match:
             return next((text for part, text in policy.problems.items() if part != "namespaces"), "")
@@ -104,24 +104,24 @@ class _PolicyPart(NamedTuple):
 
 def _parsed_policy(name: str, policy: object) -> IsolationPolicy:
     if not isinstance(policy, dict):
-        problem = f"isolation policy {_quoted(name)} is not a JSON object"
-        return IsolationPolicy(name=name, problems=dict.fromkeys((*_PATTERNS, _FAILOVER), problem))
-    parts = {key: _pattern_part(policy.get(key) or []) for key in _PATTERNS}
-    failover = _min_limit_part(policy.get(_FAILOVER))
-    problems = {key: part.problem for key, part in (parts | {_FAILOVER: failover}).items() if part.problem}
+        problem = f"isolation policy {_quoted_text(name)} is not a JSON object"
+        return IsolationPolicy(name=name, problems=dict.fromkeys((*_PATTERN_FIELDS, _FAILOVER_FIELD), problem))
+    parts = {key: _pattern_part(policy.get(key) or []) for key in _PATTERN_FIELDS}
+    failover = _min_limit_part(policy.get(_FAILOVER_FIELD))
+    problems = {key: part.problem for key, part in (parts | {_FAILOVER_FIELD: failover}).items() if part.problem}
     return IsolationPolicy(
         name=name,
         **{key: part.value for key, part in parts.items()},
         min_limit=failover.value,
-        problems={key: f"isolation policy {_quoted(name)}: {key}: {problem}" for key, problem in problems.items()},
+        problems={key: f"isolation policy {_quoted_text(name)}: {key}: {problem}" for key, problem in problems.items()},
     )
 
 
 def _pattern_part(value: object) -> _PolicyPart:
     if not isinstance(value, list) or not all(isinstance(pattern, str) for pattern in value):
         return _PolicyPart((), "the value is not a list of strings")
-    unreadable = [pattern for pattern in value if not means_same_in_java(pattern)]
-    problem = f"{_quoted(unreadable[0])} is not a supported pattern" if unreadable else ""
+    unreadable = [pattern for pattern in value if not is_same_in_java(pattern)]
+    problem = f"{_quoted_text(unreadable[0])} is not a supported pattern" if unreadable else ""
     return _PolicyPart(tuple(pattern for pattern in value if pattern not in unreadable), problem)
 
 
@@ -133,17 +133,17 @@ def _min_limit_part(value: object) -> _PolicyPart:
     parameters = value.get("parameters")
     limit = parameters.get("min_limit") if isinstance(parameters, dict) else None
     shown = str(limit) if isinstance(limit, str | int) else type(limit).__name__
-    if _WHOLE.fullmatch(shown):
+    if _WHOLE_NUMBER.fullmatch(shown):
         return _PolicyPart(int(shown), "")
-    return _PolicyPart(0, f"min_limit {_quoted(shown)} is not a whole number")
+    return _PolicyPart(0, f"min_limit {_quoted_text(shown)} is not a whole number")
 
 
 def _matches_any(patterns: Sequence[str], name: str) -> bool:
-    return is_name(name) and any(matches(pattern, name) for pattern in patterns)
+    return is_matchable_name(name) and any(matches_pattern(pattern, name) for pattern in patterns)
 
 
-def _quoted(text: str) -> str:
-    return repr(text[:_LONGEST_QUOTE])
+def _quoted_text(text: str) -> str:
+    return repr(text[:_MAX_QUOTE_CHARS])
 
 
 class Policies(VersionedDocument):
@@ -169,7 +169,7 @@ class Policies(VersionedDocument):
     readable: bool = True
     problem: str = ""
 
-    def kinds(self, namespaces: Collection[str]) -> dict[str, str | None]:
+    def policy_kinds(self, namespaces: Collection[str]) -> dict[str, str | None]:
         """Return each namespace's kind of policy: the first of `unknown`, `isolation`, `anti_affinity` that applies."""
         ruling = policies_of(self.isolation, namespaces)
 
@@ -182,7 +182,7 @@ class Policies(VersionedDocument):
         return {namespace: kind(namespace) for namespace in namespaces}
 
     def kind(self, namespace: str) -> str | None:
-        return self.kinds([namespace])[namespace]
+        return self.policy_kinds([namespace])[namespace]
 
     def reserving_policy(self, broker: str) -> str | None:
         """Return the first isolation policy that has the broker as a primary broker; None if there is none.

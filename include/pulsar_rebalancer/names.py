@@ -15,13 +15,13 @@ from pydantic import AfterValidator, BeforeValidator, Field
 CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """Pattern for cluster names, which become part of folder names and DAG ids."""
 
-SHEDDING = "loadBalancerSheddingEnabled"
+SHEDDING_SETTING = "loadBalancerSheddingEnabled"
 """The dynamic setting that the leader checks before it sheds (LoadSheddingTask, UnloadScheduler)."""
 
-BALANCER = "loadBalancerEnabled"
+BALANCER_SETTING = "loadBalancerEnabled"
 """A static setting. If it is false, a broker never sheds, even if `loadBalancerSheddingEnabled` is true."""
 
-SPLITTING = "loadBalancerAutoBundleSplitEnabled"
+SPLITTING_SETTING = "loadBalancerAutoBundleSplitEnabled"
 """The dynamic setting for automatic splits (ModularLoadManagerImpl, SplitScheduler)."""
 
 HEARTBEAT_NAMESPACE = r"(?:pulsar|sla-monitor)/[^:/]+:[0-9]+"
@@ -30,20 +30,20 @@ HEARTBEAT_NAMESPACE = r"(?:pulsar|sla-monitor)/[^:/]+:[0-9]+"
 SYSTEM_NAMESPACE = "pulsar/system"
 """A namespace whose bundles Pulsar moves; the rebalancer moves them only with `move_system_bundles`."""
 
-_HEARTBEAT = re.compile(HEARTBEAT_NAMESPACE)
-_OF_BROKERS = ("pulsar/", "sla-monitor/")
+_HEARTBEAT_PATTERN = re.compile(HEARTBEAT_NAMESPACE)
+_HEARTBEAT_PREFIXES = ("pulsar/", "sla-monitor/")
 _BROKER_ID = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 _NAMESPACE = re.compile(r"[^/\s]+/[^/\s]+")
-_LONGEST_BROKER_ID = 253 + len("[]:65535")
+_MAX_BROKER_ID_CHARS = 253 + len("[]:65535")
 """Maximum length of host:port: the longest host name (RFC 1035), the brackets of an IPv6 address, and a port."""
-_LONGEST_PATTERN = 256
+_MAX_PATTERN_CHARS = 256
 _LAST_HASH = 0xFFFFFFFF
-RANGE = re.compile(r"0x[0-9a-fA-F]{8}_0x[0-9a-fA-F]{8}")
+HASH_RANGE_PATTERN = re.compile(r"0x[0-9a-fA-F]{8}_0x[0-9a-fA-F]{8}")
 """Pattern of a bundle's hash range, the last part of its name."""
 
 
 def is_broker_id(text: str) -> bool:
-    if len(text) > _LONGEST_BROKER_ID or _BROKER_ID.fullmatch(text) is None:
+    if len(text) > _MAX_BROKER_ID_CHARS or _BROKER_ID.fullmatch(text) is None:
         return False
     try:
         parts = urlsplit(f"http://{text}")
@@ -62,7 +62,7 @@ def range_of(bundle: str) -> str:
 
 def is_heartbeat(bundle: str) -> bool:
     # The prefix is cheap to check, and this is called for hundreds of thousands of clients' bundles.
-    return bundle.startswith(_OF_BROKERS) and _HEARTBEAT.fullmatch(namespace_of(bundle)) is not None
+    return bundle.startswith(_HEARTBEAT_PREFIXES) and _HEARTBEAT_PATTERN.fullmatch(namespace_of(bundle)) is not None
 
 
 def is_system_bundle(bundle: str) -> bool:
@@ -83,7 +83,7 @@ def is_extensible(load_manager: str) -> bool:
     return load_manager.strip().rpartition(".")[2] == "ExtensibleLoadManagerImpl"
 
 
-def split_list(text: str) -> tuple[str, ...]:
+def split_commas(text: str) -> tuple[str, ...]:
     """Return the items of a comma-separated list, which can be in brackets, as in broker responses."""
     text = text.strip()
     # A list with one IPv6 address and a port does not end in a bracket: "[::1]:8080".
@@ -105,16 +105,16 @@ def _check_broker(name: str) -> str:
 
 
 def _check_pattern(text: str) -> str:
-    if len(text) > _LONGEST_PATTERN or len(text.split()) != 1:
+    if len(text) > _MAX_PATTERN_CHARS or len(text.split()) != 1:
         raise ValueError(
-            f"{text[:80]!r} is not a pattern of bundle names: give one word of at most {_LONGEST_PATTERN} characters"
+            f"{text[:80]!r} is not a pattern of bundle names: give one word of at most {_MAX_PATTERN_CHARS} characters"
         )
     return text
 
 
 def _split_items(value: object) -> object:
     if isinstance(value, str):
-        return split_list(value)
+        return split_commas(value)
     if isinstance(value, (list, tuple)):
         return [item.strip() if isinstance(item, str) else item for item in value]
     return value
@@ -143,15 +143,15 @@ class HashRange(NamedTuple):
         return self.lower <= other.lower and other.upper <= self.upper
 
 
-LONGEST_NAME = 300
+MAX_NAME_CHARS = 300
 """Maximum length of a name that is matched against a policy's patterns."""
 
-_LONGEST = 1000
-_MOST_REPEATS = 100
+_MAX_REGEX_CHARS = 1000
+_MAX_REPEATS = 100
 """Maximum product of the bounds of all `{n,m}` in a pattern, because RE2 expands every repetition."""
 
 _MEMBER = r"(?:[^\\\[\]^&\-]|\\[!-/:-@\[-`{-~])"
-_TOKEN = rf"""
+_REGEX_TOKEN = rf"""
     [^\\\[\](){{}}*+?]                              # a character, any character, the begin, the end, an alternative
   | \\(?:[dDwWsSbB]|[!-/:-@\[-`{{-~])               # a class of ASCII characters, a quoted character
   | \[\^?-?(?:\\[dDwWsS]|{_MEMBER}(?:-{_MEMBER})?)+-?\]  # Java reads `[a[b]]` as a union, `[a&&b]` as an intersection
@@ -159,11 +159,11 @@ _TOKEN = rf"""
   | \)
   | (?:[*+?]|\{{[0-9]+(?:,[0-9]*)?\}})\??           # a repeat
 """
-_SAME_IN_JAVA = re.compile(rf"(?>{_TOKEN})*+", re.VERBOSE)
+_SAME_IN_JAVA = re.compile(rf"(?>{_REGEX_TOKEN})*+", re.VERBOSE)
 """Matches patterns with syntax that means the same in Java and RE2. RE2 rejects invalid patterns, such as `a**`."""
 
-_BOUNDS = re.compile(r"\{([0-9]+)(?:,([0-9]*))?\}")
-_NAME = re.compile(rf"[!-~]{{1,{LONGEST_NAME}}}")
+_REPEAT_BOUNDS = re.compile(r"\{([0-9]+)(?:,([0-9]*))?\}")
+_MATCHABLE_NAME = re.compile(rf"[!-~]{{1,{MAX_NAME_CHARS}}}")
 
 
 def regex_of_glob(pattern: str) -> str:
@@ -171,16 +171,16 @@ def regex_of_glob(pattern: str) -> str:
     return "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)
 
 
-def means_same_in_java(pattern: str) -> bool:
+def is_same_in_java(pattern: str) -> bool:
     """Return whether RE2 gives the same results; look-around, for example, is not supported."""
-    if len(pattern) > _LONGEST or _SAME_IN_JAVA.fullmatch(pattern) is None:
+    if len(pattern) > _MAX_REGEX_CHARS or _SAME_IN_JAVA.fullmatch(pattern) is None:
         return False
     if "(?i" in pattern and not pattern.isascii():
         return False  # RE2 also ignores the case of other letters
     repeats = 1
-    for lower, upper in _BOUNDS.findall(pattern):
+    for lower, upper in _REPEAT_BOUNDS.findall(pattern):
         repeats *= max(int(lower[:9]), int(upper[:9] or 0), 1)
-    if repeats > _MOST_REPEATS:
+    if repeats > _MAX_REPEATS:
         return False
     try:
         pc.match_substring_regex(pa.array([""]), pattern)
@@ -189,8 +189,8 @@ def means_same_in_java(pattern: str) -> bool:
     return True
 
 
-def is_name(text: str) -> bool:
-    return _NAME.fullmatch(text) is not None
+def is_matchable_name(text: str) -> bool:
+    return _MATCHABLE_NAME.fullmatch(text) is not None
 
 
 def match_mask(pattern: str, names: Any) -> Any:
@@ -198,5 +198,5 @@ def match_mask(pattern: str, names: Any) -> Any:
 
 
 @lru_cache(maxsize=1 << 16)
-def matches(pattern: str, name: str) -> bool:
+def matches_pattern(pattern: str, name: str) -> bool:
     return bool(match_mask(pattern, pa.scalar(name)).as_py())

@@ -20,7 +20,7 @@ from pulsar_rebalancer.storage.documents import Versioned
 
 _log = logging.getLogger(__name__)
 
-_STORED = with_config(ConfigDict(extra="forbid"))
+_forbid_extra_fields = with_config(ConfigDict(extra="forbid"))
 """Marks a dataclass that is stored as a part of a document."""
 
 
@@ -118,7 +118,7 @@ class Unload(BaseModel):
     tries: int = 1
 
     @property
-    def untouched(self) -> bool:
+    def never_began(self) -> bool:
         return bool(self.outcome and self.outcome.has(Trait.NOT_BEGUN))
 
     def missed(self, broker: str) -> bool:
@@ -208,7 +208,7 @@ class LearnedBroker(NamedTuple):
         return self._replace(started=started) if self.started is None else type(self)(started=started)
 
 
-@_STORED
+@_forbid_extra_fields
 @dataclass(frozen=True, slots=True)
 class Learned:
     """The values learned about a cluster.
@@ -237,13 +237,13 @@ class Learned:
     persistence: float = 0.5
 
 
-NOTHING = Learned()
+NOTHING_LEARNED = Learned()
 
 WHOLE_CLUSTER = ""
 """Key for TransferShedder's hits, stored as low hits: TransferShedder judges the whole cluster, not each broker."""
 
 
-@_STORED
+@_forbid_extra_fields
 @dataclass(frozen=True, slots=True)
 class ShedderState:
     """The state of a shedder between runs. Each shedder uses only some of the fields.
@@ -258,14 +258,14 @@ class ShedderState:
     hits: Mapping[str, HitCount] = field(default_factory=dict)
     loads: Mapping[str, float] = field(default_factory=dict)
     throughputs: Mapping[str, float] = field(default_factory=dict)
-    learned: Learned = NOTHING
+    learned: Learned = NOTHING_LEARNED
 
     @property
     def cluster_hits(self) -> int:
         return self.hits.get(WHOLE_CLUSTER, HitCount()).low
 
 
-@_STORED
+@_forbid_extra_fields
 @dataclass(frozen=True, slots=True)
 class PlacementState:
     """The state of a placement between runs. Each placement uses only some of the fields.
@@ -281,7 +281,7 @@ class PlacementState:
     averages: Mapping[str, float] = field(default_factory=dict)
 
 
-@_STORED
+@_forbid_extra_fields
 @dataclass(frozen=True, slots=True)
 class StrategyState:
     shedder: ShedderState = field(default_factory=ShedderState)
@@ -313,10 +313,10 @@ class StrategyState:
         return document
 
 
-PUNCTUALITY = 0.9
+MIN_AGE_SHARE = 0.9
 """An unchanged value counts as a new sample after this share of the host interval: runs may start early."""
 
-COUNTING = (Reason.COUNTED, Reason.GAP)
+COUNTING_REASONS = (Reason.COUNTED, Reason.GAP)
 """A sample with one of these reasons adds hits and updates the bundles' moving averages."""
 
 
@@ -375,7 +375,7 @@ def decide_counting(
     else:
         reason = Reason.GAP if changed or gap else Reason.COUNTED
     return HitRules(
-        counts=reason in COUNTING,
+        counts=reason in COUNTING_REASONS,
         reason=reason,
         clear=changed or gap,
         samples={} if changed else young(state, settings, now),
@@ -383,7 +383,7 @@ def decide_counting(
 
 
 def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, float]:
-    interval = settings.host_usage_interval_minutes * 60 * PUNCTUALITY
+    interval = settings.host_usage_interval_minutes * 60 * MIN_AGE_SHARE
     return {
         broker: sample.value
         for broker, sample in state.samples.items()

@@ -10,24 +10,24 @@ from typing import Any
 
 import msgspec
 
-LONGEST_MESSAGE = 2000
+MAX_MESSAGE_CHARS = 2000
 """Maximum length of a line in an error message."""
 
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufeff") | {chr(c) for c in range(0xFE00, 0xFE10)}
 """Characters that Python considers printable although they are invisible."""
 
 
-def one_line(text: str, max_length: int = LONGEST_MESSAGE) -> str:
+def one_line(text: str, max_length: int = MAX_MESSAGE_CHARS) -> str:
     """Return the text without control, zero-width, direction and surrogate characters, cut to `max_length` characters.
 
     Invisible and format characters are removed; other unprintable characters are replaced with a space.
     """
     if not text.isprintable() or not _BLANK.isdisjoint(text):
-        text = "".join(map(_printable, text))
+        text = "".join(map(_printable_text, text))
     return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
-def _printable(character: str) -> str:
+def _printable_text(character: str) -> str:
     if character in _BLANK or unicodedata.category(character) == "Cf":
         return ""
     return character if character.isprintable() else " "
@@ -42,7 +42,7 @@ def number_of(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def storable(text: str) -> str:
+def storable_text(text: str) -> str:
     """Return the text with a question mark in place of each lone surrogate, which JSON allows but UTF-8 does not."""
     return text.encode("utf-8", "replace").decode()
 
@@ -79,7 +79,7 @@ def require_storable(document: object) -> None:
         raise ValueError("the document has NaN, an infinity or a lone surrogate, or is nested too deeply") from None
 
 
-def parse_json(data: bytes, fix_text: Callable[[str], str] = storable) -> Any:
+def parse_json(data: bytes, fix_text: Callable[[str], str] = storable_text) -> Any:
     """Parse UTF-8 bytes as JSON and return the document; lone surrogates become question marks.
 
     Args:

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from pulsar_simulator.cluster import Cluster, ClusterSpec
-from pulsar_simulator.faults import KINDS
+from pulsar_simulator.faults import FAULT_INFOS
 from pulsar_simulator.http import Auth, new_token, write_token
-from pulsar_simulator.load import QUIET, Noise
+from pulsar_simulator.load import NO_NOISE, Noise
 from pulsar_simulator.ownership import PlacementStrategy
 from pulsar_simulator.sampling import Timing
 from pulsar_simulator.scenario import HOT_SCORE, spec
@@ -23,7 +23,7 @@ TOKEN_VARIABLE = "PULSAR_SIMULATION_TOKEN"
 
 
 def _parser() -> argparse.ArgumentParser:
-    faults = "\n".join(f"  {kind:22} {info.meaning}" for kind, info in KINDS.items())
+    faults = "\n".join(f"  {kind:22} {info.meaning}" for kind, info in FAULT_INFOS.items())
     parser = argparse.ArgumentParser(
         prog="python -m pulsar_simulator",
         description="Simulated Pulsar brokers under load: one hot, one empty, the others unevenly in between. "
@@ -81,7 +81,7 @@ def _cluster_spec(args: argparse.Namespace) -> ClusterSpec:
         seed=args.seed,
         hot_score=args.hot_score,
         scalable=args.scalable_topics,
-        noise=QUIET if args.quiet else Noise(),
+        noise=NO_NOISE if args.quiet else Noise(),
         timing=Timing(
             stats_period=args.stats_period,
             host_check_period=args.host_check_period,

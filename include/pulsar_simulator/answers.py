@@ -20,8 +20,8 @@ from pulsar_simulator.topology import Topology
 
 Json = dict[str, Any]
 
-MODULAR = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"
-TRAFFIC = ("msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOut")
+MODULAR_LOAD_MANAGER = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"
+TRAFFIC_FIELDS = ("msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOut")
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Reporter:
         major, minor = (int(part) for part in self.version.split(".")[:2])
         self._heartbeat_prefix = f"pulsar/{self.cluster}/" if (major, minor) < (4, 1) else "pulsar/"
 
-    def heartbeat(self, broker: Broker) -> str:
+    def heartbeat_bundle(self, broker: Broker) -> str:
         """Return the name of the bundle for the broker's health check."""
         return f"{self._heartbeat_prefix}{broker.broker_id}/0x00000000_0xffffffff"
 
@@ -84,8 +84,8 @@ class Reporter:
         held = samples.bundles_of(i)
         stats = {names[b]: self.bundle_stats(b) for b in [*held, *extra_bundles]}
         heartbeat = dict.fromkeys(("consumerCount", "producerCount", "topics", "cacheSize"), 0)
-        stats[self.heartbeat(broker)] = dict.fromkeys(TRAFFIC, 0.0) | heartbeat | {"topics": 1}
-        sums = {name: math.fsum(entry[name] for entry in stats.values()) for name in TRAFFIC}
+        stats[self.heartbeat_bundle(broker)] = dict.fromkeys(TRAFFIC_FIELDS, 0.0) | heartbeat | {"topics": 1}
+        sums = {name: math.fsum(entry[name] for entry in stats.values()) for name in TRAFFIC_FIELDS}
         counts = {
             name: sum(entry[name] for entry in stats.values()) for name in ("topics", "consumerCount", "producerCount")
         }
@@ -122,7 +122,7 @@ class Reporter:
             "brokerVersionString": self.version,
             "protocols": {},
             "advertisedListeners": {},
-            "loadManagerClassName": MODULAR,
+            "loadManagerClassName": MODULAR_LOAD_MANAGER,
             "startTimestamp": int(broker.started_at * 1000),
             "maxResourceUsage": max(float(samples.usage()[i]), direct / spec.direct_memory),
             "loadReportType": "LocalBrokerData",
@@ -158,7 +158,7 @@ class Reporter:
                     **({} if with_publishers else {"publishers": []}),
                     "replication": {},
                     "averageMsgSize": whole["msgThroughputIn"] / whole["msgRateIn"] if whole["msgRateIn"] else 0.0,
-                    **{name: whole[name] * share for name in TRAFFIC},
+                    **{name: whole[name] * share for name in TRAFFIC_FIELDS},
                 }
             answer.setdefault(namespace.name, {})[self.topology.range_of(bundle)] = domains
         return answer
@@ -197,7 +197,7 @@ class Answers:
     def load_report(self, index: int, now: float) -> bytes:
         """Return the bytes of a broker's load report. A report that no fault changes is built only once per sample."""
         broker = self.membership.brokers[index]
-        untrue = [fault for kind in _LIES if (fault := self.faults.take(kind, broker=broker.broker_id))]
+        untrue = [fault for kind in _REPORT_FAULTS if (fault := self.faults.take(kind, broker=broker.broker_id))]
         if self.faults.take(FaultKind.WRONG_BROKER, broker=broker.broker_id):
             broker = self.membership.brokers[(index + 1) % len(self.membership.brokers)]
         extra = [b for b in self._claimed_bundles(broker) if b not in self.samples.bundles_of(broker.index)]
@@ -207,7 +207,7 @@ class Answers:
             return cached
         report = self.reporter.load_report(broker, extra, now)
         for fault in untrue:  # in the order of the table: a missing field goes last
-            _LIES[fault.kind](report, fault)
+            _REPORT_FAULTS[fault.kind](report, fault)
         text = json.dumps(report, separators=(",", ":")).encode()
         if honest:
             self._reports[broker.index] = (self.samples.version, text)
@@ -217,7 +217,7 @@ class Answers:
         """Return the bundles that a broker says it owns, including its heartbeat bundle."""
         own = [int(i) for i in np.flatnonzero(self.ownership.owner == broker.index)]
         claimed = [i for i in self._claimed_bundles(broker) if i not in own]
-        return [*(self.topology.bundles[i] for i in [*own, *claimed]), self.reporter.heartbeat(broker)]
+        return [*(self.topology.bundles[i] for i in [*own, *claimed]), self.reporter.heartbeat_bundle(broker)]
 
     def active_brokers(self) -> list[str]:
         """Return the brokerIds that the brokers list as active."""
@@ -277,7 +277,7 @@ def _move_to_future(report: Json, fault: Fault) -> None:
 
 
 def _scale_traffic(report: Json, fault: Fault) -> None:
-    for name in TRAFFIC:
+    for name in TRAFFIC_FIELDS:
         report[name] *= fault.size
 
 
@@ -288,7 +288,7 @@ def _add_odd_bundle(report: Json, fault: Fault) -> None:
     report["numBundles"] += 1
 
 
-_LIES: dict[FaultKind, Callable[[Json, Fault], None]] = {
+_REPORT_FAULTS: dict[FaultKind, Callable[[Json, Fault], None]] = {
     FaultKind.NAN_USAGE: _set_cpu("NaN"),
     FaultKind.BARE_NAN: _set_cpu(math.nan),
     FaultKind.NEGATIVE_USAGE: _set_cpu(-1.0),

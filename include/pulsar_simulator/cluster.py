@@ -70,7 +70,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _refreshes_first(method: Callable[Concatenate[Cluster, P], T]) -> Callable[Concatenate[Cluster, P], T]:
+def _refresh_first(method: Callable[Concatenate[Cluster, P], T]) -> Callable[Concatenate[Cluster, P], T]:
     """Decorate a method: due events are processed before it runs, and only one thread at a time can run it."""
 
     @functools.wraps(method)
@@ -143,11 +143,11 @@ class Cluster:
 
     # time
 
-    @_refreshes_first
+    @_refresh_first
     def refresh(self) -> None:
         """Process all events that are due at the current time."""
 
-    @_refreshes_first
+    @_refresh_first
     def advance(self, seconds: float) -> None:
         """Advance the clock by `seconds`, and process all due samples, reconnects and session expiries in order."""
         self.clock.advance(seconds)
@@ -155,12 +155,12 @@ class Cluster:
 
     # brokers
 
-    @_refreshes_first
+    @_refresh_first
     def kill(self, broker_id: str) -> None:
         """Kill a broker's process immediately. The broker remains registered until its metadata session expires."""
         self.membership.kill(self.membership.find(broker_id), self.clock.now())
 
-    @_refreshes_first
+    @_refresh_first
     def start_broker(self, broker_id: str) -> None:
         """Start or restart a broker.
 
@@ -173,7 +173,7 @@ class Cluster:
         self.kill(broker_id)
         self.start_broker(broker_id)
 
-    @_refreshes_first
+    @_refresh_first
     def change_leader(self, broker_id: str) -> None:
         """Make this broker the leader. The destinations that the old leader stored are lost.
 
@@ -194,7 +194,7 @@ class Cluster:
 
     # moves
 
-    @_refreshes_first
+    @_refresh_first
     def unload_at(self, host: int, namespace: str, range_text: str, destination: str | None = None) -> Redirect | None:
         """Answer an unload request as the broker with index `host` (see `Ownership.unload_at`)."""
         now = self.clock.now()
@@ -206,7 +206,7 @@ class Cluster:
                 self.membership.kill(self.membership.find(planned), now)
         return result
 
-    @_refreshes_first
+    @_refresh_first
     def split_at(
         self, broker: int, namespace: str, range_text: str, algorithm: str, positions: Sequence[int], *, unload: bool
     ) -> Redirect | None:
@@ -214,12 +214,12 @@ class Cluster:
         now = self.clock.now()
         return self._splitter.split_at(broker, namespace, range_text, algorithm, positions, unload=unload, now=now)
 
-    @_refreshes_first
+    @_refresh_first
     def lookup_at(self, broker: int, topic: str, *, authoritative: bool) -> Redirect | TopicOwner:
         """Answer a topic lookup as the broker with index `broker` (see `Ownership.lookup_at`)."""
         return self.ownership.lookup_at(broker, topic, authoritative=authoritative)
 
-    @_refreshes_first
+    @_refresh_first
     def topic_stats_at(self, broker: int, topic: str) -> Redirect | Json:
         """Answer a request for a topic's statistics as the broker with index `broker`.
 
@@ -273,24 +273,24 @@ class Cluster:
         report: Json = json.loads(self.load_report_json(self.membership.find(broker_id).index))
         return report
 
-    @_refreshes_first
+    @_refresh_first
     def load_report_json(self, index: int) -> bytes:
         """Return the bytes of a broker's load report."""
         return self._answers.load_report(index, self.clock.now())
 
-    @_refreshes_first
+    @_refresh_first
     def owned_bundles(self, broker_id: str) -> list[str]:
         """Return the bundles that a broker says it owns, including its heartbeat bundle."""
         return self._answers.owned_bundles(self.membership.find(broker_id))
 
-    @_refreshes_first
+    @_refresh_first
     def active_brokers(self) -> list[str]:
         """Return the brokerIds that the brokers list as active."""
         return self._answers.active_brokers()
 
     # what is true
 
-    @_refreshes_first
+    @_refresh_first
     def owner(self, bundle: str) -> str | None:
         """Return the brokerId of a bundle's owner; None if the bundle has no owner.
 
@@ -299,12 +299,12 @@ class Cluster:
         owner = int(self.ownership.owner[self.topology.index(bundle)])
         return None if owner == NOBODY else self.membership.brokers[owner].broker_id
 
-    @_refreshes_first
+    @_refresh_first
     def true_scores(self) -> dict[str, float]:
         """Return the brokers' current true scores in percent, without sampling or jitter. They can exceed 100."""
         return scores_of(self)
 
-    @_refreshes_first
+    @_refresh_first
     def scale_load(self, factor: float, *, bundle: str | None = None, broker: str | None = None) -> None:
         """Multiply the load of one bundle, of a broker's current bundles, or of all bundles."""
         if bundle is not None:
@@ -316,7 +316,7 @@ class Cluster:
             chosen = list(range(len(self.topology.bundles)))
         self.traffic.scale(chosen, factor)
 
-    @_refreshes_first
+    @_refresh_first
     def state(self) -> Json:
         """Return the true state for tests: loads, scores, owners, and the destinations that the leader has stored."""
         return state_of(self)

@@ -91,7 +91,7 @@ DEFAULTS = {
 }
 """Load-balancing settings, with AvgShedder configured and Pulsar's own shedding disabled."""
 
-STATIC = frozenset(
+STATIC_KEYS = frozenset(
     {
         "loadBalancerEnabled",
         "loadBalancerLoadPlacementStrategy",
@@ -108,8 +108,8 @@ STATIC = frozenset(
 )
 """Keys in `DEFAULTS` that are not dynamic: changing them requires a restart."""
 
-_SHAPES = (re.compile(r"true|false"), re.compile(r"-?\d+"), re.compile(r"-?\d+\.\d+"))
-_ACCEPTED = (re.compile(r"true|false"), re.compile(r"-?\d+"), re.compile(r"-?\d+(\.\d*)?([eE][+-]?\d+)?"))
+_TYPE_PATTERNS = (re.compile(r"true|false"), re.compile(r"-?\d+"), re.compile(r"-?\d+\.\d+"))
+_ACCEPTED_PATTERNS = (re.compile(r"true|false"), re.compile(r"-?\d+"), re.compile(r"-?\d+(\.\d*)?([eE][+-]?\d+)?"))
 
 
 class Configuration:
@@ -135,7 +135,7 @@ class Configuration:
 
     def dynamic_names(self) -> list[str]:
         """Return the dynamic keys, which can be changed while brokers are running."""
-        return sorted(set(DEFAULTS) - STATIC)
+        return sorted(set(DEFAULTS) - STATIC_KEYS)
 
     def values(self) -> dict[str, str]:
         """Return the overrides as set, including values of the wrong type."""
@@ -156,7 +156,7 @@ class Configuration:
     def effective(self, name: str) -> str:
         """Return a key's effective value. An override of the wrong type is ignored."""
         override = self._overrides.get(name)
-        return override if override is not None and self._fits(name, override) else self._file[name]
+        return override if override is not None and self._has_right_type(name, override) else self._file[name]
 
     def set(self, name: str, value: str) -> None:
         """Override a dynamic key on all brokers. The value is not checked.
@@ -164,7 +164,7 @@ class Configuration:
         Raises:
             Refusal: 412 if the key is unknown or not dynamic.
         """
-        self._check(name)
+        self._check_dynamic(name)
         self._overrides[name] = value
 
     def reset(self, name: str) -> None:
@@ -173,15 +173,15 @@ class Configuration:
         Raises:
             Refusal: 412 if the key is unknown or not dynamic.
         """
-        self._check(name)
+        self._check_dynamic(name)
         self._overrides.pop(name, None)
 
-    def _check(self, name: str) -> None:
-        if name not in DEFAULTS or name in STATIC:
+    def _check_dynamic(self, name: str) -> None:
+        if name not in DEFAULTS or name in STATIC_KEYS:
             raise Refusal(412, "Can't update non-dynamic configuration")
 
-    def _fits(self, name: str, value: str) -> bool:
-        for shape, accepted in zip(_SHAPES, _ACCEPTED, strict=True):
+    def _has_right_type(self, name: str, value: str) -> bool:
+        for shape, accepted in zip(_TYPE_PATTERNS, _ACCEPTED_PATTERNS, strict=True):
             if shape.fullmatch(self._file[name]):
                 return accepted.fullmatch(value) is not None
         return True

@@ -40,12 +40,12 @@ def read_json(body: bytes) -> object:
     return document
 
 
-LARGEST = 1e30
+MAX_AMOUNT = 1e30
 """Maximum of a fault's amount and of a load factor, so that the values in reports stay finite."""
 
 
 class FaultKind(StrEnum):
-    """The kinds of faults, which `KINDS` describes."""
+    """The kinds of faults, which `FAULT_INFOS` describes."""
 
     SILENT = "silent"
     SLOW = "slow"
@@ -101,17 +101,17 @@ class FaultInfo:
 
 
 _REPORT = ("/load-report",)
-_HOPS = ("/unload", "/lookup/", "/ownedNamespaces", "/topicHashPositions")
+_REDIRECTED_PATHS = ("/unload", "/lookup/", "/ownedNamespaces", "/topicHashPositions")
 
-KINDS: dict[FaultKind, FaultInfo] = {
+FAULT_INFOS: dict[FaultKind, FaultInfo] = {
     FaultKind.SILENT: FaultInfo("accepts the connection and never answers"),
     FaultKind.SLOW: FaultInfo("answers `amount` seconds late", amount=1.0),
     FaultKind.RESET: FaultInfo("resets the connection instead of answering"),
     FaultKind.DEAD: FaultInfo("refuses connections, but other brokers still list it"),
     FaultKind.UNAUTHORIZED: FaultInfo("401 with an HTML page, whatever the token"),
     FaultKind.FORBIDDEN: FaultInfo("403 with a JSON reason"),
-    FaultKind.REDIRECT_TO_STRANGER: FaultInfo("307 to `target`, a host outside the cluster", _HOPS),
-    FaultKind.REDIRECT_CIRCLE: FaultInfo("307 to the next broker that has this fault, in a loop", _HOPS),
+    FaultKind.REDIRECT_TO_STRANGER: FaultInfo("307 to `target`, a host outside the cluster", _REDIRECTED_PATHS),
+    FaultKind.REDIRECT_CIRCLE: FaultInfo("307 to the next broker that has this fault, in a loop", _REDIRECTED_PATHS),
     FaultKind.ERROR_500: FaultInfo("500, as the extensible load manager answers report requests", _REPORT),
     FaultKind.NULL_ANSWER: FaultInfo("the literal null, as the no-op load manager answers", _REPORT),
     FaultKind.GARBAGE: FaultInfo("200 with bytes that are not JSON", _REPORT),
@@ -182,15 +182,15 @@ class Fault:
         for name, types in expected.items():
             if not isinstance(getattr(self, name), types):
                 raise TypeError(f"{name} of a fault has the wrong type: {getattr(self, name)!r}")
-        if not 0 <= self.amount <= LARGEST:
-            raise ValueError(f"amount of a fault must be from 0 to {LARGEST:g}, got {self.amount!r}")
+        if not 0 <= self.amount <= MAX_AMOUNT:
+            raise ValueError(f"amount of a fault must be from 0 to {MAX_AMOUNT:g}, got {self.amount!r}")
         if not all(isinstance(text, str) for text in self.values.values()):
             raise TypeError("values of a fault must be strings")
 
     @property
     def size(self) -> float:
         """Return the amount, or the kind's default."""
-        return self.amount or KINDS[self.kind].amount
+        return self.amount or FAULT_INFOS[self.kind].amount
 
     def concerns(self, broker: str | None = None, bundle: str | None = None, path: str | None = None) -> bool:
         """Return whether the fault applies. An argument that is None is not compared."""
@@ -198,7 +198,7 @@ class Fault:
             return False
         if self.bundle is not None and bundle is not None and self.bundle != bundle:
             return False
-        parts = KINDS[self.kind].paths if self.path is None else (self.path,)
+        parts = FAULT_INFOS[self.kind].paths if self.path is None else (self.path,)
         return path is None or not parts or any(part in path for part in parts)
 
 

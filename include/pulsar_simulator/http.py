@@ -20,7 +20,7 @@ from starlette.routing import Route, Router
 
 from pulsar_simulator.brokers import Broker
 from pulsar_simulator.cluster import Cluster
-from pulsar_simulator.faults import LARGEST, Fault, FaultKind, Refusal, read_json
+from pulsar_simulator.faults import MAX_AMOUNT, Fault, FaultKind, Refusal, read_json
 from pulsar_simulator.rest import AdminApi, redirect
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 # What brokers answer to any valid token.
-_FOR_ALL = re.compile(r"/admin/v2/(brokers/(ready|version)|clusters|namespaces/[^/]+/[^/]+/bundles)")
+_PATHS_FOR_ALL = re.compile(r"/admin/v2/(brokers/(ready|version)|clusters|namespaces/[^/]+/[^/]+/bundles)")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -44,7 +44,7 @@ class Auth:
     token: str
     user_token: str = ""
 
-    def refuses(self, request: HTTPConnection) -> str | None:
+    def refusal(self, request: HTTPConnection) -> str | None:
         """Return None if the request is allowed, else `unauthenticated` or `unauthorized`."""
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme != "Bearer" or not given:
@@ -52,7 +52,7 @@ class Auth:
         if secrets.compare_digest(given.encode(), self.token.encode()):
             return None
         if self.user_token and secrets.compare_digest(given.encode(), self.user_token.encode()):
-            return None if _FOR_ALL.fullmatch(request.url.path) else "unauthorized"
+            return None if _PATHS_FOR_ALL.fullmatch(request.url.path) else "unauthorized"
         return "unauthenticated"
 
 
@@ -117,8 +117,8 @@ class ControlApi:
         """
         body = await self._read_document(request)
         factor = body.get("factor")
-        if not isinstance(factor, int | float) or not 0 <= factor <= LARGEST:
-            raise Refusal(400, f"factor must be a number from 0 to {LARGEST:g}, got {factor!r}")
+        if not isinstance(factor, int | float) or not 0 <= factor <= MAX_AMOUNT:
+            raise Refusal(400, f"factor must be a number from 0 to {MAX_AMOUNT:g}, got {factor!r}")
         self._cluster.scale_load(factor, bundle=body.get("bundle"), broker=body.get("broker"))
         return Response(status_code=204)
 
@@ -149,10 +149,10 @@ class ControlApi:
         return body
 
 
-STRANGER = "http://stranger.invalid:8080"
+STRANGER_URL = "http://stranger.invalid:8080"
 """Address to which `redirect_to_stranger` redirects if the fault has no target."""
 
-_CONTROL = "/simulation/"
+_CONTROL_PREFIX = "/simulation/"
 _JSON = "application/json"
 _CHUNK = b"x" * 65536
 
@@ -206,7 +206,7 @@ class SimulatorApp:
         if not self._cluster.reachability.accepts(index):
             await self._cut_connection(request)
             return
-        if not scope["path"].startswith(_CONTROL) and await self._hangs_or_breaks(request, broker):
+        if not scope["path"].startswith(_CONTROL_PREFIX) and await self._hangs_or_breaks(request, broker):
             return
         answer: ASGIApp = self._auth_refusal(request) or self._faulty_response(request, broker) or self._router
         await self._send_answer(answer, scope, receive, send)
@@ -240,7 +240,7 @@ class SimulatorApp:
         return False
 
     def _auth_refusal(self, request: Request) -> Response | None:
-        verdict = self._auth.refuses(request)
+        verdict = self._auth.refusal(request)
         if verdict == "unauthenticated":
             return HTMLResponse(_LOGIN_PAGE, 401, {"WWW-Authenticate": "Basic"})
         if verdict == "unauthorized":
@@ -250,7 +250,7 @@ class SimulatorApp:
     def _faulty_response(self, request: Request, broker: Broker) -> Response | None:
         """Return the wrong response that a fault specifies; None if no such fault applies."""
         path = request.scope["path"]
-        if path.startswith(_CONTROL):
+        if path.startswith(_CONTROL_PREFIX):
             return None
         for kind, answer in self._faulty_answers().items():
             fault = self._cluster.faults.take(kind, broker=broker.broker_id, path=path)
@@ -267,12 +267,12 @@ class SimulatorApp:
             FaultKind.ERROR_500: lambda *_: JSONResponse({"reason": _EXTENSIBLE_REPORT}, 500),
             FaultKind.NULL_ANSWER: lambda *_: Response("null", media_type=_JSON),
             FaultKind.GARBAGE: lambda *_: Response(bytes(range(256)), media_type=_JSON),
-            FaultKind.HALF_JSON: self._cut_answer,
+            FaultKind.HALF_JSON: self._half_answer,
             FaultKind.HUGE_ANSWER: lambda fault, *_: StreamingResponse(_huge_answer(int(fault.size)), media_type=_JSON),
         }
 
     def _foreign_redirect(self, fault: Fault, request: Request, _broker: Broker) -> Response:
-        target = (fault.target or STRANGER) + request.scope["path"]
+        target = (fault.target or STRANGER_URL) + request.scope["path"]
         return Response(status_code=307, headers={"Location": target})
 
     def _redirect_loop(self, _fault: Fault, request: Request, broker: Broker) -> Response:
@@ -286,7 +286,7 @@ class SimulatorApp:
         )
         return redirect(self._cluster, target.index, path, dict(request.query_params))
 
-    def _cut_answer(self, _fault: Fault, _request: Request, broker: Broker) -> Response:
+    def _half_answer(self, _fault: Fault, _request: Request, broker: Broker) -> Response:
         whole = self._cluster.load_report_json(broker.index)
         return Response(whole[: len(whole) // 2], media_type=_JSON)
 

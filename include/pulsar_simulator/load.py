@@ -86,7 +86,7 @@ class Noise:
     drift_period: float = 4 * 3600.0
 
 
-QUIET = Noise(traffic=0.0, cpu=0.0, cost=0.0, drift=0.0)
+NO_NOISE = Noise(traffic=0.0, cpu=0.0, cost=0.0, drift=0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class BundlePlacement:
         return min(candidates, key=lambda broker: (rates[broker.index], broker.broker_id))
 
 
-_RETRY = 1.0  # seconds until producers try again after a failed lookup
+_LOOKUP_RETRY_S = 1.0  # seconds until producers try again after a failed lookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ class Ownership:
             if chosen is not None and self.membership.brokers[chosen].alive:
                 self._acquire(bundle, chosen)
             else:
-                self._waiting[bundle] = now + _RETRY
+                self._waiting[bundle] = now + _LOOKUP_RETRY_S
 
     def _acquire(self, bundle: int, broker: int) -> TopicOwner:
         self.owner[bundle] = broker

@@ -62,18 +62,18 @@ class AdminApi:
             (f"{brokers}/version", self._version_answer),
             (f"{brokers}/configuration", self._dynamic_names),
             (f"{brokers}/configuration/values", self._dynamic_values),
-            (f"{brokers}/configuration/runtime", self._runtime),
+            (f"{brokers}/configuration/runtime", self._runtime_configuration),
             (f"{brokers}/{{cluster}}", self._brokers),
             (f"{brokers}/{{cluster}}/{{broker}}/ownedNamespaces", self._owned_namespaces),
             (f"{stats}/load-report", self._load_report),
             (f"{stats}/topics", self._topic_stats),
-            ("/admin/v2/clusters/{cluster}/namespaceIsolationPolicies", self._isolation),
+            ("/admin/v2/clusters/{cluster}/namespaceIsolationPolicies", self._isolation_policies),
             ("/admin/v2/clusters/{cluster}/failureDomains", self._failure_domains),
             ("/admin/v2/tenants", self._tenants),
             (f"{namespaces}/{{tenant}}", self._namespaces),
             (f"{namespace}/bundles", self._bundles),
             (f"{namespace}/topics", self._topics),
-            (f"{namespace}/antiAffinity", self._anti_affinity),
+            (f"{namespace}/antiAffinity", self._anti_affinity_group),
             (f"{namespace}/{{bundle}}/topicHashPositions", self._hash_positions),
             ("/admin/v2/scalable/{tenant}/{namespace}", self._scalable_topics),
             ("/admin/v2/scalable/{tenant}/{namespace}/{topic}", self._scalable_topic),
@@ -139,7 +139,7 @@ class AdminApi:
     def _dynamic_values(self, request: Request) -> Response:
         return JSONResponse(self._cluster.configuration.values())
 
-    def _runtime(self, request: Request) -> Response:
+    def _runtime_configuration(self, request: Request) -> Response:
         me = self._responding_broker(request)
         values = self._cluster.configuration.runtime(me, tls=self._cluster.spec.tls)
         other = self._cluster.faults.take(FaultKind.OTHER_CONFIGURATION, broker=me.broker_id)
@@ -155,7 +155,7 @@ class AdminApi:
 
     # clusters and policies
 
-    def _isolation(self, request: Request) -> Response:
+    def _isolation_policies(self, request: Request) -> Response:
         self._check_cluster(request)
         policies = self._cluster.spec.isolation_policies
         if not policies:
@@ -166,7 +166,7 @@ class AdminApi:
         self._check_cluster(request)
         return JSONResponse(self._cluster.spec.failure_domains)
 
-    def _anti_affinity(self, request: Request) -> Response:
+    def _anti_affinity_group(self, request: Request) -> Response:
         group = self._cluster.topology.namespace(self._namespace(request)).anti_affinity_group
         return PlainTextResponse(group) if group else Response(status_code=204)
 

@@ -20,7 +20,7 @@ IDLE_CPU = 5e-06
 if TYPE_CHECKING:
     from pulsar_simulator.brokers import Broker, BrokerSpec
 
-_KBIT = 8 / 1000  # bytes/s -> Kbit/s
+_KBIT_PER_BYTE = 8 / 1000  # bytes/s -> Kbit/s
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class Samples:
         rates = self._traffic.rates_at(now - self._start)
         totals = rates.per_broker(owner, self._brokers)
         cpu = self._base_cpu + per_broker(self._traffic.cpu_of_bundles(rates), owner, self._brokers)
-        return cpu, totals.msg_throughput_in * _KBIT, totals.msg_throughput_out * _KBIT
+        return cpu, totals.msg_throughput_in * _KBIT_PER_BYTE, totals.msg_throughput_out * _KBIT_PER_BYTE
 
     def _greatest_share(self, cpu: Floats, bandwidth_in: Floats, bandwidth_out: Floats) -> Floats:
         nic = np.where(self._nic > 0, self._nic, np.inf)

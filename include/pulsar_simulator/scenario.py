@@ -17,7 +17,7 @@ HOT_SCORE = 85.0
 _MIDDLE_SCORES = (25.0, 62.0)
 _IDLE_SHARE = 0.04  # of all bundles: no producers, some of them without owner
 _MAX_BUNDLES = 128  # per namespace, Pulsar's default maximum
-_NAMES = ("acme/orders", "acme/payments", "globex/clicks", "globex/metrics")
+_NAMESPACES = ("acme/orders", "acme/payments", "globex/clicks", "globex/metrics")
 _FIRST_PORT = 18080
 
 
@@ -89,7 +89,7 @@ def spec(
     )
 
 
-def build(
+def build_cluster(
     *,
     brokers: int = 8,
     bundles: int = 200,
@@ -104,8 +104,8 @@ def build(
 
 def _namespaces(bundle_count: int, *, scalable: bool) -> list[Namespace]:
     """Return namespaces with the same number of bundles and so the same hash ranges. The last one is non-persistent."""
-    count = max(min(len(_NAMES), bundle_count), -(-bundle_count // _MAX_BUNDLES))
-    names = [_NAMES[i] if i < len(_NAMES) else f"tenant{i % 10}/namespace{i}" for i in range(count)]
+    count = max(min(len(_NAMESPACES), bundle_count), -(-bundle_count // _MAX_BUNDLES))
+    names = [_NAMESPACES[i] if i < len(_NAMESPACES) else f"tenant{i % 10}/namespace{i}" for i in range(count)]
     shares = [bundle_count // count + (i < bundle_count % count) for i in range(count)]
     more = ("segment",) if scalable else ()
     return [

@@ -17,8 +17,8 @@ import uvicorn
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.http import Auth, SimulatorApp, new_token
 
-_LINGER_NOTHING = struct.pack("ii", 1, 0)  # close() sends a reset
-_START_TIMEOUT = 60.0
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # close() sends a reset
+_START_TIMEOUT_S = 60.0
 
 
 class BrokerServer(uvicorn.Server):
@@ -108,7 +108,7 @@ class BrokerServer(uvicorn.Server):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
-            asyncio.run_coroutine_threadsafe(self._open_and_close(), loop).result(_START_TIMEOUT)
+            asyncio.run_coroutine_threadsafe(self._open_and_close(), loop).result(_START_TIMEOUT_S)
 
     async def _open_and_close(self) -> None:
         async with self._opening:
@@ -131,7 +131,7 @@ class BrokerServer(uvicorn.Server):
     def _reset_connection(self, client_port: int, broker_port: int) -> None:
         for transport in self._connections(broker_port, client_port):
             sock = transport.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOTHING)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             transport.abort()
 
     def _connections(self, broker_port: int, client_port: int | None = None) -> list[Any]:
@@ -205,7 +205,7 @@ def running(
     thread = threading.Thread(target=server.run, args=(server.sockets,), name="simulated brokers", daemon=True)
     thread.start()
     try:
-        if not ready.wait(_START_TIMEOUT):
+        if not ready.wait(_START_TIMEOUT_S):
             raise RuntimeError("the simulated brokers did not start")
         yield RunningCluster(cluster, server.urls, auth.token, auth.user_token)
     finally:

@@ -18,10 +18,10 @@ from typing import Any
 from pulsar_simulator.faults import Refusal
 
 FULL_RANGE = 0xFFFFFFFF
-_RANGE = re.compile(r"0x([0-9a-fA-F]{1,8})_0x([0-9a-fA-F]{1,8})")
+_RANGE_PATTERN = re.compile(r"0x([0-9a-fA-F]{1,8})_0x([0-9a-fA-F]{1,8})")
 _DOMAINS = ("persistent", "non-persistent", "segment", "topic")
-_SEGMENTS = ("0000-3fff-0", "4000-7fff-1", "8000-bfff-2", "c000-ffff-3")
-_SEGMENT = re.compile(r".+/[0-9a-f]{4}-[0-9a-f]{4}-[0-9]+")
+_SEGMENT_NAMES = ("0000-3fff-0", "4000-7fff-1", "8000-bfff-2", "c000-ffff-3")
+_SEGMENT_PATTERN = re.compile(r".+/[0-9a-f]{4}-[0-9a-f]{4}-[0-9]+")
 
 
 def topic_hash(topic: str) -> int:
@@ -104,7 +104,7 @@ class Topology:
     def resolve(self, namespace: str, text: str) -> int:
         """Return the index of the namespace's bundle that has the given range. Raise the same errors as `index`."""
         bounds = self.boundaries(namespace)
-        match = _RANGE.fullmatch(text)
+        match = _RANGE_PATTERN.fullmatch(text)
         if match is None:
             raise Refusal(
                 500,
@@ -128,7 +128,7 @@ class Topology:
         domain, separator, path = topic.partition("://")
         tenant, _, rest = path.partition("/")
         namespace, _, local = rest.partition("/")
-        nameless = _SEGMENT.fullmatch(local) is None if domain == "segment" else not local
+        nameless = _SEGMENT_PATTERN.fullmatch(local) is None if domain == "segment" else not local
         if not separator or domain not in _DOMAINS or nameless:
             raise Refusal(412, f"Topic name is not valid: {topic}")
         bounds = self.boundaries(f"{tenant}/{namespace}")
@@ -211,7 +211,7 @@ class Topology:
             if not missing:
                 return by_range
             for domain in namespace.domains:
-                local = f"t{number // 4}/{_SEGMENTS[number % 4]}" if domain == "segment" else f"t{number}"
+                local = f"t{number // 4}/{_SEGMENT_NAMES[number % 4]}" if domain == "segment" else f"t{number}"
                 topic = f"{domain}://{namespace.name}/{local}"
                 slot = by_range[self.bundle_of_topic(topic) - first]
                 turn = namespace.domains[len(slot) % len(namespace.domains)]

@@ -17,7 +17,7 @@ from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLE_COSTS, BUNDLES, CLUSTER, COSTS, MEANS, RATES, TRAFFIC, write
 from pulsar_rebalancer.state import (
-    NOTHING,
+    NOTHING_LEARNED,
     DecisionState,
     Learned,
     LearnedBroker,
@@ -80,7 +80,7 @@ def make(root: str, brokers: int, bundles_each: int, *, seed: int = 1, **setting
     )
     means = _means(random, held)
     chosen = Settings.model_validate(FIRING | {"max_bundles_per_run": 6 * brokers} | settings)
-    learned = NOTHING
+    learned = NOTHING_LEARNED
     if profile_of(chosen).learns:
         learned = _learned(brokers, each=bundles_each)
         (storage.state / "costs-1-bench.parquet").write_table(_costs(random, means))

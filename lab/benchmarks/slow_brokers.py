@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 
 from pulsar_simulator.http import Auth, SimulatorApp, new_token
-from pulsar_simulator.scenario import build
+from pulsar_simulator.scenario import build_cluster
 
 
 class Slow:
@@ -30,7 +30,7 @@ class Slow:
 
     def __init__(self, ports: list[int], bundles: int) -> None:
         self.token = new_token()
-        cluster = build(brokers=len(ports), bundles=bundles)
+        cluster = build_cluster(brokers=len(ports), bundles=bundles)
         cluster.rename([f"127.0.0.1:{port}" for port in ports])
         app = SimulatorApp(cluster, Auth(self.token))
         app.ports = {port: index for index, port in enumerate(ports)}

@@ -79,13 +79,13 @@ def _from_partner() -> Iterator[None]:
 
 @contextmanager
 def _one_price() -> Iterator[None]:
-    with patch.multiple(gain_shedder, _URGENT=1, _LARGE=float("inf")):
+    with patch.multiple(gain_shedder, _URGENT_DIVISOR=1, _LARGE_BUNDLE_POINTS=float("inf")):
         yield
 
 
 @contextmanager
 def _one_round() -> Iterator[None]:
-    with patch.object(gain_shedder, "_ROUNDS", 1):
+    with patch.object(gain_shedder, "_MAX_MOVES_PER_PAIR", 1):
         yield
 
 

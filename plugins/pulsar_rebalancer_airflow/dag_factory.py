@@ -13,7 +13,7 @@ from airflow.sdk import DAG, CronTriggerTimetable, DeltaTriggerTimetable, Trigge
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Mode
-from pulsar_rebalancer.run.plan import LONGEST_RUN
+from pulsar_rebalancer.run.plan import RUN_TIMEOUT
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
 from pulsar_rebalancer_airflow.operators import (
     ApproveOperator,
@@ -52,7 +52,7 @@ from pulsar_rebalancer_airflow.trigger_forms import (
     run_params,
 )
 
-COMMON: dict[str, Any] = {
+COMMON_ARGUMENTS: dict[str, Any] = {
     "start_date": datetime(2026, 1, 1, tzinfo=UTC),
     "catchup": False,
     "max_active_runs": 1,
@@ -68,7 +68,7 @@ def cluster_dag(kind: str, entry: ClusterEntry, tag: str = "", schedule: Any = N
     empty, the kind is added. `own` overrides the common arguments.
     """
     # Paused DAGs would send no alerts and delete no files, so new DAGs start unpaused whatever Airflow's setting is.
-    given = {"is_paused_upon_creation": False, "tags": {"pulsar", tag or kind, entry.name}, **COMMON, **own}
+    given = {"is_paused_upon_creation": False, "tags": {"pulsar", tag or kind, entry.name}, **COMMON_ARGUMENTS, **own}
     return DAG(f"pulsar_{kind}__{entry.name}", doc_md=dag_page(kind, entry), schedule=schedule, **given)
 
 
@@ -112,7 +112,7 @@ def by_hand_dag(entry: ClusterEntry, root: str) -> DAG:
         description=f"Moves bundles of cluster {entry.name} on request, after showing the plan",
         # A release must not wait for a plan in progress.
         max_active_runs=16,
-        dagrun_timeout=LONGEST_RUN,
+        dagrun_timeout=RUN_TIMEOUT,
         default_args={"execution_timeout": timedelta(minutes=5)},
         params=by_hand_params(),
     ) as dag:
@@ -147,7 +147,7 @@ def control_dag(entry: ClusterEntry, root: str) -> DAG:
     return dag
 
 
-_LONGEST = timedelta(hours=6)
+_MAX_UPKEEP_TIME = timedelta(hours=6)
 
 _FIRST_MINUTE, _MINUTES = 60, 240
 """Upkeep begins between 01:00 and 05:00 UTC, after the last runs of the previous day have ended."""
@@ -165,7 +165,7 @@ def maintenance_dag(entry: ClusterEntry, root: str) -> DAG:
         entry,
         description=f"Compacts and deletes old files of cluster {entry.name}",
         schedule=CronTriggerTimetable(daily_schedule(entry.name), timezone="UTC"),
-        dagrun_timeout=_LONGEST,
+        dagrun_timeout=_MAX_UPKEEP_TIME,
         params=maintenance_params(),
         default_args={"retries": 1, "retry_delay": timedelta(minutes=5)},
     ) as dag:
@@ -184,12 +184,12 @@ def replay_dag(entry: ClusterEntry, root: str) -> DAG:
     return dag
 
 
-_LONGEST_STEP = 30.0
+_MAX_POKE_SECONDS = 30.0
 """Maximum seconds between two checks of a rolling restart's progress."""
 
 
 def roll_dag(entry: ClusterEntry, root: str) -> DAG:
-    step = min(entry.settings.interval_seconds / 4, _LONGEST_STEP)
+    step = min(entry.settings.interval_seconds / 4, _MAX_POKE_SECONDS)
     with cluster_dag(
         "roll",
         entry,
@@ -215,7 +215,7 @@ def roll_dag(entry: ClusterEntry, root: str) -> DAG:
     return dag
 
 
-_SHORTEST = timedelta(minutes=1)
+_MIN_WATCH_INTERVAL = timedelta(minutes=1)
 
 
 def watch_dags(entry: ClusterEntry) -> list[DAG]:
@@ -229,7 +229,7 @@ def watch_dags(entry: ClusterEntry) -> list[DAG]:
         entry,
         "alerts",
         description=f"Sends an alert when no run of cluster {entry.name} has ended for several intervals",
-        schedule=DeltaTriggerTimetable(max(step, _SHORTEST)),
+        schedule=DeltaTriggerTimetable(max(step, _MIN_WATCH_INTERVAL)),
         dagrun_timeout=timedelta(minutes=5),
     ) as dag:
         WatchOperator(
@@ -254,9 +254,9 @@ def rebalance_dag(entry: ClusterEntry, root: str) -> DAG:
         description=f"Balances the load of Pulsar cluster {entry.name} (mode {settings.mode})",
         schedule=_timetable(settings.interval_seconds),
         # The by-hand and apply DAGs start runs that carry out their plans.
-        allowed_run_types=(*COMMON["allowed_run_types"], "operator_triggered"),
+        allowed_run_types=(*COMMON_ARGUMENTS["allowed_run_types"], "operator_triggered"),
         is_paused_upon_creation=None,  # as Airflow is configured
-        dagrun_timeout=LONGEST_RUN,
+        dagrun_timeout=RUN_TIMEOUT,
         params=run_params(settings),
         default_args={"retries": 1, "retry_delay": _RETRY_DELAY},
     ) as dag:
@@ -316,7 +316,7 @@ def _timetable(interval_seconds: float) -> CronTriggerTimetable | DeltaTriggerTi
     return DeltaTriggerTimetable(timedelta(seconds=interval_seconds))
 
 
-_DAGS = (rebalance_dag, by_hand_dag, apply_dag, control_dag, maintenance_dag, replay_dag, roll_dag)
+_DAG_BUILDERS = (rebalance_dag, by_hand_dag, apply_dag, control_dag, maintenance_dag, replay_dag, roll_dag)
 
 
 def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
@@ -334,7 +334,7 @@ def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
         cluster_dags = (
             [_broken_dag(entry, dag_id)]
             if entry.error
-            else [*(make(entry, root) for make in _DAGS), *watch_dags(entry)]
+            else [*(make(entry, root) for make in _DAG_BUILDERS), *watch_dags(entry)]
         )
         dags.update({dag.dag_id: dag for dag in cluster_dags})
     return dags
@@ -346,7 +346,7 @@ def _broken_dag(entry: ClusterEntry, dag_id: str) -> DAG:
         description="This cluster's entry in the clusters file is broken",
         doc_md=broken_page(entry),
         schedule=None,
-        **COMMON,
+        **COMMON_ARGUMENTS,
         tags={"pulsar", "rebalance", "broken"},
     ) as dag:
         RefuseOperator(task_id="refuse", reason=entry.error)

@@ -10,7 +10,7 @@ import sys
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
 
-_OLDEST = 17
+_MIN_JAVA = 17
 
 
 def java_command() -> str:
@@ -26,15 +26,15 @@ def java_version() -> str:
     except OSError:
         answer = ""
     release = re.search(r'version "(\d+)', answer)
-    if release is not None and int(release[1]) >= _OLDEST:
+    if release is not None and int(release[1]) >= _MIN_JAVA:
         return answer
     if home := os.environ.get("JAVA_HOME"):
         place = f"JAVA_HOME={home}, where Spark looks first,"
-        advice = f"set JAVA_HOME to Java {_OLDEST} or newer, or unset it"
+        advice = f"set JAVA_HOME to Java {_MIN_JAVA} or newer, or unset it"
     else:
         place = "PATH"
         advice = "install a JRE (Debian: openjdk-17-jre-headless), or set JAVA_HOME"
-    raise SettingsError(Reason.WRONG_SETTING, f"Spark needs Java {_OLDEST} or newer, and {place} has none: {advice}")
+    raise SettingsError(Reason.WRONG_SETTING, f"Spark needs Java {_MIN_JAVA} or newer, and {place} has none: {advice}")
 
 
 if __name__ == "__main__":

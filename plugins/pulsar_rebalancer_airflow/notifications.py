@@ -42,7 +42,7 @@ from pulsar_rebalancer.show.incidents import (
     value_lines,
     with_delivered,
 )
-from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure_orders, run_measurements
+from pulsar_rebalancer.show.measurements import METRIC_PREFIX, Measurement, measure_orders, run_measurements
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
 from pulsar_rebalancer_airflow.options import FAILURE, clusters_file, current_xcom, storage_root
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-TIMEOUT_SECONDS = 10.0
+SEND_TIMEOUT_SECONDS = 10.0
 """Maximum time that a run spends on sending alerts, for all messages and receivers together."""
 
-_LOG_URLS = ("apprise", "urllib3")
+_URL_LOGGERS = ("apprise", "urllib3")
 """Loggers that write parts of URLs, which can contain secrets."""
 
 
@@ -69,11 +69,11 @@ def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool],
     """
     from apprise import Apprise, NotifyFormat
 
-    for name in _LOG_URLS:
+    for name in _URL_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     service = Apprise()
-    missed = {"a receiver without a usable URL" for url in receivers(connection) if not service.add(url)}
-    until, taken = time.monotonic() + TIMEOUT_SECONDS, []
+    missed = {"a receiver without a usable URL" for url in receiver_urls(connection) if not service.add(url)}
+    until, taken = time.monotonic() + SEND_TIMEOUT_SECONDS, []
     for message in messages:
         left = until - time.monotonic()
         if left <= 0:
@@ -90,7 +90,7 @@ def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool],
     return taken, sorted(missed)
 
 
-def receivers(connection: str) -> list[str]:
+def receiver_urls(connection: str) -> list[str]:
     from airflow.providers.apprise.hooks.apprise import AppriseHook
 
     config: Any = AppriseHook(connection).get_config_from_conn(BaseHook.get_connection(connection))
@@ -100,7 +100,7 @@ def receivers(connection: str) -> list[str]:
     return urls
 
 
-QUIET = timedelta(minutes=5)
+QUIET_PERIOD = timedelta(minutes=5)
 """Time for which a condition must be absent before it is reported as resolved."""
 
 _log = logging.getLogger(__name__)
@@ -177,7 +177,7 @@ def update_alerts(
     """
     store = StateStore.from_context(context, cluster)
     state = advance(store.peek(model), observations, now, run)
-    pending = pending_messages(state, now, QUIET)
+    pending = pending_messages(state, now, QUIET_PERIOD)
     if pending:
         link = run_link(context)
         messages = [compose(cluster, message, value_lines, link) for message in pending]
@@ -248,7 +248,7 @@ def _send_roll_alert(
     return any(deliver(connection, [message]))
 
 
-_SYSTEMS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
+_METRIC_OPTIONS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 
 
 def send_metrics(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> None:
@@ -268,11 +268,11 @@ def send_order_metrics(context: Context, cluster: str, settings: Settings) -> No
 
 
 def _send_measurements(measurements: Iterator[Measurement]) -> None:
-    if not any(conf.getboolean("metrics", system) for system in _SYSTEMS):
+    if not any(conf.getboolean("metrics", system) for system in _METRIC_OPTIONS):
         return
     try:
         for measurement in measurements:
-            name, labels = PREFIX + measurement.name, dict(measurement.labels)
+            name, labels = METRIC_PREFIX + measurement.name, dict(measurement.labels)
             if measurement.counter:
                 stats.incr(name, int(measurement.value), tags=labels)
             else:

@@ -51,7 +51,7 @@ def option_error(name: str, problem: str) -> SettingsError:
     return SettingsError(Reason.WRONG_SETTING, f"[{SECTION}] {name}: {problem}")
 
 
-registry.SOURCES.append(partial(option, "strategies"))
+registry.PERMITTED_SOURCES.append(partial(option, "strategies"))
 
 CLUSTERS_VARIABLE = f"{VARIABLES}CLUSTERS_FILE"
 

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
-_TRIGGER = re.compile(r"/api/v2/dags/([^/]+)/dagRuns/?$")
+_TRIGGER_PATH = re.compile(r"/api/v2/dags/([^/]+)/dagRuns/?$")
 
-_LONGEST = 1 << 20
+_MAX_BODY_BYTES = 1 << 20
 """Maximum bytes of a request that this plugin checks. Only Airflow and the DAG check longer requests."""
 
 
@@ -52,32 +52,32 @@ class FormGuard:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        trigger = scope["type"] == "http" and scope["method"] == "POST" and _TRIGGER.search(scope["path"])
+        trigger = scope["type"] == "http" and scope["method"] == "POST" and _TRIGGER_PATH.search(scope["path"])
         if not trigger or not trigger[1].startswith((BY_HAND_DAG, CONTROL_DAG, REBALANCE_DAG, ROLL_DAG)):
             await self.app(scope, receive, send)
             return
         messages: list[Message] = []
-        while sum(len(message.get("body", b"")) for message in messages) <= _LONGEST:
+        while sum(len(message.get("body", b"")) for message in messages) <= _MAX_BODY_BYTES:
             messages.append(await receive())
             if not messages[-1].get("more_body"):
                 break
         body = b"".join(message.get("body", b"") for message in messages)
-        fields = await invalid_fields(trigger[1], body, scope) if len(body) <= _LONGEST else {}
+        fields = await invalid_fields(trigger[1], body, scope) if len(body) <= _MAX_BODY_BYTES else {}
         if fields:
             await self._refuse(fields, scope, receive, send)
             return
 
-        async def again() -> Message:
+        async def replay_messages() -> Message:
             return messages.pop(0) if messages else await receive()
 
-        await self.app(scope, again, send)
+        await self.app(scope, replay_messages, send)
 
     async def _refuse(self, fields: Mapping[str, str], scope: Scope, receive: Receive, send: Send) -> None:
         from starlette.responses import JSONResponse  # Airflow loads plugins in every process
 
         allowed = False
 
-        async def no_form() -> Message:
+        async def empty_form_message() -> Message:
             return {"type": "http.request", "body": b"[]"}
 
         async def pass_on(message: Message) -> None:
@@ -87,7 +87,7 @@ class FormGuard:
                 await send(message)
 
         # Airflow first decides whether the user may start a run: only then does it refuse a body that is no object.
-        await self.app(scope, no_form, pass_on)
+        await self.app(scope, empty_form_message, pass_on)
         if allowed:
             said = {"detail": " ".join(f"{name}: {sentence}" for name, sentence in fields.items()), "fields": fields}
             await JSONResponse(said, 422)(scope, receive, send)
@@ -106,7 +106,7 @@ async def invalid_fields(dag_id: str, body: bytes, scope: Scope) -> Mapping[str,
         return error.fields
     except (ValueError, AttributeError, TypeError, RecursionError):
         return {}
-    return await to_thread(_refusals, dag_id.removeprefix(prefix), form) if await _may_start(scope, dag_id) else {}
+    return await to_thread(_form_refusals, dag_id.removeprefix(prefix), form) if await _may_start(scope, dag_id) else {}
 
 
 async def _may_start(scope: Scope, dag_id: str) -> bool:
@@ -124,7 +124,7 @@ async def _may_start(scope: Scope, dag_id: str) -> bool:
     return True
 
 
-def _refusals(cluster: str, form: object) -> Mapping[str, str]:
+def _form_refusals(cluster: str, form: object) -> Mapping[str, str]:
     """Return the fields for which the run would refuse a form, by the stored orders and the latest sample's brokers."""
     from airflow.utils.session import create_session
 
@@ -137,7 +137,7 @@ def _refusals(cluster: str, form: object) -> Mapping[str, str]:
     from pulsar_rebalancer.run.snapshot import latest_sample
     from pulsar_rebalancer_airflow.operators.by_hand import refuse_not_drained
     from pulsar_rebalancer_airflow.overview.airflow_facts import stored_state
-    from pulsar_rebalancer_airflow.state_store import ORDERS
+    from pulsar_rebalancer_airflow.state_store import ORDER_DOCUMENTS
 
     now = datetime.now(UTC)
     try:
@@ -145,8 +145,8 @@ def _refusals(cluster: str, form: object) -> Mapping[str, str]:
             return {}
         with create_session() as session:
             store = stored_state(session, storage_of(cluster))
-            if isinstance(form, ControlRequest) and form.form_action.gives:
-                form.form_action.gives(store.orders(models=ORDERS), GivenOrder(at=now, by="", **dict(form)))
+            if isinstance(form, ControlRequest) and form.form_action.apply:
+                form.form_action.apply(store.orders(models=ORDER_DOCUMENTS), GivenOrder(at=now, by="", **dict(form)))
             elif isinstance(form, PlanRequest) and form.action is Action.RELEASE and not form.plan:
                 refuse_not_drained(store, form.broker)
             elif isinstance(form, RollRequest) and form.brokers:

@@ -100,31 +100,31 @@ def get_provider_info() -> dict[str, Any]:
                     },
                 },
                 "conn-fields": {
-                    "ca_file": _text("CA file", "PEM file with the only trusted certificate authority"),
-                    "client_cert": _text("Client certificate", "PEM file"),
-                    "client_key": _text("Client key", "PEM file; empty if the client certificate file has the key"),
-                    "token_file": _text(
+                    "ca_file": _field("CA file", "PEM file with the only trusted certificate authority"),
+                    "client_cert": _field("Client certificate", "PEM file"),
+                    "client_key": _field("Client key", "PEM file; empty if the client certificate file has the key"),
+                    "token_file": _field(
                         "Token file", "Use instead of Token: a token file, which may be replaced at any time"
                     ),
-                    "credentials_file": _text(
+                    "credentials_file": _field(
                         "OAuth 2.0 credentials file", "Use instead of Token: JSON with client_id and client_secret"
                     ),
-                    "issuer_url": _text("Issuer URL", "https://…; empty for the issuer_url of the credentials file"),
-                    "audience": _text("Audience", "Name of the Pulsar cluster at the issuer"),
-                    "scope": _text("Scope", "Scopes to request, separated by spaces"),
+                    "issuer_url": _field("Issuer URL", "https://…; empty for the issuer_url of the credentials file"),
+                    "audience": _field("Audience", "Name of the Pulsar cluster at the issuer"),
+                    "scope": _field("Scope", "Scopes to request, separated by spaces"),
                     "read_only": {
                         "label": "Read-only",
                         "description": "Send only GET requests; refuse all others",
                         "schema": {"type": ["boolean", "null"], "default": False},
                     },
-                    "address_map": _text(
+                    "address_map": _field(
                         "Address map", 'URL by brokerId, as JSON: {"broker-0:8080": "http://127.0.0.1:18080"}'
                     ),
-                    "address_template": _text(
+                    "address_template": _field(
                         "Address template",
                         "For brokers missing from the map: URL with {host} and {port} of the brokerId",
                     ),
-                    "service_url": _text(
+                    "service_url": _field(
                         "Service URL",
                         "For the extensible load manager: pulsar+ssl://broker-0:6651; empty: the brokers' own URLs",
                     ),
@@ -152,5 +152,5 @@ def get_cli_commands() -> list[CLICommand]:
     return [ActionCommand("pulsar-rebalancer", what, lambda args: sys.exit(main(args.words)), [words])]
 
 
-def _text(label: str, description: str) -> dict[str, JsonValue]:
+def _field(label: str, description: str) -> dict[str, JsonValue]:
     return {"label": label, "description": description, "schema": {"type": ["string", "null"]}}

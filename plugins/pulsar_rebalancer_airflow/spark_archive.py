@@ -39,7 +39,7 @@ from pulsar_rebalancer_airflow.operators.spark_application import (
     driver_environment,
 )
 
-_NAME = "sample"
+_CLUSTER = "sample"
 _FIRING: dict[str, Any] = {"low_threshold": 0, "high_threshold": 0, "hit_count_low": 1, "min_unload_message": 0}
 """Settings with which every pair fires, so that the classes of every step are loaded."""
 
@@ -110,13 +110,13 @@ def make_archive(path: Path) -> None:
 
 
 def _sample_run(root: str) -> StoragePath:
-    storage, now = ClusterStorage(root, _NAME), datetime.now(UTC)
+    storage, now = ClusterStorage(root, _CLUSTER), datetime.now(UTC)
     run = storage.new_run(now)
-    of_run: dict[str, Any] = {"cluster": _NAME, "collected_at": now}
+    of_run: dict[str, Any] = {"cluster": _CLUSTER, "collected_at": now}
     brokers = [f"broker-{n}:8080" for n in range(4)]
     load = {name: 100.0 * (n + 1) for n, name in enumerate(brokers)}
     bundles: list[dict[str, Any]] = [
-        {"cluster": _NAME, "broker": broker, "bundle": f"sample/{broker[:8]}/0x{n:08x}_0x{n + 1:08x}"}
+        {"cluster": _CLUSTER, "broker": broker, "bundle": f"sample/{broker[:8]}/0x{n:08x}_0x{n + 1:08x}"}
         | {"owners": 1, "policy": "isolation" if broker is brokers[0] else None}
         | dict.fromkeys(TRAFFIC, load[broker])
         | dict.fromkeys(("topics", "producers", "consumers", "cache_size"), 1)
@@ -132,10 +132,10 @@ def _sample_run(root: str) -> StoragePath:
     tables = {"cluster": ([of_run], CLUSTER), "brokers": (rows, BROKERS), "bundles": (bundles, BUNDLES)}
     write(run, {name: table(*content) for name, content in tables.items()})
     # Moving averages (means) of an earlier run: a run with stored means joins them with its bundles.
-    (storage.state / "means-0.parquet").write_table(table(bundle_columns.update(bundles, []), MEANS))
+    (storage.state / "means-0.parquet").write_table(table(bundle_columns.update_means(bundles, []), MEANS))
     reserved = IsolationPolicy(name="vip", namespaces=("sample/broker-0",), primary=("elsewhere",), secondary=())
     resolved = RunSettings(settings=Settings(**_FIRING), origins={})
-    RunRequest(cluster=_NAME, airflow_run_id="sample", resolved=resolved, collected_at=now).write(run)
+    RunRequest(cluster=_CLUSTER, airflow_run_id="sample", resolved=resolved, collected_at=now).write(run)
     StateBefore(decision=DecisionState(means="means-0.parquet")).write(run)
     Policies(isolation=(reserved,)).write(run)
     Validation().write(run)

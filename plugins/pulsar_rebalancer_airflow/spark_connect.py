@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 CONNECTION_TYPE = "spark_connect"
 DEFAULT_PORT = 15002
-_REACHED_SECONDS = 10
-_RELEASED_SECONDS = 4
+_CONNECT_TIMEOUT_S = 10
+_RELEASE_TIMEOUT_S = 4
 """Seconds that a terminated process has to stop its work on the server. Airflow kills the task after 5 seconds."""
-_LAST_LINES = 20
+_MAX_LAST_LINES = 20
 
 
 def server_environment(connection: Connection, label: str) -> dict[str, str]:
@@ -52,11 +52,11 @@ def _connect_variables(connection: Connection) -> dict[str, str]:
     host, port = _server_address(connection)
     tls, token = extra_flag(read_extra(connection, {"use_ssl"}), "use_ssl"), connection.password
     if not (_is_loopback(host) or (tls and token)):
-        raise _error(f"{host} is another machine: set use_ssl and a token to connect to its Spark Connect server")
+        raise _bad_setting(f"{host} is another machine: set use_ssl and a token to connect to its Spark Connect server")
     if token and re.fullmatch(r"[!-~]+", token) is None:
-        raise _error("token: use printable ASCII without spaces (value not shown)")
+        raise _bad_setting("token: use printable ASCII without spaces (value not shown)")
     try:
-        socket.create_connection((host, port), _REACHED_SECONDS).close()
+        socket.create_connection((host, port), _CONNECT_TIMEOUT_S).close()
         if token and not tls:
             host = _checked_localhost(host, port)
     except (OSError, UnicodeError) as error:
@@ -78,9 +78,9 @@ def _server_address(connection: Connection) -> tuple[str, int]:
     except ValueError:
         host, port, parts = "", 0, urlsplit("")
     if not host or parts.netloc != given or "@" in given or ";" in given:
-        raise _error(f"host {given[:100]!r} is not the host of a Spark Connect server")
+        raise _bad_setting(f"host {given[:100]!r} is not the host of a Spark Connect server")
     if not 0 < port < 65536:
-        raise _error(f"port {port} is not valid: expected 1 to 65535")
+        raise _bad_setting(f"port {port} is not valid: expected 1 to 65535")
     return host, port
 
 
@@ -100,20 +100,20 @@ def _checked_localhost(host: str, port: int) -> str:
     if host != "localhost":
         addresses = {str(info[4][0]) for info in socket.getaddrinfo("localhost", port, type=socket.SOCK_STREAM)}
         if str(ip_address(host)) not in addresses:
-            raise _error(
+            raise _bad_setting(
                 f"without use_ssl, Spark sends a token only to localhost ({', '.join(sorted(addresses))}), not "
                 f"to {host}: let the server listen on localhost, or set use_ssl"
             )
         for other in sorted(addresses - {str(ip_address(host))}):
-            with suppress(OSError), socket.create_connection((other, port), _REACHED_SECONDS):
-                raise _error(
+            with suppress(OSError), socket.create_connection((other, port), _CONNECT_TIMEOUT_S):
+                raise _bad_setting(
                     f"Spark would send the token to localhost, but {other}:{port} also answers. If this is the "
                     "same server, set the host to localhost; otherwise, give the server another port"
                 )
     return "localhost"
 
 
-def _error(problem: str) -> SettingsError:
+def _bad_setting(problem: str) -> SettingsError:
     return SettingsError(Reason.WRONG_SETTING, problem)
 
 
@@ -131,7 +131,7 @@ class ConnectedApplication:
         )
 
     def wait(self, log: Callable[[str], object]) -> None:
-        last: deque[str] = deque(maxlen=_LAST_LINES)
+        last: deque[str] = deque(maxlen=_MAX_LAST_LINES)
         try:
             for line in self._process.stdout or ():
                 log(line.rstrip())
@@ -146,7 +146,7 @@ class ConnectedApplication:
     def end(self) -> None:
         self._process.terminate()
         try:
-            self._process.wait(_RELEASED_SECONDS)
+            self._process.wait(_RELEASE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

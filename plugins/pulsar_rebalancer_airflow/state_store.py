@@ -32,16 +32,16 @@ from pulsar_rebalancer_airflow.options import storage_of
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-ORDERS = (Control, Drains, Roll, Breaker)
+ORDER_DOCUMENTS = (Control, Drains, Roll, Breaker)
 """Models of the documents that are read again before each bundle of a plan moves."""
 
-DOCUMENTS = (
+ALL_DOCUMENTS = (
     *(DecisionState, MovesState, AlertsState, WatchState, ShownPlans, HandedOverPlans, Question, Answers),
-    *ORDERS,
+    *ORDER_DOCUMENTS,
 )
 """Models of all documents in the store. The first run writes all documents, so a missing document has been lost."""
 
-_ALWAYS = datetime.max.replace(tzinfo=UTC)
+_MAX_TIME = datetime.max.replace(tzinfo=UTC)
 
 _Document = TypeVar("_Document", bound=StateDocument)
 
@@ -95,13 +95,13 @@ class StoredState:
         """Return a document, only to show or replace it; an initial document if it is lost."""
         return self._read(model)[0]
 
-    def lost_documents(self, models: Collection[type[StateDocument]] = DOCUMENTS) -> dict[str, str]:
+    def lost_documents(self, models: Collection[type[StateDocument]] = ALL_DOCUMENTS) -> dict[str, str]:
         return {model.KEY: why for model in models if (why := self._read(model)[1])}
 
     def _read(self, model: type[_Document]) -> tuple[_Document, str]:
         document = self.raw(model.KEY)
         if document is None:
-            return model(), "missing" if last_committed_run(self.storage, _ALWAYS) else ""
+            return model(), "missing" if last_committed_run(self.storage, _MAX_TIME) else ""
         try:
             return model.parse(document, "it"), ""
         except SnapshotError as error:
@@ -111,7 +111,7 @@ class StoredState:
         return self.peek(DecisionState).plan_id
 
     def orders(
-        self, started_at: datetime | None = None, models: Collection[type[StateDocument]] = DOCUMENTS
+        self, started_at: datetime | None = None, models: Collection[type[StateDocument]] = ALL_DOCUMENTS
     ) -> OrdersInForce:
         """Return the current orders. If a document is lost, `OrdersInForce.lost` says so: orders may be missing.
 
@@ -175,11 +175,11 @@ class StateStore(StoredState):
         once = StoredState(cache(self.raw), self.storage)
         if lost := once.lost_documents():
             raise StateError(Reason.STATE_LOST, _lost_text(lost))
-        if any(once.raw(model.KEY) is None for model in DOCUMENTS):
+        if any(once.raw(model.KEY) is None for model in ALL_DOCUMENTS):
             self.replace_lost()
 
     def replace_lost(self) -> None:
-        for model in DOCUMENTS:
+        for model in ALL_DOCUMENTS:
             if self.raw(model.KEY) is None or self.lost_documents((model,)):
                 self.put(model())
 

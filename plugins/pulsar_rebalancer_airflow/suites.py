@@ -20,16 +20,16 @@ from airflow.sdk.configuration import conf
 from pulsar_rebalancer.decide.validation import (
     KEYS,
     Result,
-    conclude,
     findings_of,
     judged_tables,
     load_suite,
-    parameters,
+    make_validation,
     suite_failure,
+    suite_parameters,
     suites_folder,
 )
 from pulsar_rebalancer.errors import RebalancerError
-from pulsar_rebalancer.run.findings import QUOTED, explain
+from pulsar_rebalancer.run.findings import MAX_QUOTED, explain
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
 from pulsar_rebalancer.state import MovesState
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
 
 
-SHOWN_ROWS = 20
+MAX_ROWS = 20
 """Maximum number of failed rows kept and shown per expectation."""
 
-SHOWN_FINDINGS = 200
+MAX_FINDINGS = 200
 """Maximum number of findings listed on the page."""
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """Content security policy of the page: allow inline styles and nothing else."""
 
-_REPEATED = {"bundles": ["cluster", "broker", "policy"]}
+_CATEGORICAL_COLUMNS = {"bundles": ["cluster", "broker", "policy"]}
 """Columns, by table, that become categorical, because Great Expectations hashes and copies every string."""
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def result_wording(result: Any) -> dict[str, str]:
 
     for key, entry in result.result.items():
         if isinstance(entry, list):
-            result.result[key] = entry[:SHOWN_ROWS]
+            result.result[key] = entry[:MAX_ROWS]
     _, expected, seen = ValidationResultsTableContentBlockRenderer.render([result]).to_json_dict()["table"][0]
     return {"expected": " ".join(_block_sentences(expected)), "seen": " ".join(_block_sentences(seen))}
 
@@ -83,10 +83,10 @@ def _block_sentences(block: Any) -> Iterator[str]:
     elif isinstance(block, dict):
         sentence = block.get("string_template")
         if sentence:
-            values = {name: one_line(str(value), QUOTED) for name, value in sentence.get("params", {}).items()}
+            values = {name: one_line(str(value), MAX_QUOTED) for name, value in sentence.get("params", {}).items()}
             yield Template(sentence["template"]).safe_substitute(values).strip()
     else:
-        yield one_line(str(block), QUOTED)
+        yield one_line(str(block), MAX_QUOTED)
 
 
 def write_page(
@@ -108,15 +108,15 @@ def _page_html(
     loader = PackageLoader("pulsar_rebalancer_airflow")
     views = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return views.get_template("validation.html").render(
-        policy=POLICY,
+        policy=SECURITY_POLICY,
         run=run,
         request=request,
         explanation=explain(validation),
         findings=[
-            (f.effect, f.reason, one_line(f.subject, QUOTED), one_line(f.detail, QUOTED))
-            for f in validation.findings[:SHOWN_FINDINGS]
+            (f.effect, f.reason, one_line(f.subject, MAX_QUOTED), one_line(f.detail, MAX_QUOTED))
+            for f in validation.findings[:MAX_FINDINGS]
         ],
-        more_findings=max(0, len(validation.findings) - SHOWN_FINDINGS),
+        more_findings=max(0, len(validation.findings) - MAX_FINDINGS),
         tables={name: [_result_row(result) for result in rows] for name, rows in results.items()},
     )
 
@@ -131,7 +131,7 @@ def _result_row(result: Result) -> dict[str, bool | str | list[str]]:
         "effect": config["meta"]["effect"],
         "notes": config["meta"].get("notes", ""),
         **result["wording"],
-        "rows": [", ".join(f"{name}: {one_line(str(value), QUOTED)}" for name, value in row.items()) for row in rows],
+        "rows": [", ".join(f"{name}: {one_line(str(cell), MAX_QUOTED)}" for name, cell in row.items()) for row in rows],
     }
 
 
@@ -148,16 +148,16 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
     judged: dict[str, list[Result]] = {}
     for name, table in tables.items():
         try:
-            frame = table.to_pandas(categories=_REPEATED.get(name))
-            results = _run_suite(name, frame, suites or suites_folder(), parameters(settings))
+            frame = table.to_pandas(categories=_CATEGORICAL_COLUMNS.get(name))
+            results = _run_suite(name, frame, suites or suites_folder(), suite_parameters(settings))
         except Exception as error:  # a table that cannot be judged must block the run
             log.exception("the expectation suite of table %s could not be run", name)
             findings.append(suite_failure(name, f"{type(error).__name__}: {error}"))
             continue
         findings += findings_of(name, results)
-        judged[name] = _storable(results)
+        judged[name] = _json_value(results)
         (run / "validation" / f"{name}.json").write_json(judged[name])
-    validation = conclude(findings, tables, settings, _moves_state(run).unloads)
+    validation = make_validation(findings, tables, settings, _moves_state(run).unloads)
     validation.write(run)
     write_page(run, snapshot.request, validation, judged)
     return validation
@@ -209,11 +209,11 @@ def _safe_wording(result: Any) -> dict[str, str]:
         return {"expected": "", "seen": ""}
 
 
-def _storable(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _storable(entry[:SHOWN_ROWS] if _is_rows(key, entry) else entry) for key, entry in value.items()}
+        return {key: _json_value(entry[:MAX_ROWS] if _is_rows(key, entry) else entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_storable(entry) for entry in value]
+        return [_json_value(entry) for entry in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

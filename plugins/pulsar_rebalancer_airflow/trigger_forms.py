@@ -19,7 +19,7 @@ from pulsar_rebalancer.replay.variants import DEFAULT_GRID, ReplayRequest
 from pulsar_rebalancer.run.request import PlanRequest
 from pulsar_rebalancer.strategies.shedders.registry import safe_profile_of
 
-_KEYWORDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "maxLength"}
+_SCHEMA_KEYWORDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "maxLength"}
 
 
 def run_params(settings: Settings) -> dict[str, Param]:
@@ -44,7 +44,7 @@ def _param(name: str, schema: Mapping[str, Any], settings: Settings) -> Param:
     description = RunParams.model_fields[name].description or ""
     if name in Settings.model_fields:
         description = f"{description or Settings.model_fields[name].description}; {_default_value(name, settings)}"
-    keywords = {name: value for name, value in typed.items() if name in _KEYWORDS}
+    keywords = {name: value for name, value in typed.items() if name in _SCHEMA_KEYWORDS}
     title = name.replace("_", " ").capitalize()
     if typed["type"] == "array":
         return Param([], type=["null", "array"], items={"type": "string"}, title=title, description=description)
@@ -131,7 +131,7 @@ def maintenance_params() -> dict[str, Param]:
     }
 
 
-_PAGES = {
+_PAGE_TEXTS = {
     "rebalance": (
         "Reads the brokers' load, decides which bundles to move, and moves them if the gate opens. To force a "
         "balance now, trigger the DAG and fill in *Force*. **Backfills are refused**: only the current load can be "
@@ -180,7 +180,7 @@ _PAGES = {
 
 
 def dag_page(kind: str, entry: ClusterEntry) -> str:
-    about, settings, document = _PAGES[kind]
+    about, settings, document = _PAGE_TEXTS[kind]
     rows = "".join(f"| `{name}` | {getattr(entry.settings, name)} |\n" for name in settings)
     if "strategy" in settings:
         limits = safe_profile_of(entry.settings).thresholds(entry.settings)

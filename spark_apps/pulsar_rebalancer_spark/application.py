@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from pyspark.sql import SparkSession
 
-CONNECTED = "SPARK_REMOTE" in os.environ
+USES_SPARK_CONNECT = "SPARK_REMOTE" in os.environ
 
 
 def session() -> SparkSession:
@@ -23,7 +23,7 @@ def session() -> SparkSession:
     # Python workers take the driver's interpreter unless the connection names another (`spark.pyspark.python`).
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("pulsar-rebalancer").config("spark.sql.session.timeZone", "UTC")
-    if not CONNECTED:
+    if not USES_SPARK_CONNECT:
         # Spark would look up the Python call site of every column expression, which takes seconds in total.
         builder = builder.config("spark.python.sql.dataFrameDebugging.enabled", "false")
         # Replays load custom shedders on executors.
@@ -32,7 +32,7 @@ def session() -> SparkSession:
         # Only the owner may read what executors write, as with everything under the storage root.
         builder = builder.config("spark.hadoop.fs.permissions.umask-mode", "077")
     started = builder.getOrCreate()
-    if CONNECTED:
+    if USES_SPARK_CONNECT:
         # A server that has ended has lost the session, and each call would go on trying to reach it for ten minutes.
         for policy in started.client.get_retry_policies():
             policy.max_retries = 4  # within about four seconds
@@ -48,21 +48,21 @@ def _stop_and_exit(signal_number: int, future: Future[SparkSession]) -> None:
     os._exit(128 + signal_number)
 
 
-_TURN = 0.0005
+_SWITCH_INTERVAL_S = 0.0005
 """Python's thread switch interval, in seconds."""
 
-_COLLECTED_AFTER = 1_000_000
+_GC_THRESHOLD = 1_000_000
 """Number of new objects after which Python's garbage collector runs."""
 
 
 def main() -> int:
     # Otherwise each call that starts the session would wait until the other thread's turn ends.
-    sys.setswitchinterval(_TURN)
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     # Otherwise Python would scan all rows in the driver repeatedly, although none of them is garbage.
-    gc.set_threshold(_COLLECTED_AFTER)
+    gc.set_threshold(_GC_THRESHOLD)
     with ThreadPoolExecutor(max_workers=1) as beside:
         begun = beside.submit(session)
-        if CONNECTED:
+        if USES_SPARK_CONNECT:
             signal.signal(signal.SIGTERM, lambda number, _: _stop_and_exit(number, begun))
         try:
             # Imported while Java starts the session, because the import takes half a second.

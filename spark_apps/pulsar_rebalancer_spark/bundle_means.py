@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.run.bundle_columns import LONG_TERM_SAMPLES, MAX_SAMPLES, mean_with_sample
-from pulsar_rebalancer.run.tables import BUNDLES, LONG_TERM, MEANS, TRAFFIC, Cell
+from pulsar_rebalancer.run.tables import BUNDLES, LONG_TERM_RATES, MEANS, TRAFFIC, Cell
 from pulsar_rebalancer.storage.path import StoragePath
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def update(bundles: DataFrame, previous_means: DataFrame, *, is_shared: bool, ke
     known = previous_means.select(
         *_KEY,
         F.col("samples").alias("samples_before"),
-        *(F.col(name).alias(f"{name}_before") for name in (*TRAFFIC, *LONG_TERM)),
+        *(F.col(name).alias(f"{name}_before") for name in (*TRAFFIC, *LONG_TERM_RATES)),
     )
     reported = _with_largest_values(bundles) if is_shared else bundles.withColumn("keeps", F.lit(True))
     now = {name: F.coalesce(*([f"{name}_largest"] if is_shared else []), name, F.lit(0.0)) for name in TRAFFIC}
@@ -70,7 +70,7 @@ def means_table(updated_bundles: DataFrame) -> DataFrame:
 
 def with_parts(means: DataFrame, parts: DataFrame) -> DataFrame:
     """Return the means with rows for the parts of split bundles, as in `run.bundle_columns.with_parts`."""
-    shared = {name: F.col(name) * F.col("share") for name in (*TRAFFIC, *LONG_TERM)}
+    shared = {name: F.col(name) * F.col("share") for name in (*TRAFFIC, *LONG_TERM_RATES)}
     split = means.join(F.broadcast(parts), on=_KEY, how="inner")
     carried = split.withColumns({"bundle": F.col("part"), **shared}).select(*means.columns)
     # There are few parts, so the larger table is scanned for parts that already have means.
@@ -91,7 +91,7 @@ def _updated_mean(mean_column: str, value: Column, samples: Column) -> Column:
     return F.when(F.col("refused"), old).otherwise(mean)
 
 
-_TYPES: dict[pa.DataType, T.DataType] = {
+_SPARK_TYPES: dict[pa.DataType, T.DataType] = {
     pa.string(): T.StringType(),
     pa.int64(): T.LongType(),
     pa.float64(): T.DoubleType(),
@@ -99,8 +99,8 @@ _TYPES: dict[pa.DataType, T.DataType] = {
     pa.timestamp("us", tz="UTC"): T.TimestampType(),
 }
 
-_DICTIONARY = "parquet.enable.dictionary"
-_MANY_VALUES = {"bundle", *(field.name for field in MEANS if pa.types.is_floating(field.type))}
+_DICTIONARY_OPTION = "parquet.enable.dictionary"
+_DISTINCT_COLUMNS = {"bundle", *(field.name for field in MEANS if pa.types.is_floating(field.type))}
 
 QUARANTINED = pa.schema([MEANS.field(name) for name in ("cluster", "bundle")])
 """Columns of the table of bundles that validation left out."""
@@ -110,10 +110,10 @@ PARTS = pa.schema([*QUARANTINED, pa.field("part", pa.string()), pa.field("share"
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:
-    return T.StructType([T.StructField(field.name, _TYPES[field.type]) for field in schema])
+    return T.StructType([T.StructField(field.name, _SPARK_TYPES[field.type]) for field in schema])
 
 
-def read(spark: SparkSession, files: Sequence[StoragePath], schema: pa.Schema) -> DataFrame:
+def read_frame(spark: SparkSession, files: Sequence[StoragePath], schema: pa.Schema) -> DataFrame:
     return spark.read.schema(spark_schema(schema)).parquet(*(file.for_spark for file in files))
 
 
@@ -121,10 +121,10 @@ def partition_count(spark: SparkSession) -> int:
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
 
 
-def write(frame: DataFrame, file: StoragePath) -> None:
+def write_frame(frame: DataFrame, file: StoragePath) -> None:
     """Write a table to a folder of files. Output from an earlier attempt is replaced."""
     # Bundle names and most values occur only once: Parquet would fill a dictionary only to discard it.
-    once = {f"{_DICTIONARY}#{name}": "false" for name in frame.columns if name in _MANY_VALUES}
+    once = {f"{_DICTIONARY_OPTION}#{name}": "false" for name in frame.columns if name in _DISTINCT_COLUMNS}
     frame.write.mode("overwrite").options(**once).parquet(file.for_spark)
 
 
@@ -143,9 +143,9 @@ def empty_frame(spark: SparkSession, schema: pa.Schema) -> DataFrame:
 
 def bundles_of_run(spark: SparkSession, run: RunInput) -> DataFrame:
     """Return the run's bundles with their moving averages (see `update`), which include this sample."""
-    bundles = read(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
+    bundles = read_frame(spark, [run.folder / "input" / "bundles.parquet"], BUNDLES)
     bundles = bundles.select("cluster", "broker", "bundle", "owners", *TRAFFIC)
-    known = read(spark, [run.known_means_file], MEANS) if run.known_means_file else empty_frame(spark, MEANS)
+    known = read_frame(spark, [run.known_means_file], MEANS) if run.known_means_file else empty_frame(spark, MEANS)
     if run.known_means_file and run.parts_of_split_bundles:
         known = with_parts(known, literal(spark, run.parts_of_split_bundles, PARTS))
     if partition_count(spark) == 1:
@@ -178,4 +178,4 @@ def means_of_sample(run: RunInput, bundles: Callable[[], DataFrame], wait_for_me
 def _write_means(run: RunInput, bundles: DataFrame) -> None:
     # Even means that only this plan needs are written to the state's folder: executors may not write to other folders.
     if not (run.new_means_file / "_SUCCESS").exists():  # Spark writes this file last
-        write(means_table(bundles), run.new_means_file)
+        write_frame(means_table(bundles), run.new_means_file)

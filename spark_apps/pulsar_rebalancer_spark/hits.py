@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _ENDS, _LEVELS = ("source", "destination"), ("high", "low")
-_COUNTS = [(end, level) for end in _ENDS for level in _LEVELS]
+_COUNTERS = [(end, level) for end in _ENDS for level in _LEVELS]
 
 
 def with_stored_hits(brokers: DataFrame, stored_hits: DataFrame) -> DataFrame:
@@ -57,13 +57,13 @@ def with_hit_counts(pairs: DataFrame) -> DataFrame:
     A gap below a threshold clears its hits. A run whose sample does not count keeps all hits, but `high_hits` and
     `low_hits`, the larger counts of the two brokers, may include the sample.
     """
-    before = {count: F.col(".".join(count)) for count in _COUNTS}
-    hit = {(of, level): F.when(F.col(f"reaches_{level}"), before[of, level] + F.col("step")) for of, level in _COUNTS}
+    before = {count: F.col(".".join(count)) for count in _COUNTERS}
+    hit = {(of, level): F.when(F.col(f"reaches_{level}"), before[of, level] + F.col("step")) for of, level in _COUNTERS}
     after = {count: F.when(_rule("judges"), F.coalesce(hit[count], F.lit(0))).otherwise(before[count]) for count in hit}
     kept = {count: F.when(_rule("counts"), after[count]).otherwise(before[count]) for count in hit}
     return pairs.withColumns(
-        {f"{of}_{level}_before": before[of, level] for of, level in _COUNTS}
-        | {f"{of}_{level}": kept[of, level] for of, level in _COUNTS}
+        {f"{of}_{level}_before": before[of, level] for of, level in _COUNTERS}
+        | {f"{of}_{level}": kept[of, level] for of, level in _COUNTERS}
         | {f"{level}_hits": F.greatest(*(after[of, level] for of in _ENDS)) for level in _LEVELS}
     )
 

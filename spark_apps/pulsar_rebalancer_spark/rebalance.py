@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 _Columns: TypeAlias = dict[str, pa.DataType]
 _F, _KEY = pa.float64(), {"cluster": pa.string()}
 
-_COUNTS: _Columns = dict.fromkeys(("high", "low"), pa.int64())
-KNOWN = pa.schema({**_KEY, "broker": pa.string(), **_COUNTS, "counted_score": _F})
+_COUNT_COLUMNS: _Columns = dict.fromkeys(("high", "low"), pa.int64())
+KNOWN = pa.schema({**_KEY, "broker": pa.string(), **_COUNT_COLUMNS, "counted_score": _F})
 """Columns of the table of stored hits: one row per broker, with the score of its most recent hit."""
 
 _SETTINGS: _Columns = {
@@ -50,11 +50,11 @@ _SETTINGS: _Columns = {
     **dict.fromkeys(("low_threshold", "high_threshold"), _F),
     **dict.fromkeys(("hit_count_low", "hit_count_high"), pa.int64()),
 }
-_OF_RUN: _Columns = {
+_RUN_COLUMNS: _Columns = {
     **dict.fromkeys(("hot_threshold", "force_threshold"), _F),
     **dict.fromkeys(("judges", "counts"), pa.bool_()),
 }
-RULES = pa.schema({**_KEY, **_SETTINGS, **_OF_RUN})
+RULES = pa.schema({**_KEY, **_SETTINGS, **_RUN_COLUMNS})
 """Columns of the table of rules: one row per cluster, with settings and properties of the run (`Judge`, `HitRules`)."""
 
 BUNDLES_PER_TASK = 100_000
@@ -124,7 +124,7 @@ def _make_judge(session_of_run: Callable[[], SparkSession], run: RunInput) -> Ju
     def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot_score: float) -> list[JudgedPair]:
         spark = session_of_run()
         left_out = [broker.broker for broker in sample.brokers if broker.left_out is not None]
-        brokers = bundle_means.read(spark, [run.folder / "input" / "brokers.parquet"], BROKERS).coalesce(1)
+        brokers = bundle_means.read_frame(spark, [run.folder / "input" / "brokers.parquet"], BROKERS).coalesce(1)
         brokers = brokers.where((F.col("cluster") == run.cluster) & ~F.col("broker").isin(left_out))
         known = bundle_means.literal(spark, stored_hits_rows(run.cluster, sample, hits), KNOWN)
         rules = bundle_means.literal(spark, [rule_row(run.cluster, sample, hot_score)], RULES)

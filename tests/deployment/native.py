@@ -145,7 +145,7 @@ class Native:
             command = ["/bin/sh", "-c", *command]
         limit = time.monotonic() + PATIENCE
         while True:
-            self._processes.check()
+            self._processes.check_alive()
             done = subprocess.run(command, env=self._environment(name), capture_output=True, text=True)
             if done.returncode == 0:
                 return

@@ -36,9 +36,9 @@ from pulsar_rebalancer.state import DecisionState, MovesState, StateDocument
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.state_store import moves_asset, state_asset
-from pulsar_simulator.load import QUIET
+from pulsar_simulator.load import NO_NOISE
 from pulsar_simulator.sampling import Timing
-from pulsar_simulator.scenario import build
+from pulsar_simulator.scenario import build_cluster
 from pulsar_simulator.serve import RunningCluster, running
 from pulsar_simulator.timeline import RealClock
 
@@ -268,7 +268,7 @@ def world(name: str, folder: Path, **settings: Any) -> Iterator[World]:
     """A cluster with one hot and one empty broker, and its DAGs."""
     # Brokers that look at themselves every second: each run sees what the last one did, and no report is old.
     timing = Timing(stats_period=1, host_check_period=1, report_max_interval=5)
-    cluster = build(brokers=4, bundles=60, noise=QUIET, timing=timing, clock=RealClock())
+    cluster = build_cluster(brokers=4, bundles=60, noise=NO_NOISE, timing=timing, clock=RealClock())
     with running(cluster) as served:
         host = ",".join(url.removeprefix("http://") for url in served.urls)
         connection = {"conn_type": "pulsar_admin", "host": host, "password": served.token}

@@ -15,17 +15,17 @@ from tests.browser import Browser, browser
 from tests.integration.page_scene import asked_for, press, send, show, told
 from tests.patience import PATIENCE
 
-from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
+from pulsar_rebalancer_airflow.embedded.airflow_home import CHECKOUT, AirflowHome
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 from pulsar_simulator.cluster import Cluster
-from pulsar_simulator.load import QUIET
+from pulsar_simulator.load import NO_NOISE
 from pulsar_simulator.sampling import Timing
-from pulsar_simulator.scenario import build
+from pulsar_simulator.scenario import build_cluster
 from pulsar_simulator.serve import running
 from pulsar_simulator.timeline import RealClock
 
-PICTURES = SOURCE / "docs" / "pictures" if os.environ.get("DRAW_PICTURES") else None
+PICTURES = CHECKOUT / "docs" / "pictures" if os.environ.get("DRAW_PICTURES") else None
 """Where the pictures of the documents go when they are to be drawn again."""
 
 ANOTHER = "vera"
@@ -215,7 +215,7 @@ def stages(folder: Path, parts: Collection[Part]) -> Iterator[dict[str, Stage]]:
     with ExitStack() as stack:
         for part in parts:
             size = {"brokers": part.brokers, "bundles": part.bundles}
-            clusters[part.name] = build(**size, noise=QUIET, timing=timing, clock=RealClock())
+            clusters[part.name] = build_cluster(**size, noise=NO_NOISE, timing=timing, clock=RealClock())
             served = stack.enter_context(running(clusters[part.name]))
             host = ",".join(url.removeprefix("http://") for url in served.urls)
             connections[part.name] = {"conn_type": "pulsar_admin", "host": host, "password": served.token}
@@ -223,7 +223,7 @@ def stages(folder: Path, parts: Collection[Part]) -> Iterator[dict[str, Stage]]:
             folder=folder / "airflow",
             clusters={part.name: part.settings | {"connection": part.name} for part in parts},
             connections=connections,
-            spark_archive=cached_archive(SOURCE / ".cache"),
+            spark_archive=cached_archive(CHECKOUT / ".cache"),
             dags=folder / "dags",
         )
         home.dags.mkdir()

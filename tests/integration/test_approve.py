@@ -34,7 +34,7 @@ from tests.prometheus import Prometheus, prometheus
 
 from pulsar_rebalancer.command import drain
 from pulsar_rebalancer.command.__main__ import main
-from pulsar_rebalancer.names import SHEDDING
+from pulsar_rebalancer.names import SHEDDING_SETTING
 from pulsar_rebalancer.orders.breaker import Breaker
 from pulsar_rebalancer.orders.manual_plans import Answers, Drain, Drains, Question
 from pulsar_rebalancer.run.outcome import Outcome as Written
@@ -233,7 +233,7 @@ def test_prometheus_sees_what_waits_and_what_closes_the_gate(wise, url, metrics,
         now = datetime.now(UTC)
         wise.put(Breaker(opened_at=now, why="a test"))
         wise.put(Drains(brokers={cold: Drain(at=now, by="ada", reason="a test")}))
-        wise.served.cluster.faults.add("other_configuration", broker=cold, values={SHEDDING: "true"})
+        wise.served.cluster.faults.add("other_configuration", broker=cold, values={SHEDDING_SETTING: "true"})
         wise.run()
         seen.until(f"{ours}holds > 0")
         seen.until(f"{ours}brokers_drained == 1")

@@ -27,15 +27,15 @@ from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.embedded import EmbeddedError
-from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
+from pulsar_rebalancer_airflow.embedded.airflow_home import CHECKOUT, AirflowHome
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 from pulsar_rebalancer_airflow.state_store import state_asset
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.faults import FaultKind
-from pulsar_simulator.load import QUIET
+from pulsar_simulator.load import NO_NOISE
 from pulsar_simulator.sampling import Timing
-from pulsar_simulator.scenario import build
+from pulsar_simulator.scenario import build_cluster
 from pulsar_simulator.serve import RunningCluster, running
 from pulsar_simulator.timeline import RealClock
 
@@ -230,7 +230,7 @@ def kill(victim: psutil.Process) -> None:
 
 def quick_cluster() -> Cluster:
     timing = Timing(stats_period=1, host_check_period=1, report_max_interval=5)
-    return build(brokers=4, bundles=60, noise=QUIET, timing=timing, clock=RealClock())
+    return build_cluster(brokers=4, bundles=60, noise=NO_NOISE, timing=timing, clock=RealClock())
 
 
 @pytest.fixture(scope="module")
@@ -271,7 +271,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
                 "west": connection(served_west),
                 "spark_default": {"conn_type": "spark", "host": "local[2]"},
             },
-            spark_archive=cached_archive(SOURCE / ".cache"),
+            spark_archive=cached_archive(CHECKOUT / ".cache"),
             metrics_port=metrics.port,
         )
         home.prepare(keep_data=False)

@@ -31,7 +31,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE, STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.overview import airflow_facts
 from pulsar_rebalancer_airflow.overview.routes import app
-from pulsar_rebalancer_airflow.state_store import DOCUMENTS
+from pulsar_rebalancer_airflow.state_store import ALL_DOCUMENTS
 from pulsar_rebalancer_airflow.suites import page_file
 
 pytestmark = pytest.mark.integration
@@ -104,7 +104,7 @@ def by_dag(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def stored(*documents: StateDocument, damaged: str = "") -> Iterator[None]:
-    given: dict[str, Any] = {model.KEY: model().model_dump(mode="json") for model in DOCUMENTS}
+    given: dict[str, Any] = {model.KEY: model().model_dump(mode="json") for model in ALL_DOCUMENTS}
     given |= {document.KEY: document.model_dump(mode="json") for document in documents} | {damaged: {}}
     with mock.patch.object(airflow_facts, "_stored_value", lambda _session, _asset, key: given.get(key)):
         yield

@@ -13,7 +13,7 @@ from tests.airflow_home import HOME
 from tests.integration.airflow_world import Outcome, World, world
 from tests.patience import awaited
 
-from pulsar_rebalancer.carry_out.bundle_move import RETRIES
+from pulsar_rebalancer.carry_out.bundle_move import MAX_RETRIES
 from pulsar_rebalancer.decide.sources import filling
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_simulator.cluster import Cluster
@@ -103,7 +103,7 @@ def refused(run: Outcome, task: str) -> tuple[str, str]:
 @pytest.mark.system
 def test_three_brokers_one_after_the_other(east: World, monkeypatch: pytest.MonkeyPatch) -> None:
     # These brokers' reports show after a second what has moved.
-    monkeypatch.setattr(filling, "_REPORTED", timedelta(seconds=2))
+    monkeypatch.setattr(filling, "_REPORT_LAG", timedelta(seconds=2))
     cluster = east.served.cluster
     bundles = {broker: loaded(east, broker) for broker in cluster.active_brokers()}
     order = first, second, third = sorted(bundles, key=lambda name: (-len(bundles[name]), name))[:3]
@@ -155,7 +155,7 @@ def test_three_brokers_one_after_the_other(east: World, monkeypatch: pytest.Monk
 
     # One of its bundles goes astray in one run, with all its retries, another one in every run.
     once, ever = sorted(bundles[first])[:2]
-    cluster.faults.add("stray", bundle=once, times=1 + RETRIES)
+    cluster.faults.add("stray", bundle=once, times=1 + MAX_RETRIES)
     cluster.faults.add("stray", bundle=ever)
     roll = conduct(east, roll, lambda now: now.broker == second)
     assert loaded(east, first) == bundles[first] - {ever}

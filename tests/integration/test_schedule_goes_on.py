@@ -12,13 +12,13 @@ from tests.spark_connect_server import SparkConnectServer
 
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer_airflow import example_dags
-from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
+from pulsar_rebalancer_airflow.embedded.airflow_home import CHECKOUT, AirflowHome
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes, _process_tree
 from pulsar_rebalancer_airflow.state_store import state_asset
 from pulsar_simulator.cluster import Cluster as SimulatedCluster
-from pulsar_simulator.load import QUIET
+from pulsar_simulator.load import NO_NOISE
 from pulsar_simulator.sampling import Timing
-from pulsar_simulator.scenario import build
+from pulsar_simulator.scenario import build_cluster
 from pulsar_simulator.serve import running
 from pulsar_simulator.timeline import RealClock
 
@@ -126,12 +126,12 @@ class Cluster:
 @pytest.fixture(scope="module")
 def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("schedule")
-    shutil.copytree(SOURCE / "dags", folder / "dags")
+    shutil.copytree(CHECKOUT / "dags", folder / "dags")
     with (folder / "dags" / "pulsar_rebalancer_dags.py").open("a") as file:
         file.write(HELD)
     shutil.copy(example_dags.__file__, folder / "dags")
     timing = Timing(stats_period=1, host_check_period=1, report_max_interval=5)
-    simulated = build(brokers=4, bundles=60, noise=QUIET, timing=timing, clock=RealClock())
+    simulated = build_cluster(brokers=4, bundles=60, noise=NO_NOISE, timing=timing, clock=RealClock())
     spark = SparkConnectServer(folder)  # one Spark for all runs: starting it would take most of each run's time
     with spark, running(simulated) as served, Schedulers() as processes:
         host = ",".join(url.removeprefix("http://") for url in served.urls)

@@ -63,7 +63,7 @@ def _usual_umask() -> Iterator[None]:
 @pytest.mark.usefixtures("_usual_umask")
 def test_no_secret_is_left_anywhere(tmp_path, monkeypatch, capfd, caplog):
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setattr(notifier_module, "TIMEOUT_SECONDS", 120)
+    monkeypatch.setattr(notifier_module, "SEND_TIMEOUT_SECONDS", 120)
     keys = tmp_path / "keys"
     keys.mkdir()
     pair = make_certificates(keys)

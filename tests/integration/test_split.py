@@ -8,8 +8,8 @@ from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Split, read_moves, read_splits
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_simulator.load import QUIET
-from pulsar_simulator.scenario import build
+from pulsar_simulator.load import NO_NOISE
+from pulsar_simulator.scenario import build_cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("one_session")]
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("one_session")]
 @pytest.fixture(scope="module")
 def large() -> tuple[str, int]:
     """The busiest bundle of the hot broker, and a message rate that it alone of all exceeds."""
-    cluster = build(brokers=4, bundles=60, noise=QUIET)
+    cluster = build_cluster(brokers=4, bundles=60, noise=NO_NOISE)
     scores = cluster.true_scores()
     hot = cluster.membership.find(max(scores, key=scores.__getitem__)).index
     rates = cluster.traffic.nominal_rates()

@@ -15,7 +15,7 @@ from lab.families.family import Drift, Family, Machines, Topics
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.replay.balancer import Balancer, IndexedMove
-from pulsar_rebalancer.replay.closed_loop import LEARNS_FROM, replay
+from pulsar_rebalancer.replay.closed_loop import MIN_LEARNING_SAMPLES, replay
 from pulsar_rebalancer.replay.columns import Roster
 from pulsar_rebalancer.replay.minute import NO_POLICIES, Minute
 from pulsar_rebalancer.replay.recording import KeptSample, Writer, coverage_of
@@ -113,7 +113,7 @@ def test_a_replay_knows_what_moves_of_unequal_bundles_between_unequal_brokers_do
     assert any(happened.moves)
     monkeypatch.setattr(Balancer, "decide", lambda _, minute: happened.moves[minute.number])
     [outcome] = replay(recording, [Variant(GAIN, settings)], settings)
-    wrong = np.abs(np.array(outcome.ranges) - happened.ranges)[LEARNS_FROM:]
+    wrong = np.abs(np.array(outcome.ranges) - happened.ranges)[MIN_LEARNING_SAMPLES:]
     # In proportion to messages, it is 18.4 points.
     assert wrong.mean() < 4.5
 

@@ -53,7 +53,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow import spark_archive
 from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser
 from pulsar_rebalancer_airflow.hooks import PulsarAdminHook, _settings
-from pulsar_rebalancer_airflow.notifications import receivers
+from pulsar_rebalancer_airflow.notifications import receiver_urls
 from pulsar_simulator.configuration import Configuration
 
 
@@ -277,7 +277,7 @@ def exported(words: list[str]) -> None:
     name, _, value = assignment.partition("=")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(name, value)
-        assert [url.partition("://")[0] for url in receivers(name.removeprefix("AIRFLOW_CONN_").lower())] == [
+        assert [url.partition("://")[0] for url in receiver_urls(name.removeprefix("AIRFLOW_CONN_").lower())] == [
             "slack",
             "mailtos",
         ]

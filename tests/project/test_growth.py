@@ -18,7 +18,7 @@ from pulsar_rebalancer.config.field_types import Placement, Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.sources.strategy import StrategyInput
 from pulsar_rebalancer.isolation import Policies
-from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
+from pulsar_rebalancer.run.bundle_columns import SAMPLE_SCHEMA, Bundles
 from pulsar_rebalancer.state import Learned
 from pulsar_rebalancer.strategies.learning import Sums, learn
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of
@@ -75,7 +75,7 @@ def test_a_strategy_grows_with_its_cluster(strategy, own, tmp_path):
             held = held.append_column(measure, pc.add(held[f"{measure}_in"], held[f"{measure}_out"]))
         held = held.append_column("long_term_msg_rate", held["msg_rate"])
         held = held.append_column("load", held["msg_rate"])
-        held = held.append_column("reason", pa.nulls(held.num_rows, pa.string())).select(COLUMNS.names)
+        held = held.append_column("reason", pa.nulls(held.num_rows, pa.string())).select(SAMPLE_SCHEMA.names)
         return lambda: decided(run, listed, held)
 
     assert growth(prepared, 500) < MOST

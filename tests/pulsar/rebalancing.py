@@ -14,7 +14,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Move, Summary, read_moves
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome
+from pulsar_rebalancer_airflow.embedded.airflow_home import CHECKOUT, AirflowHome
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 
@@ -85,7 +85,7 @@ def rebalancer(cluster: PulsarCluster, folder: Path, settings: dict[str, Any]) -
             "pulsar_admin_real": connection(cluster),
             "spark_default": {"conn_type": "spark", "host": "local[2]"},
         },
-        spark_archive=cached_archive(SOURCE / ".cache"),
+        spark_archive=cached_archive(CHECKOUT / ".cache"),
     )
     home.prepare(keep_data=False)
     with Processes() as processes:

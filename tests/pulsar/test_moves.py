@@ -129,8 +129,8 @@ def test_every_message_that_was_acknowledged_arrives(
 ) -> None:
     """Persistent topics with a subscriber, moved while messages are sent to them."""
     # Brokers of a busy machine take their time to say who is connected, and clients take theirs to come back.
-    monkeypatch.setattr(client_gap_meter, "BEFORE_S", 60.0)
-    monkeypatch.setattr(client_gap_meter, "WATCHED_S", 300.0)
+    monkeypatch.setattr(client_gap_meter, "MAX_COUNT_BEFORE_S", 60.0)
+    monkeypatch.setattr(client_gap_meter, "MAX_WATCH_S", 300.0)
     namespace = "tests/persistent"
     ranges = admin.create_namespace(namespace, 4)
     names = topics_in_bundles(namespace, ranges, 1, "persistent")

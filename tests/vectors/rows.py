@@ -15,7 +15,7 @@ from pulsar_rebalancer.decide.sources import strategy
 from pulsar_rebalancer.decide.sources.strategy import StrategyInput
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
+from pulsar_rebalancer.run.bundle_columns import SAMPLE_SCHEMA, Bundles
 from pulsar_rebalancer.run.tables import DECISIONS, BrokerSample, Measure, broker_samples, table
 from pulsar_rebalancer.state import WHOLE_CLUSTER, HitCount, ShedderState, StrategyState
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision, SheddingResult, hits_after
@@ -41,7 +41,7 @@ def brokers_of(given: Iterable[Any]) -> list[BrokerSample]:
 
 
 def bundles_of(given: Iterable[Any]) -> Bundles:
-    return Bundles(pa.Table.from_pylist(list(given), schema=COLUMNS))
+    return Bundles(pa.Table.from_pylist(list(given), schema=SAMPLE_SCHEMA))
 
 
 def sample(

@@ -24,31 +24,31 @@ from pulsar_rebalancer.run.plan import Move
 
 _log = logging.getLogger(__name__)
 
-_SAME_BROKER = "cannot be transfer to same broker"
+_SAME_BROKER_ERROR = "cannot be transfer to same broker"
 """Part of the error (status 500) that ExtensibleLoadManagerImpl returns if the destination already owns the bundle."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 
-_MOST_TOPICS = 10
+_MAX_LOOKUP_TOPICS = 10
 """Maximum number of a bundle's topics to look up if brokers refuse lookups."""
 
-_REFUSALS = (Reason.NOT_FOUND, Reason.FORBIDDEN, Reason.UNAUTHORIZED)
-_REFUSING = (HTTPStatus.BAD_REQUEST, HTTPStatus.METHOD_NOT_ALLOWED)
+_LOOKUP_REFUSALS = (Reason.NOT_FOUND, Reason.FORBIDDEN, Reason.UNAUTHORIZED)
+_REFUSAL_STATUSES = (HTTPStatus.BAD_REQUEST, HTTPStatus.METHOD_NOT_ALLOWED)
 
 
 @dataclass(frozen=True, slots=True)
 class _MoveResult:
-    """The result of one attempt, or of the whole move. `again`: another unload might succeed."""
+    """The result of one attempt, or of the whole move. `may_retry`: another unload might succeed."""
 
     reason: Reason
     owner: str = ""
     error: str = ""
-    again: bool = False
+    may_retry: bool = False
 
 
 # Further unloads of a bundle that landed elsewhere. A client's lookup can win the race with the planned destination,
 # but hardly ever three times, and every unload interrupts the bundle's clients.
-RETRIES = 2
+MAX_RETRIES = 2
 
 
 @dataclass(eq=False)
@@ -71,7 +71,7 @@ class BundleMove:
     _attempts: int = field(default=0, init=False)
     _owner: str | None = field(default=None, init=False)  # as last read
     _kept: bool = field(default=False, init=False)  # whether the leader may still remember the destination
-    _refusal: str = field(default="", init=False)  # why the last remaining topic could not be looked up
+    _lookup_refusal: str = field(default="", init=False)  # why the last remaining topic could not be looked up
 
     async def outcome(self) -> MoveOutcome:
         """Move the bundle. Raises SnapshotError if `begin` could not write its record; nothing was unloaded."""
@@ -105,16 +105,16 @@ class BundleMove:
         return _MoveResult(Reason.UNKNOWN_OWNER if self._attempts else reason, self._owner or "", error_text)
 
     async def _move_bundle(self) -> _MoveResult:
-        early = await self._check()
+        early = await self._early_result()
         if early is not None:
             return early
-        topics = await self._topics()
+        topics = await self._lookup_topics()
         if not topics:
             return _MoveResult(Reason.NO_TOPIC, self._owner or "")
         await self.begin(self.move)
         while True:
             end = await self._attempt_move(topics)
-            if not end.again or self._attempts > RETRIES:
+            if not end.may_retry or self._attempts > MAX_RETRIES:
                 return end
             _log.warning("%s: result %s (owner %s); retrying", self.move.bundle, end.reason, end.owner or "none")
             early = await self._check_destination(Reason.MOVED)
@@ -123,7 +123,7 @@ class BundleMove:
 
     # before an unload
 
-    async def _check(self) -> _MoveResult | None:
+    async def _early_result(self) -> _MoveResult | None:
         early = await self._check_destination(Reason.ALREADY_THERE)
         if early is not None:
             return early
@@ -149,16 +149,16 @@ class BundleMove:
             return _MoveResult(Reason.DESTINATION_GONE if gone else error.reason, self._owner or "", error.message)
         return _MoveResult(reason_if_owner, self.move.destination) if arrived else None
 
-    async def _topics(self) -> list[str]:
+    async def _lookup_topics(self) -> list[str]:
         """Return the topics to look up, persistent ones first, because these exist even when not loaded."""
         inside = [t for t in await self.admin.topics_of_bundle(self.move.bundle) if is_in_bundle(t, self.move.bundle)]
-        return sorted(inside, key=lambda topic: (not topic.startswith("persistent:"), topic))[:_MOST_TOPICS]
+        return sorted(inside, key=lambda topic: (not topic.startswith("persistent:"), topic))[:_MAX_LOOKUP_TOPICS]
 
     # an unload and the steps after it
 
     async def _attempt_move(self, topics: list[str]) -> _MoveResult:
         self._attempts += 1
-        self._refusal = ""
+        self._lookup_refusal = ""
         failed: AdminError | None = None
         before = self._owner
         try:
@@ -179,19 +179,19 @@ class BundleMove:
             failed = error  # the bundle may have been unloaded nevertheless: only its owner shows the outcome
             _log.warning("%s: unload failed, so the run asks for the owner: %s", self.move.bundle, error)
         self._owner = None
-        self._owner = await self._owner_afterwards(topics, before if failed else None)
+        self._owner = await self._owner_after_unload(topics, before if failed else None)
         # A new owner means that the leader consumed the destination; without an owner, the next placement will.
         self._kept &= self._owner is not None and self._owner == before
         if self._owner == self.move.destination:
-            there = failed is not None and _SAME_BROKER in failed.message
+            there = failed is not None and _SAME_BROKER_ERROR in failed.message
             return _MoveResult(Reason.ALREADY_THERE if there else Reason.MOVED, self.move.destination)
-        if self._owner is None and self._refusal:
-            return _MoveResult(Reason.NO_LOOKUP, error=self._refusal)
+        if self._owner is None and self._lookup_refusal:
+            return _MoveResult(Reason.NO_LOOKUP, error=self._lookup_refusal)
         if self._owner is None:
-            return _MoveResult(Reason.UNKNOWN_OWNER, again=True, error=failed.message if failed else "")
+            return _MoveResult(Reason.UNKNOWN_OWNER, may_retry=True, error=failed.message if failed else "")
         if failed is not None and self._owner == before:
-            return _MoveResult(failed.reason, self._owner, failed.message, again=True)
-        return _MoveResult(Reason.ASTRAY, self._owner, again=True)
+            return _MoveResult(failed.reason, self._owner, failed.message, may_retry=True)
+        return _MoveResult(Reason.ASTRAY, self._owner, may_retry=True)
 
     def _may_keep_destination(self, error: AdminError, owner: str | None) -> bool:
         """Return whether the leader, which stores a destination before the unload (NamespacesBase), may keep it."""
@@ -218,7 +218,7 @@ class BundleMove:
                 if await self.admin.owns(self.move.destination, self.move.bundle):
                     return None
 
-    async def _owner_afterwards(self, topics: list[str], old_owner: str | None) -> str | None:
+    async def _owner_after_unload(self, topics: list[str], old_owner: str | None) -> str | None:
         """Return the bundle's owner after an unload, or None. While `old_owner` is the owner, wait."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self.timeout_s):
@@ -241,8 +241,8 @@ class BundleMove:
                 if owner != old_owner and await self.admin.owns(owner, self.move.bundle):
                     return owner
             except AdminError as error:
-                if error.reason in _REFUSALS or error.status in _REFUSING:
-                    self._refusal = error.message
+                if error.reason in _LOOKUP_REFUSALS or error.status in _REFUSAL_STATUSES:
+                    self._lookup_refusal = error.message
                     _log.info("%s: topic %s cannot be looked up: %s", self.move.bundle, left.pop(0), error)
                     continue
                 if error.broker == destination and error.reason in (Reason.UNREACHABLE, Reason.TIMEOUT):

@@ -19,7 +19,7 @@ from pulsar_rebalancer.carry_out.bundle_move import retry_delays
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.pulsar.bundle_calls import ClientCounts, has_clients, stats_by_topic
-from pulsar_rebalancer.pulsar.exchange import TOPIC_NAMES
+from pulsar_rebalancer.pulsar.exchange import TOPIC_NAMES_SIZE
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome
 from pulsar_rebalancer.run.plan import Move
@@ -27,25 +27,25 @@ from pulsar_rebalancer.texts import one_line
 
 _log = logging.getLogger(__name__)
 
-MOST_TOPICS = 10
+MAX_TOPICS = 10
 """Maximum number of a bundle's topics whose clients are counted: each topic costs several requests."""
 
-AT_ONCE = 4
+MAX_CONCURRENT_COUNTS = 4
 """Maximum number of topics per broker whose clients are counted at once: a slow broker must not delay moves."""
 
-BEFORE_S = 2.0
+MAX_COUNT_BEFORE_S = 2.0
 """Maximum seconds to count clients before an unload. A broker that takes longer is not asked again in this wave."""
 
-WATCHED_S = 15.0
+MAX_WATCH_S = 15.0
 """Maximum seconds to wait for clients at the new owner. Pulsar's clients retry after 0.1, 0.2, 0.4 … seconds, so a
 client makes seven attempts."""
 
 _LONGEST_PAUSE_S = 1.0
 
-_LONG_WAVE_S = 600.0
+_MAX_WAVE_S = 600.0
 """Seconds after which a wave no longer waits for clients; the wave's task is limited to 15 minutes."""
 
-_REFUSALS = (Reason.FORBIDDEN, Reason.UNAUTHORIZED)
+_COUNT_REFUSALS = (Reason.FORBIDDEN, Reason.UNAUTHORIZED)
 
 
 class ClientGapMeter:
@@ -59,35 +59,35 @@ class ClientGapMeter:
         self._bundles: defaultdict[str, list[str]] = defaultdict(list)
         for move in moves:
             self._bundles[move.source].append(move.bundle)
-        self._connected: dict[str, asyncio.Task[dict[str, list[str]]]] = {}
-        self._slow: set[str] = set()
-        self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
-        self._watched: set[asyncio.Task[ClientGap]] = set()
-        self._started = time.monotonic()
+        self._topic_tasks: dict[str, asyncio.Task[dict[str, list[str]]]] = {}
+        self._slow_brokers: set[str] = set()
+        self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(MAX_CONCURRENT_COUNTS))
+        self._watch_tasks: set[asyncio.Task[ClientGap]] = set()
+        self._started_at = time.monotonic()
 
     def measurement(self, move: Move, *, is_retry: bool) -> MoveClientGap:
         """Return the measurement of one move. `is_retry`: an earlier attempt might have unloaded the bundle."""
         return MoveClientGap(self, move, is_retry)
 
-    async def topics(self, move: Move) -> list[str]:
+    async def topics_with_clients(self, move: Move) -> list[str]:
         """Return a bundle's topics that have clients; counting other topics' clients would load these topics.
 
         Raises AdminError if the source does not respond or its statistics are unclear, and TimeoutError if it
         took too long earlier in this wave.
         """
-        if move.source in self._slow:
+        if move.source in self._slow_brokers:
             raise TimeoutError
-        if move.source not in self._connected:
-            self._connected[move.source] = asyncio.create_task(self._topics_by_bundle(move.source))
-        found = (await asyncio.shield(self._connected[move.source])).get(move.bundle)
+        if move.source not in self._topic_tasks:
+            self._topic_tasks[move.source] = asyncio.create_task(self._topics_by_bundle(move.source))
+        found = (await asyncio.shield(self._topic_tasks[move.source])).get(move.bundle)
         if found is None:
             unclear = f"the statistics of {move.source} do not say which of the bundle's topics have clients"
             raise AdminError(Reason.NOT_FOUND, unclear)
         return found
 
     async def _topics_by_bundle(self, source: str) -> dict[str, list[str]]:
-        stats = await self.admin.topic_stats(source, TOPIC_NAMES)
-        self._slow.discard(source)  # moves that begin from now on need not wait for the statistics
+        stats = await self.admin.topic_stats(source, TOPIC_NAMES_SIZE)
+        self._slow_brokers.discard(source)  # moves that begin from now on need not wait for the statistics
         found = {}
         for bundle in self._bundles[source]:
             connected = {name: has_clients(topic) for name, topic in stats_by_topic(stats, bundle).items()}
@@ -96,16 +96,16 @@ class ClientGapMeter:
                 found[bundle] = names
         return found
 
-    def give_up(self, source: str) -> None:
-        self._slow.add(source)
+    def mark_slow(self, source: str) -> None:
+        self._slow_brokers.add(source)
 
-    async def count(self, topic: str, broker: str) -> ClientCounts | None:
+    async def count_clients(self, topic: str, broker: str) -> ClientCounts | None:
         """Return a topic's connected clients; None on an error response. Raises AdminError without a response."""
         async with self._slots[broker]:
             try:
                 return await self.admin.bundles.count_clients(topic, broker)
             except AdminError as error:
-                if (error.status or 0) < 400 or error.reason in _REFUSALS:
+                if (error.status or 0) < 400 or error.reason in _COUNT_REFUSALS:
                     raise
                 if error.reason is Reason.NOT_FOUND and topic.startswith("non-persistent:"):
                     return ClientCounts(0, 0)  # such a topic exists only while it has clients
@@ -114,20 +114,20 @@ class ClientGapMeter:
 
     def watch(self, count_coroutine: Coroutine[Any, Any, ClientGap]) -> asyncio.Task[ClientGap]:
         task = asyncio.create_task(count_coroutine)
-        self._watched.add(task)
-        task.add_done_callback(self._watched.discard)
+        self._watch_tasks.add(task)
+        task.add_done_callback(self._watch_tasks.discard)
         return task
 
     async def finish(self, stop_reason: Callable[[], object]) -> None:
         """Wait until all clients are back or late; stop once `stop_reason` returns why the wave must end."""
         try:
-            while self._watched and stop_reason() is None and time.monotonic() - self._started < _LONG_WAVE_S:
-                await asyncio.wait(self._watched, timeout=1.0)
+            while self._watch_tasks and stop_reason() is None and time.monotonic() - self._started_at < _MAX_WAVE_S:
+                await asyncio.wait(self._watch_tasks, timeout=1.0)
         except Exception:
             _log.exception("the check whether the wave must end failed, so the wave stops waiting for clients")
 
     async def close(self) -> None:
-        tasks = [*self._watched, *self._connected.values()]
+        tasks = [*self._watch_tasks, *self._topic_tasks.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -137,25 +137,25 @@ class ClientGapMeter:
 class MoveClientGap:
     """The measurement of one move.
 
-    `again` is true if an earlier attempt might have unloaded the bundle: nothing can then be measured.
+    `is_retry` is true if an earlier attempt might have unloaded the bundle: nothing can then be measured.
     `unknown` says why clients cannot be counted.
     """
 
     meter: ClientGapMeter
     move: Move
-    again: bool
+    is_retry: bool
     unknown: str = field(default="", init=False)
-    _topics: int | None = field(default=None, init=False)
-    _before: dict[str, ClientCounts] = field(default_factory=dict, init=False)
+    _topic_count: int | None = field(default=None, init=False)
+    _baseline: dict[str, ClientCounts] = field(default_factory=dict, init=False)
     _unloaded_at: float = field(default=0.0, init=False)
     _owner_seconds: float | None = field(default=None, init=False)
-    _now: dict[str, ClientCounts | None] = field(default_factory=dict, init=False)  # the last answer about each topic
-    _counted_after: float = field(default=0.0, init=False)  # seconds from the unload to the last answer
-    _unloads: int = field(default=0, init=False)
-    _counting: asyncio.Task[ClientGap] | None = field(default=None, init=False)
+    _latest_counts: dict[str, ClientCounts | None] = field(default_factory=dict, init=False)  # by topic
+    _counted_after_s: float = field(default=0.0, init=False)  # seconds from the unload to the last answer
+    _unload_count: int = field(default=0, init=False)
+    _count_task: asyncio.Task[ClientGap] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        if self.again:
+        if self.is_retry:
             self.unknown = "an earlier attempt of the task may have unloaded the bundle"
 
     async def count_before(self, begin: Awaitable[None]) -> None:
@@ -166,25 +166,25 @@ class MoveClientGap:
     async def _try_to_count(self) -> None:
         try:
             if not self.unknown:
-                async with asyncio.timeout(BEFORE_S):
+                async with asyncio.timeout(MAX_COUNT_BEFORE_S):
                     await self._count_clients()
         except TimeoutError:
-            self.meter.give_up(self.move.source)
-            self.unknown = f"{self.move.source} did not say within {BEFORE_S:g} s which clients are connected"
+            self.meter.mark_slow(self.move.source)
+            self.unknown = f"{self.move.source} did not say within {MAX_COUNT_BEFORE_S:g} s which clients are connected"
         except AdminError as error:
             self.unknown = error.message
         except Exception as error:
             self._note_failure(error)
 
     async def _count_clients(self) -> None:
-        names = await self.meter.topics(self.move)
-        sample = [names[at * len(names) // MOST_TOPICS] for at in range(MOST_TOPICS)] if names[MOST_TOPICS:] else names
-        counts = await asyncio.gather(*(self.meter.count(topic, self.move.source) for topic in sample))
+        names = await self.meter.topics_with_clients(self.move)
+        sample = [names[at * len(names) // MAX_TOPICS] for at in range(MAX_TOPICS)] if names[MAX_TOPICS:] else names
+        counts = await asyncio.gather(*(self.meter.count_clients(topic, self.move.source) for topic in sample))
         counted = {topic: clients for topic, clients in zip(sample, counts, strict=True) if clients is not None}
         if names and not counted:
             raise AdminError(Reason.NOT_FOUND, "no broker returned statistics of the topics that have clients")
-        self._before = {topic: clients for topic, clients in counted.items() if any(clients)}
-        self._topics = len(names)
+        self._baseline = {topic: clients for topic, clients in counted.items() if any(clients)}
+        self._topic_count = len(names)
 
     def _note_failure(self, error: Exception) -> None:
         _log.error("%s: clients were not counted", self.move.bundle, exc_info=error)
@@ -192,15 +192,15 @@ class MoveClientGap:
 
     def with_client_gap(self, outcome: MoveOutcome) -> MoveOutcome:
         """Return the outcome with the values known so far, and keep counting in the background."""
-        self._unloads = outcome.attempts
+        self._unload_count = outcome.attempts
         if not outcome.attempts:
             return outcome
-        if outcome.reason.has(Trait.NEW_OWNER) and not self.again:
+        if outcome.reason.has(Trait.NEW_OWNER) and not self.is_retry:
             self._owner_seconds = round(time.monotonic() - self._unloaded_at, 3)
         if not outcome.owner:
             self.unknown = self.unknown or "the bundle has no known owner"
-        if self._before and not self.unknown:
-            self._counting = self.meter.watch(self._watch_clients(outcome.owner))
+        if self._baseline and not self.unknown:
+            self._count_task = self.meter.watch(self._watch_clients(outcome.owner))
             so_far = self._measured_gap("the task ended before the bundle's clients were counted")
         else:
             so_far = self._measured_gap(self.unknown)
@@ -212,29 +212,29 @@ class MoveClientGap:
         False if the bundle had no owner by then or was unloaded more than once. Without clients, only the
         owner matters.
         """
-        if not self._unloads or self.again:
+        if not self._unload_count or self.is_retry:
             return None
-        if self._unloads > 1 or self._owner_seconds is None or self._owner_seconds > seconds:
+        if self._unload_count > 1 or self._owner_seconds is None or self._owner_seconds > seconds:
             return False
-        if self._counting is None:
+        if self._count_task is None:
             return None if self.unknown else True
         left = self._unloaded_at + seconds - time.monotonic()
-        await asyncio.wait([self._counting], timeout=max(left, 0))
-        if not self._counting.done():
+        await asyncio.wait([self._count_task], timeout=max(left, 0))
+        if not self._count_task.done():
             return False
-        client_gap = self._counting.result()
+        client_gap = self._count_task.result()
         return None if client_gap.unknown else (client_gap.clients_seconds or math.inf) <= seconds
 
     async def _watch_clients(self, owner: str) -> ClientGap:
         try:
-            async with asyncio.timeout(WATCHED_S):
-                await asyncio.gather(*(self._follow_topic(topic, owner) for topic in self._before))
+            async with asyncio.timeout(MAX_WATCH_S):
+                await asyncio.gather(*(self._follow_topic(topic, owner) for topic in self._baseline))
         except TimeoutError:
-            _log.info("%s: some clients were not back after %g s", self.move.bundle, WATCHED_S)
+            _log.info("%s: some clients were not back after %g s", self.move.bundle, MAX_WATCH_S)
         except Exception as error:
             self._note_failure(error)
-            self._now.clear()
-        answered = self._now.keys() == self._before.keys()
+            self._latest_counts.clear()
+        answered = self._latest_counts.keys() == self._baseline.keys()
         client_gap = self._measured_gap("" if answered else self.unknown or f"{owner} did not answer")
         self.meter.on_client_gap(self.move.bundle, client_gap)
         return client_gap
@@ -243,33 +243,33 @@ class MoveClientGap:
         for pause in retry_delays(_LONGEST_PAUSE_S):
             await asyncio.sleep(pause)
             try:
-                self._now[topic] = now = await self.meter.count(topic, owner)
+                self._latest_counts[topic] = now = await self.meter.count_clients(topic, owner)
             except AdminError as error:
-                self._now.pop(topic, None)
+                self._latest_counts.pop(topic, None)
                 self.unknown = error.message
-                if error.reason in _REFUSALS:
+                if error.reason in _COUNT_REFUSALS:
                     return
                 continue
-            self._counted_after = round(time.monotonic() - self._unloaded_at, 3)
-            if now is not None and all(after >= was for after, was in zip(now, self._before[topic], strict=True)):
+            self._counted_after_s = round(time.monotonic() - self._unloaded_at, 3)
+            if now is not None and all(after >= was for after, was in zip(now, self._baseline[topic], strict=True)):
                 return
 
     def _measured_gap(self, why_unknown: str) -> ClientGap:
-        before = sum(map(sum, self._before.values()))
+        before = sum(map(sum, self._baseline.values()))
         back = sum(
             min(after, was)
-            for topic, now in self._now.items()
-            for after, was in zip(now or (0, 0), self._before[topic], strict=True)
+            for topic, now in self._latest_counts.items()
+            for after, was in zip(now or (0, 0), self._baseline[topic], strict=True)
         )
         counted = before > 0 and not why_unknown
         return ClientGap(
             owner_seconds=self._owner_seconds,
-            clients_seconds=self._counted_after if counted and back == before else None,
-            watched_seconds=self._counted_after if counted else None,
-            clients_before=None if self._topics is None else before,
+            clients_seconds=self._counted_after_s if counted and back == before else None,
+            watched_seconds=self._counted_after_s if counted else None,
+            clients_before=None if self._topic_count is None else before,
             clients_back=back if counted else None,
-            topics=self._topics,
-            topics_measured=len(self._before),
-            errors=sum(now is None for now in self._now.values()) if counted else None,
+            topics=self._topic_count,
+            topics_measured=len(self._baseline),
+            errors=sum(now is None for now in self._latest_counts.values()) if counted else None,
             unknown=one_line(why_unknown, 300),
         )

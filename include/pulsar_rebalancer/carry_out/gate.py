@@ -16,9 +16,9 @@ from pulsar_rebalancer.orders.in_force import holds_now
 from pulsar_rebalancer.orders.manual_plans import Answers
 from pulsar_rebalancer.orders.order import JudgedRun, OrdersInForce
 from pulsar_rebalancer.reasons import Effect, Reason
-from pulsar_rebalancer.run.plan import Actions, Move, Split, Summary, verify
+from pulsar_rebalancer.run.plan import Actions, Move, Split, Summary, verified_actions
 from pulsar_rebalancer.run.request import Validation
-from pulsar_rebalancer.run.snapshot import CLIENTS, Snapshot, StateBefore
+from pulsar_rebalancer.run.snapshot import CLIENT_COLUMNS, Snapshot, StateBefore
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import number_of, one_line
@@ -40,7 +40,7 @@ class Approval(NamedTuple):
     answers: Answers = Answers()
 
 
-NOTHING_ANSWERED = Approval()
+NO_APPROVAL = Approval()
 
 
 def judge_plan(
@@ -50,7 +50,7 @@ def judge_plan(
     orders: OrdersInForce,
     now: datetime,
     deadline: datetime,
-    approval: Approval = NOTHING_ANSWERED,
+    approval: Approval = NO_APPROVAL,
 ) -> Verdict:
     """Decide whether a run's plan may be carried out by its own and by the current settings.
 
@@ -61,7 +61,7 @@ def judge_plan(
     if (stored_state.plan_id, stored_state.plan_hash) != (summary.plan_id, summary.hash):
         return Verdict(Reason.STALE_PLAN, f"recorded: {stored_state.plan_id or 'none'} {stored_state.plan_hash[:12]}")
     try:
-        actions = moves, splits = verify(run, summary)
+        actions = moves, splits = verified_actions(run, summary)
     except PlanError as error:
         return Verdict(error.reason, error.message)
     if not moves and not splits:
@@ -164,7 +164,7 @@ def _highest_count(counts: Counter[str]) -> tuple[str, int]:
     return where, number
 
 
-LISTED = 20
+MAX_ROWS = 20
 """Maximum number of moves or splits listed on a page."""
 
 
@@ -210,7 +210,7 @@ def approval_request(
         requesters: users who requested the plan and therefore may not approve it.
     """
     moves, splits = actions
-    counts = zip(_clients_disturbed(run, actions.unloaded_bundles), ("topic", "producer", "consumer"), strict=True)
+    counts = zip(_disturbed_counts(run, actions.unloaded_bundles), ("topic", "producer", "consumer"), strict=True)
     disturbed = ", ".join(number_of(count, noun) for count, noun in counts)
     scores = f"{summary.score_min or 0:.1f} to {summary.score_max or 0:.1f} %"
     if summary.predicted_range is not None:
@@ -224,15 +224,15 @@ def approval_request(
         f"* disturbs {disturbed}",
         *(
             f"* splits {quoted(split.bundle)} permanently {split.cut_text}{_excess_text(split)}"
-            for split in splits[:LISTED]
+            for split in splits[:MAX_ROWS]
         ),
         "",
-        *(f"* {quoted(move.bundle)}: {quoted(move.source)} to {quoted(move.destination)}" for move in moves[:LISTED]),
+        *(f"* {quoted(move.bundle)}: {quoted(move.source)} to {quoted(move.destination)}" for move in moves[:MAX_ROWS]),
     ]
     more = [
-        f"{len(part) - LISTED} more {name}"
+        f"{len(part) - MAX_ROWS} more {name}"
         for name, part in (("moves", moves), ("splits", splits))
-        if len(part) > LISTED
+        if len(part) > MAX_ROWS
     ]
     if more:
         lines.append(f"* and {' and '.join(more)}: {quoted(run.uri)}")
@@ -252,7 +252,7 @@ def quoted(text: str) -> str:
     return f"{fence} {shown} {fence}" if shown else ""
 
 
-def _clients_disturbed(run: StoragePath, bundles: list[str]) -> tuple[int, int, int]:
+def _disturbed_counts(run: StoragePath, bundles: list[str]) -> tuple[int, int, int]:
     clients = Snapshot(run).clients_by_bundle_and_kind(bundles).values()
-    topics, producers, consumers = (sum(counts[name] for counts in clients) for name in CLIENTS)
+    topics, producers, consumers = (sum(counts[name] for counts in clients) for name in CLIENT_COLUMNS)
     return topics, producers, consumers

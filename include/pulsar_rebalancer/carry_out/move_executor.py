@@ -16,7 +16,7 @@ from pulsar_rebalancer.run.plan import Move
 
 _log = logging.getLogger(__name__)
 
-MOST_AT_A_BROKER = 16
+MAX_MOVES_PER_BROKER = 16
 """Maximum number of concurrent moves from or to one broker. With 24 or more, bundles landed on wrong brokers."""
 
 
@@ -28,7 +28,7 @@ class AdaptivePace:
     late or a bundle was unloaded again. A move counts as running until its clients are back or late.
     """
 
-    def __init__(self, gap_seconds: float, limit: int = MOST_AT_A_BROKER) -> None:
+    def __init__(self, gap_seconds: float, limit: int = MAX_MOVES_PER_BROKER) -> None:
         self._limit = limit
         self._gap_seconds = gap_seconds
         self._allowed: defaultdict[str, float] = defaultdict(lambda: 1.0)
@@ -67,7 +67,7 @@ class MoveQueue:
         self._pace = pace
         self._turn = asyncio.Condition()
 
-    async def next(self) -> int | None:
+    async def next_index(self) -> int | None:
         """Wait until a move may begin, and return its index; None if no moves are left."""
         async with self._turn:
             while self._waiting:
@@ -149,7 +149,7 @@ async def carry_out_moves(
 
     async def work() -> None:
         try:
-            while (number := await waiting.next()) is not None:
+            while (number := await waiting.next_index()) is not None:
                 move, left = moves[number], stop_reason()
                 outcome, client_gap = await carry_out(move) if left is None else (unmoved(move, left), None)
                 outcomes[number] = outcome if uses_affinity else outcome.model_copy(update={"destination_kept": False})

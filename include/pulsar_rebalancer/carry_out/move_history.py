@@ -72,7 +72,7 @@ class WaveHistory:
         return any(move.bundle in self._planned for move in moves)
 
     @property
-    def maybe_unloaded(self) -> frozenset[str]:
+    def maybe_unloaded_bundles(self) -> frozenset[str]:
         """Return the bundles that an earlier attempt might have unloaded, because it recorded the unload."""
         return frozenset(bundle for bundle, outcome in self._earlier.items() if outcome.attempts)
 

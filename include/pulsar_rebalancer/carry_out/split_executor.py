@@ -24,7 +24,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 
 _log = logging.getLogger(__name__)
 
-_PAUSE_S = 0.2
+_BOUNDS_PAUSE_S = 0.2
 """Seconds between two reads of the bundle bounds: other brokers see a split with some delay."""
 
 
@@ -84,7 +84,7 @@ class _BundleSplit:
         """Split the bundle. Raises SnapshotError if `begin` could not write its record; nothing was requested."""
         error = ""
         try:
-            reason = await self._check() or await self._request_split()
+            reason = await self._early_reason() or await self._request_split()
         except AdminError as failure:
             reason, error = failure.reason, failure.message
         except SnapshotError:
@@ -101,7 +101,7 @@ class _BundleSplit:
             error=error,
         )
 
-    async def _check(self) -> Reason | None:
+    async def _early_reason(self) -> Reason | None:
         bounds = await self._bundles.boundaries(namespace_of(self._split.bundle))
         lower, upper = HashRange.of_bundle(self._split.bundle)
         if lower not in bounds or upper not in bounds:
@@ -137,7 +137,7 @@ class _BundleSplit:
                 _log.info("%s: the namespace's bundle bounds could not be read: %s", self._split.bundle, error)
             if self._found or time.monotonic() > until:
                 break
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(_BOUNDS_PAUSE_S)
         if not self._found and failed is not None:
             raise failed
         return self._success_reason(Reason.SPLIT) if self._found else Reason.NOT_SPLIT
@@ -149,7 +149,7 @@ class _BundleSplit:
         return reason_if_planned if self._found == self._split.positions else Reason.SPLIT_ELSEWHERE
 
 
-SHORTEST_MEMORY = timedelta(hours=1)
+MIN_RECORD_LIFETIME = timedelta(hours=1)
 """Minimum time for which split records are kept: brokers may still report a bundle for a moment after its split."""
 
 
@@ -225,7 +225,7 @@ def splits_to_keep(
     An older record is dropped once a sample has been counted after the split (`counted_at`): by then, the
     parts have inherited the bundle's moving averages. None: there are no averages to inherit.
     """
-    longest = max(SHORTEST_MEMORY, SPLIT_GRACE)
+    longest = max(MIN_RECORD_LIFETIME, SPLIT_GRACE)
     young = {
         name: split
         for name, split in splits.items()

@@ -21,8 +21,8 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.texts import one_line
 
 _NAMESPACE = re.compile(r"[^/:]+/[^/:]+")
-_NAMED = 3
-_ASKED = 8
+_MAX_NAMED = 3
+_MAX_ASKED_BROKERS = 8
 """Maximum number of brokers that share the namespace requests. One broker takes seconds for a thousand requests."""
 
 
@@ -68,7 +68,7 @@ async def read_policies(
     unknown: dict[str, str] = {name: why for name in namespaces if (why := why_unclear(isolation, name, ruling[name]))}
     problems = [f"{why}: bundles of {_name_list(names)} cannot move" for why, names in _names_by_text(unknown)]
     problems += _policy_problems(isolation, brokers, [policy for name, policy in ruling.items() if name not in unknown])
-    groups, failed = await _anti_affinity_groups(admin, namespaces, responding_brokers[:_ASKED])
+    groups, failed = await _anti_affinity_groups(admin, namespaces, responding_brokers[:_MAX_ASKED_BROKERS])
     if failed:
         unknown |= {name: error.reason for name, error in failed.items()}
         first_error = next(iter(failed.values()))
@@ -141,8 +141,8 @@ def _names_by_text(texts: Mapping[str, str]) -> list[tuple[str, list[str]]]:
 
 
 def _name_list(names: Collection[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(sorted(names)[:_NAMED]) + more
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return ", ".join(sorted(names)[:_MAX_NAMED]) + more
 
 
 def _is_user_namespace(namespace: str) -> bool:
@@ -188,11 +188,11 @@ class Runtimes:
 
 async def read_runtimes(admin: PulsarAdmin, brokers: Sequence[str]) -> Runtimes:
     """Read the leader and every broker's configuration. Raises AdminError without a leader or a configuration."""
-    leader, (by_broker, failed) = await asyncio.gather(admin.leader(), _configs_of(admin, brokers))
+    leader, (by_broker, failed) = await asyncio.gather(admin.leader(), _read_configs(admin, brokers))
     return Runtimes(leader, by_broker, failed)
 
 
-async def _configs_of(
+async def _read_configs(
     admin: PulsarAdmin, brokers: Sequence[str]
 ) -> tuple[dict[str, dict[str, str]], dict[str, Reason]]:
     async def ask(broker: str) -> dict[str, str] | AdminError:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pulsar_rebalancer.collect.broker_settings import Runtimes, read_isolation, read_policies, read_runtimes
 from pulsar_rebalancer.collect.extensible_reports import load_reports
-from pulsar_rebalancer.collect.load_report import LONGEST_NAME, UsableReports
+from pulsar_rebalancer.collect.load_report import MAX_NAME_CHARS, UsableReports
 from pulsar_rebalancer.collect.split_candidates import read_candidates
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, RunParams
 from pulsar_rebalancer.config.field_types import Mode
@@ -47,7 +47,7 @@ def cluster_table(
     row = {
         "leader": runtimes.leader,
         "leader_read": runtimes.leader in runtimes.by_broker,
-        "load_manager": one_line(manager, LONGEST_NAME),
+        "load_manager": one_line(manager, MAX_NAME_CHARS),
         "brokers_listed": broker_count,
         "brokers_reported": len(reports.by_broker),
         "bundles": bundles,
@@ -72,7 +72,7 @@ def broker_table(
 
 
 def bundle_table(request: RunRequest, bundles: pa.Table, counts: Mapping[str, int], policies: Policies) -> pa.Table:
-    kinds = policies.kinds(set(map(namespace_of, counts)))
+    kinds = policies.policy_kinds(set(map(namespace_of, counts)))
     names = _non_null_texts(bundles["bundle"])
     columns: dict[str, pa.Array[Any] | pa.ChunkedArray[Any]] = {
         name: bundles[name] for name in bundles.column_names
@@ -122,7 +122,7 @@ class EarlierData:
         if settings.split_mode is Mode.OFF or self.folder is None:
             return None
         means = tables.known_file(self.folder, self.before.decision.means, tables.MEANS)
-        return means.read_table(["bundle", *tables.LONG_TERM]) if means else None
+        return means.read_table(["bundle", *tables.LONG_TERM_RATES]) if means else None
 
 
 @dataclass(frozen=True)
@@ -140,11 +140,11 @@ class Sample:
     candidates: Candidates = field(default_factory=Candidates)
 
 
-NOTHING_EARLIER = EarlierData()
+NO_EARLIER_DATA = EarlierData()
 
 
 async def collect(
-    admin: PulsarAdmin, entry: ClusterEntry, trigger: RunTrigger, history: EarlierData = NOTHING_EARLIER
+    admin: PulsarAdmin, entry: ClusterEntry, trigger: RunTrigger, history: EarlierData = NO_EARLIER_DATA
 ) -> Sample:
     """Take one sample of a cluster. Settings are resolved first, so invalid ones are rejected early.
 

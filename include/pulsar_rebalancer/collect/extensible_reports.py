@@ -22,10 +22,10 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import one_line
 
-_TOPIC_STATS_AT_ONCE = 4
+_MAX_CONCURRENT_TOPIC_STATS = 4
 """Maximum number of brokers whose topic statistics, which can be large, are in memory at the same time."""
 
-_SLACK_S = 60.0
+_REPORT_SLACK_S = 60.0
 
 
 async def load_reports(
@@ -70,7 +70,7 @@ async def load_reports(
 
 
 @dataclass(frozen=True, slots=True)
-class _OwnReport:
+class _Measurements:
     at: datetime
     metrics: load_data.BrokerMetrics
     bundles: dict[str, dict[str, float]]
@@ -94,25 +94,25 @@ class _ExtensibleBrokers:
         self._published = published_load
         self._kept_in = load_folder
         self._received_now: set[str] = set()
-        self._slots = asyncio.Semaphore(_TOPIC_STATS_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT_TOPIC_STATS)
 
     async def reports(self) -> dict[str, BrokerReport | AdminError | None]:
         if self._settings.listen_seconds:
             require_pulsar_client()
-        asked = dict(zip(self._runtimes, await asyncio.gather(*map(self._query_broker, self._runtimes)), strict=True))
-        values = {broker: answer for broker, answer in asked.items() if isinstance(answer, _OwnReport)}
+        asked = dict(zip(self._runtimes, await asyncio.gather(*map(self._try_to_measure, self._runtimes)), strict=True))
+        values = {broker: answer for broker, answer in asked.items() if isinstance(answer, _Measurements)}
         if values and self._settings.listen_seconds:
-            await self._receive(values)
+            await self._receive_load_data(values)
         failed = {broker: answer for broker, answer in asked.items() if isinstance(answer, AdminError)}
         return failed | {broker: self._converted_report(broker, answer) for broker, answer in values.items()}
 
-    async def _query_broker(self, broker: str) -> _OwnReport | AdminError:
+    async def _try_to_measure(self, broker: str) -> _Measurements | AdminError:
         try:
-            return await self._own_report(broker)
+            return await self._measure_broker(broker)
         except AdminError as error:
             return error
 
-    async def _own_report(self, broker: str) -> _OwnReport:
+    async def _measure_broker(self, broker: str) -> _Measurements:
         metrics = await self._admin.metrics(broker)
         at = self._clock()
         other_host = load_data.mismatched_host(metrics, broker)
@@ -127,19 +127,19 @@ class _ExtensibleBrokers:
             raise AdminError(
                 Reason.WRONG_BROKER, f"{broker} answered with topics of bundles it does not own", broker=broker
             )
-        return _OwnReport(at, load_data.read_metrics(metrics), bundles, await self._admin.version(broker))
+        return _Measurements(at, load_data.read_metrics(metrics), bundles, await self._admin.version(broker))
 
-    async def _receive(self, own_reports: Mapping[str, _OwnReport]) -> None:
+    async def _receive_load_data(self, all_measured: Mapping[str, _Measurements]) -> None:
         self._published.keep_only(self._runtimes)
         # Brokers publish top bundles regularly, but load data only after changes.
-        missing = {LOAD: {b for b in own_reports if not self._is_current(b, own_reports[b])}, TOP: set(own_reports)}
+        missing = {LOAD: {b for b in all_measured if not self._is_current(b, all_measured[b])}, TOP: set(all_measured)}
 
-        def take(topic: str, message: TopicMessage) -> bool:
+        def handle_message(topic: str, message: TopicMessage) -> bool:
             if message.broker in self._runtimes and self._store_message(topic, message):
                 missing[topic].discard(message.broker)
             return not any(missing.values())
 
-        topics = {topic: partial(take, topic) for topic in missing}
+        topics = {topic: partial(handle_message, topic) for topic in missing}
         url = await self._service_url()
         admin, seconds = self._admin, self._settings.listen_seconds
         await admin.tokens.get()  # fails here, where an error has its code
@@ -165,50 +165,50 @@ class _ExtensibleBrokers:
             )
         return url
 
-    def _converted_report(self, broker: str, own_report: _OwnReport) -> BrokerReport | None:
+    def _converted_report(self, broker: str, measured: _Measurements) -> BrokerReport | None:
         runtime, published = self._runtimes[broker], self._published.load.get(broker, {})
-        load = load_data.current_load(own_report.metrics, published)
+        load = load_data.current_load(measured.metrics, published)
         if load is None and not published:
             return None
         parts = load_data.report(
             broker,
             load=published if load is None else load,
-            throughput_average=published.get("msgThroughputEMA") if self._is_current(broker, own_report) else None,
-            stats_by_bundle=own_report.bundles,
-            top_bundles=self._top_bundles(broker, own_report),
+            throughput_average=published.get("msgThroughputEMA") if self._is_current(broker, measured) else None,
+            stats_by_bundle=measured.bundles,
+            top_bundles=self._top_bundles(broker, measured),
         )
         report = parts | {
-            "lastUpdate": published.get("updatedAt") if load is None else own_report.at.timestamp() * 1000,
-            "startTimestamp": own_report.metrics.started_at_ms,
-            "brokerVersionString": own_report.version,
+            "lastUpdate": published.get("updatedAt") if load is None else measured.at.timestamp() * 1000,
+            "startTimestamp": measured.metrics.started_at_ms,
+            "brokerVersionString": measured.version,
             "persistentTopicsEnabled": runtime.get("enablePersistentTopics", "true").strip().lower() == "true",
         }
         host_interval_s = self._settings.host_usage_interval_minutes * 60
-        return read_report(broker, report, collected_at=own_report.at, host_interval_s=host_interval_s)
+        return read_report(broker, report, collected_at=measured.at, host_interval_s=host_interval_s)
 
-    def _is_current(self, broker: str, own_report: _OwnReport) -> bool:
+    def _is_current(self, broker: str, measured: _Measurements) -> bool:
         if broker in self._received_now:
             return True
         published = self._published.load.get(broker, {})
         updated = as_float(published.get("updatedAt"))
-        oldest = self._settings.report_max_interval_minutes * 60 + _SLACK_S
-        if updated is None or own_report.at.timestamp() * 1000 - updated > oldest * 1000:
+        oldest = self._settings.report_max_interval_minutes * 60 + _REPORT_SLACK_S
+        if updated is None or measured.at.timestamp() * 1000 - updated > oldest * 1000:
             return False
         threshold = _runtime_number(self._runtimes[broker], "loadBalancerReportUpdateThresholdPercentage", 10)
-        return load_data.is_current(published, own_report.bundles, threshold)
+        return load_data.is_current(published, measured.bundles, threshold)
 
-    def _top_bundles(self, broker: str, own_report: _OwnReport) -> Sequence[str]:
+    def _top_bundles(self, broker: str, measured: _Measurements) -> Sequence[str]:
         """Return the last top bundles received from a broker; empty if they are known to be outdated.
 
         Brokers publish them with their rates (TopBundleLoadDataReporter) and withdraw them when they load or
         unload a bundle.
         """
         top = self._published.top.get(broker)
-        oldest = 2 * _runtime_number(self._runtimes[broker], "statsUpdateFrequencyInSecs", 60) + _SLACK_S
+        oldest = 2 * _runtime_number(self._runtimes[broker], "statsUpdateFrequencyInSecs", 60) + _REPORT_SLACK_S
         if (
             top is None
-            or own_report.at.timestamp() * 1000 - top.at_ms > oldest * 1000
-            or not set(top.bundles) <= own_report.bundles.keys()
+            or measured.at.timestamp() * 1000 - top.at_ms > oldest * 1000
+            or not set(top.bundles) <= measured.bundles.keys()
         ):
             return ()
         return top.bundles

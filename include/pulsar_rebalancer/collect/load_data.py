@@ -19,21 +19,21 @@ from pulsar_rebalancer.errors import AdminError, SnapshotError
 from pulsar_rebalancer.pulsar.connection import AdminConnection
 from pulsar_rebalancer.pulsar.tokens import Tokens
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.storage.documents import LOAD_DATA, VersionedDocument
+from pulsar_rebalancer.storage.documents import LOAD_DATA_FILE, VersionedDocument
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import parse_json
 
-RATES = ("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut")
+RATE_FIELDS = ("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut")
 
-_USAGE = {
+_USAGE_METRICS = {
     "cpu": "brk_lb_cpu_usage",
     "memory": "brk_lb_memory_usage",
     "directMemory": "brk_lb_directMemory_usage",
     "bandwidthIn": "brk_lb_bandwidth_in_usage",
     "bandwidthOut": "brk_lb_bandwidth_out_usage",
 }
-_PUBLISHED = (*RATES, "weightedMaxEMA", "msgThroughputEMA", "updatedAt")
-_SUMS = {"numTopics": "topics", "numProducers": "producerCount", "numConsumers": "consumerCount"}
+_PUBLISHED_FIELDS = (*RATE_FIELDS, "weightedMaxEMA", "msgThroughputEMA", "updatedAt")
+_SUMMED_FIELDS = {"numTopics": "topics", "numProducers": "producerCount", "numConsumers": "consumerCount"}
 
 
 def bundle_stats(topics: Mapping[str, JsonValue]) -> dict[str, dict[str, float]]:
@@ -51,19 +51,19 @@ def bundle_stats(topics: Mapping[str, JsonValue]) -> dict[str, dict[str, float]]
 
 
 def _sum_by_name(topics: Sequence[Mapping[str, JsonValue]]) -> dict[str, float]:
-    total: dict[str, float] = dict.fromkeys(RATES, 0.0) | {
+    total: dict[str, float] = dict.fromkeys(RATE_FIELDS, 0.0) | {
         "topics": len(topics),
         "producerCount": 0,
         "consumerCount": 0,
     }
     for topic in topics:
-        for name in RATES:
+        for name in RATE_FIELDS:
             rate = as_float(topic.get(name))
             total[name] += math.nan if rate is None else rate
         # Brokers with `exposePublisherStats=false` count producers without listing them (PersistentTopic.updateRates).
-        total["producerCount"] += max(_item_count(topic.get("publishers")), as_int(topic.get("producerCount")) or 0)
+        total["producerCount"] += max(_length_or_zero(topic.get("publishers")), as_int(topic.get("producerCount")) or 0)
         subscriptions = _as_mapping(topic.get("subscriptions")).values()
-        total["consumerCount"] += sum(_item_count(_as_mapping(entry).get("consumers")) for entry in subscriptions)
+        total["consumerCount"] += sum(_length_or_zero(_as_mapping(entry).get("consumers")) for entry in subscriptions)
     return total
 
 
@@ -85,7 +85,7 @@ def read_metrics(metrics: Sequence[Mapping[str, JsonValue]]) -> BrokerMetrics:
     percents = _group(metrics, "brk_lb_cpu_usage")
     average = _group(metrics, "brk_lb_resource_usage", feature="max_ema") or {}
     return BrokerMetrics(
-        None if percents is None else {field: as_float(percents.get(name)) for field, name in _USAGE.items()},
+        None if percents is None else {field: as_float(percents.get(name)) for field, name in _USAGE_METRICS.items()},
         as_float(average.get("brk_lb_resource_usage")),
         as_float((_group(metrics, "jvm_start_time") or {}).get("jvm_start_time")),
     )
@@ -146,8 +146,8 @@ def _resource_usage(share: float | None, published_usage: object) -> dict[str, J
 
 
 def values_to_store(published_load: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    values = {name: as_float(published_load.get(name)) for name in _PUBLISHED}
-    pairs = {field: _as_mapping(published_load[field]) for field in _USAGE if field in published_load}
+    values = {name: as_float(published_load.get(name)) for name in _PUBLISHED_FIELDS}
+    pairs = {field: _as_mapping(published_load[field]) for field in _USAGE_METRICS if field in published_load}
     usage: dict[str, JsonValue] = {
         field: {part: as_float(pair.get(part)) for part in ("usage", "limit")} for field, pair in pairs.items()
     }
@@ -164,7 +164,7 @@ def is_current(
     Brokers publish when message rate or throughput has changed by more than
     loadBalancerReportUpdateThresholdPercentage (BrokerLoadDataReporter.needBrokerDataUpdate).
     """
-    for names in (RATES[:2], RATES[2:]):
+    for names in (RATE_FIELDS[:2], RATE_FIELDS[2:]):
         then = sum(as_float(published_load.get(name)) or 0.0 for name in names)
         now = sum(bundle[name] for bundle in stats_by_bundle.values() for name in names)
         if then != now and not abs(now - then) * 100 <= threshold_percent * then:
@@ -188,9 +188,9 @@ def report(
     ranks = {bundle: rank for rank, bundle in enumerate(top_bundles)}
     return {
         "brokerId": broker,
-        **{field: load.get(field) for field in _USAGE},
-        **{name: sum(entry[name] for entry in stats_by_bundle.values()) for name in RATES},
-        **{total: sum(entry[name] for entry in stats_by_bundle.values()) for total, name in _SUMS.items()},
+        **{field: load.get(field) for field in _USAGE_METRICS},
+        **{name: sum(entry[name] for entry in stats_by_bundle.values()) for name in RATE_FIELDS},
+        **{total: sum(entry[name] for entry in stats_by_bundle.values()) for total, name in _SUMMED_FIELDS.items()},
         "numBundles": len(stats_by_bundle),
         "weightedMaxEMA": load.get("weightedMaxEMA"),
         "msgThroughputEMA": throughput_average,
@@ -202,7 +202,7 @@ def _as_mapping(value: object) -> dict[str, JsonValue]:
     return value if isinstance(value, dict) else {}
 
 
-def _item_count(value: object) -> int:
+def _length_or_zero(value: object) -> int:
     return len(value) if isinstance(value, list | dict) else 0
 
 
@@ -232,7 +232,7 @@ class PublishedLoad(VersionedDocument):
 
     model_config = ConfigDict(frozen=False)
 
-    FILE: ClassVar[str] = LOAD_DATA
+    FILE: ClassVar[str] = LOAD_DATA_FILE
 
     load: dict[str, dict[str, JsonValue]] = {}
     top: dict[str, TopBundles] = {}
@@ -287,7 +287,7 @@ LOAD = "non-persistent://pulsar/system/loadbalancer-broker-load-data"
 TOP = "non-persistent://pulsar/system/loadbalancer-top-bundles-load-data"
 
 _POLL_MS = 100
-_REASONS = {
+_REASON_BY_ERROR = {
     "AuthorizationError": Reason.FORBIDDEN,
     "AuthenticationError": Reason.UNAUTHORIZED,
     "Timeout": Reason.TIMEOUT,
@@ -326,15 +326,15 @@ def receive(
 
     failed: str
     try:
-        return _receive(pulsar.Client(service_url, **_client_options(connection, tokens)), handlers, seconds)
+        return _poll_readers(pulsar.Client(service_url, **_client_options(connection, tokens)), handlers, seconds)
     except (pulsar.PulsarException, ValueError) as error:
         failed = tokens.mask.hide(f"{type(error).__name__}, {error}")
-        reason = _REASONS.get(type(error).__name__, Reason.UNREACHABLE)
+        reason = _REASON_BY_ERROR.get(type(error).__name__, Reason.UNREACHABLE)
     # Raised outside the handler, because the caught error keeps the client alive.
     raise AdminError(reason, f"the system topics of {service_url} cannot be read: {failed}")
 
 
-def _receive(client: Any, handlers: Mapping[str, Callable[[TopicMessage], bool]], seconds: float) -> None:
+def _poll_readers(client: Any, handlers: Mapping[str, Callable[[TopicMessage], bool]], seconds: float) -> None:
     import pulsar
 
     with ExitStack() as closing:

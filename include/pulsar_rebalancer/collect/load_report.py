@@ -32,12 +32,12 @@ _BUNDLE_COUNTS = {"topics": "topics", "producers": "producerCount", "consumers":
     "cache_size": "cacheSize",
     "top_rank": "topRank",
 }
-_AVERAGES = {"load_average": "weightedMaxEMA", "throughput_average": "msgThroughputEMA"}
+_AVERAGE_FIELDS = {"load_average": "weightedMaxEMA", "throughput_average": "msgThroughputEMA"}
 _BUNDLE_SCHEMA = pa.schema([BUNDLES.field(name) for name in ("broker", "bundle", *_TRAFFIC_FIELDS, *_BUNDLE_COUNTS)])
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST_MS = 253_402_300_799_999  # the end of year 9999, the last a datetime can hold
-_INT64 = 2**63
-_LONGEST_VERSION = 200
+_MAX_TIMESTAMP_MS = 253_402_300_799_999  # the end of year 9999, the last a datetime can hold
+_INT64_LIMIT = 2**63
+_MAX_VERSION_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +86,18 @@ def _broker_columns(report: Mapping[str, JsonValue], collected_at: datetime, hos
     updated, started = as_float(report.get("lastUpdate")), as_float(report.get("startTimestamp"))
     version = report.get("brokerVersionString")
     columns: dict[str, Cell] = {
-        "last_update": _timestamp(updated),
+        "last_update": _time_from_ms(updated),
         "report_age_seconds": None if updated is None else (now_ms - updated) / 1000,
-        "started_at": _timestamp(started),
-        "host_samples": None if started is None else _whole_samples((now_ms - started) / 1000 / host_interval_s),
-        "version": one_line(version, _LONGEST_VERSION) if isinstance(version, str) else None,
+        "started_at": _time_from_ms(started),
+        "host_samples": None if started is None else _whole_number((now_ms - started) / 1000 / host_interval_s),
+        "version": one_line(version, _MAX_VERSION_CHARS) if isinstance(version, str) else None,
     }
     for column, name in _RESOURCE_FIELDS.items():
         resource = report.get(name)
         usage = resource if isinstance(resource, dict) else {}
         columns[f"{column}_usage"] = as_float(usage.get("usage"))
         columns[f"{column}_limit"] = as_float(usage.get("limit"))
-    columns |= {column: as_float(report.get(name)) for column, name in (_TRAFFIC_FIELDS | _AVERAGES).items()}
+    columns |= {column: as_float(report.get(name)) for column, name in (_TRAFFIC_FIELDS | _AVERAGE_FIELDS).items()}
     columns |= {column: as_int(report.get(name)) for column, name in _BROKER_COUNTS.items()}
     return columns
 
@@ -132,22 +132,22 @@ def as_int(value: object) -> int | None:
     """Return a whole number that fits in 64 bits; None for any other value."""
     if type(value) is float and value.is_integer():
         value = int(value)
-    return value if type(value) is int and -_INT64 <= value < _INT64 else None
+    return value if type(value) is int and -_INT64_LIMIT <= value < _INT64_LIMIT else None
 
 
-def _timestamp(ms: float | None) -> datetime | None:
-    if ms is None or not 0 <= ms <= _LAST_MS:
+def _time_from_ms(ms: float | None) -> datetime | None:
+    if ms is None or not 0 <= ms <= _MAX_TIMESTAMP_MS:
         return None
     return _EPOCH + timedelta(milliseconds=ms)
 
 
-def _whole_samples(samples: float) -> float:
+def _whole_number(samples: float) -> float:
     return float(math.floor(samples)) if math.isfinite(samples) else math.nan
 
 
 _log = logging.getLogger(__name__)
 
-LONGEST_NAME = 200
+MAX_NAME_CHARS = 200
 """Maximum length of names from a broker's response; longer names are cut."""
 
 
@@ -185,7 +185,7 @@ def _report(broker: str, answer: BrokerReport | AdminError | None, brokers: Coll
     if answer is None:
         return Reason.NO_LOAD_REPORT
     if _is_from_other_broker(answer, broker, brokers):
-        names = one_line(" ".join(answer.names), LONGEST_NAME)
+        names = one_line(" ".join(answer.names), MAX_NAME_CHARS)
         _log.warning("%s answered with the load report of %s", broker, names)
         return Reason.WRONG_BROKER
     return answer
@@ -205,5 +205,5 @@ def _raise_lasting_error(
         if isinstance(answer, AdminError) and answer.reason.has(Trait.CREDENTIALS):
             raise answer
     if Reason.NO_LOAD_REPORT in refusal_reasons.values():
-        class_name = one_line(runtime.get("loadManagerClassName", "unknown"), LONGEST_NAME)
+        class_name = one_line(runtime.get("loadManagerClassName", "unknown"), MAX_NAME_CHARS)
         raise AdminError(Reason.NO_LOAD_REPORT, f"no broker has a load report; class of the load manager: {class_name}")

@@ -22,12 +22,12 @@ from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import is_system_bundle, namespace_of
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.pulsar.bundle_calls import stats_by_topic
-from pulsar_rebalancer.run.snapshot import FEWEST_TOPICS, Candidate, Candidates, TopicLoad
+from pulsar_rebalancer.run.snapshot import MIN_SPLIT_TOPICS, Candidate, Candidates, TopicLoad
 from pulsar_rebalancer.run.tables import LARGEST, TRAFFIC
 
 _log = logging.getLogger(__name__)
 
-MOST_BUNDLES = 20
+MAX_EXAMINED_BUNDLES = 20
 """Maximum number of bundles examined in one run; the remaining bundles wait for a later run."""
 
 
@@ -98,7 +98,7 @@ def large_bundles(
     of_means = bounds.excess_of_means(means)
     large = bounds.excess_filter() | pc.field("bundle").isin(pa.array(of_means, pa.string()))
     possible = reduce(and_, map(_has_valid_value, (*TRAFFIC, "topics", "producers", "consumers")))
-    rows = bundles.filter(possible).filter(large & (_column("topics") >= FEWEST_TOPICS)).to_pylist()
+    rows = bundles.filter(possible).filter(large & (_column("topics") >= MIN_SPLIT_TOPICS)).to_pylist()
     chosen = [
         LargeBundle(name, row["broker"], max(bounds.excess(row), of_means.get(name, 0.0)))
         for row in rows
@@ -108,9 +108,9 @@ def large_bundles(
     once: dict[str, LargeBundle] = {}
     for candidate in chosen:
         once.setdefault(candidate.bundle, candidate)
-    if len(once) > MOST_BUNDLES:
-        _log.warning("%d bundles may have to be split; %d of them are examined", len(once), MOST_BUNDLES)
-    return list(once.values())[:MOST_BUNDLES]
+    if len(once) > MAX_EXAMINED_BUNDLES:
+        _log.warning("%d bundles may have to be split; %d of them are examined", len(once), MAX_EXAMINED_BUNDLES)
+    return list(once.values())[:MAX_EXAMINED_BUNDLES]
 
 
 def _ratio_to_bound(value: float | None, bound: float) -> float:
@@ -130,13 +130,13 @@ def _has_valid_value(name: str) -> pc.Expression:
     return (_column(name) >= 0) & (_column(name) <= int(LARGEST[name]))
 
 
-MOST_TOPICS = 100_000
+MAX_TOPICS_READ = 100_000
 """Maximum number of topics read in one run. Bundles whose topics are not read can be split only by hash range."""
 
-MOST_SECONDS = 30
+MAX_READ_SECONDS = 30
 """Maximum seconds for reading the topics of all bundles, so that the plan does not become too old."""
 
-_LARGEST = {"msgRate": LARGEST["msg_rate_in"], "msgThroughput": LARGEST["msg_throughput_in"]}
+_MAX_PLAUSIBLE_RATE = {"msgRate": LARGEST["msg_rate_in"], "msgThroughput": LARGEST["msg_throughput_in"]}
 
 
 async def read_candidates(
@@ -154,19 +154,19 @@ async def read_candidates(
     if not chosen:
         return Candidates()
     namespaces = sorted({namespace_of(large.bundle) for large in chosen})
-    bounds = dict(zip(namespaces, await asyncio.gather(*(_boundaries(admin, n) for n in namespaces)), strict=True))
+    bounds = dict(zip(namespaces, await asyncio.gather(*(_read_boundaries(admin, n) for n in namespaces)), strict=True))
     topics: dict[str, tuple[TopicLoad, ...] | None] = {}
     try:
-        async with asyncio.timeout(MOST_SECONDS):
+        async with asyncio.timeout(MAX_READ_SECONDS):
             for broker in sorted({large.broker for large in chosen}):
                 # The answer has all of a broker's topics and may be long, so only one answer is in memory at a time.
-                stats = await _topic_stats(admin, broker)
+                stats = await _read_topic_stats(admin, broker)
                 for name in (large.bundle for large in chosen if large.broker == broker):
-                    left = MOST_TOPICS - sum(len(loads or ()) for loads in topics.values())
-                    topics[name] = await _topics(admin, name, stats, left)
+                    left = MAX_TOPICS_READ - sum(len(loads or ()) for loads in topics.values())
+                    topics[name] = await _read_topics(admin, name, stats, left)
                 del stats
     except TimeoutError:
-        _log.warning("topics of %d bundles were not read within %d s", len(chosen) - len(topics), MOST_SECONDS)
+        _log.warning("topics of %d bundles were not read within %d s", len(chosen) - len(topics), MAX_READ_SECONDS)
     names = [large.bundle for large in chosen]
     return Candidates(
         bundles=tuple(Candidate(bundle=n, bounds=bounds[namespace_of(n)], topics=topics.get(n)) for n in names)
@@ -174,11 +174,11 @@ async def read_candidates(
 
 
 async def read_candidate(admin: PulsarAdmin, bundle: str, broker: str) -> Candidate:
-    bounds, stats = await _boundaries(admin, namespace_of(bundle)), await _topic_stats(admin, broker)
-    return Candidate(bundle=bundle, bounds=bounds, topics=await _topics(admin, bundle, stats, MOST_TOPICS))
+    bounds, stats = await _read_boundaries(admin, namespace_of(bundle)), await _read_topic_stats(admin, broker)
+    return Candidate(bundle=bundle, bounds=bounds, topics=await _read_topics(admin, bundle, stats, MAX_TOPICS_READ))
 
 
-async def _boundaries(admin: PulsarAdmin, namespace: str) -> tuple[int, ...]:
+async def _read_boundaries(admin: PulsarAdmin, namespace: str) -> tuple[int, ...]:
     try:
         return tuple(await admin.bundles.boundaries(namespace))
     except AdminError as error:
@@ -186,7 +186,7 @@ async def _boundaries(admin: PulsarAdmin, namespace: str) -> tuple[int, ...]:
         return ()
 
 
-async def _topic_stats(admin: PulsarAdmin, broker: str) -> dict[str, JsonValue]:
+async def _read_topic_stats(admin: PulsarAdmin, broker: str) -> dict[str, JsonValue]:
     try:
         return await admin.topic_stats(broker)
     except AdminError as error:
@@ -194,7 +194,7 @@ async def _topic_stats(admin: PulsarAdmin, broker: str) -> dict[str, JsonValue]:
         return {}
 
 
-async def _topics(
+async def _read_topics(
     admin: PulsarAdmin, bundle: str, stats: dict[str, JsonValue], limit: int
 ) -> tuple[TopicLoad, ...] | None:
     try:
@@ -216,4 +216,4 @@ async def _topics(
 
 def total_rate(load: JsonValue, kind: Literal["msgRate", "msgThroughput"]) -> float:
     values = [as_float(load.get(f"{kind}{way}")) for way in ("In", "Out")] if isinstance(load, dict) else []
-    return sum(rate for rate in values if rate is not None and 0 <= rate <= _LARGEST[kind])
+    return sum(rate for rate in values if rate is not None and 0 <= rate <= _MAX_PLAUSIBLE_RATE[kind])

@@ -29,22 +29,22 @@ from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import number_of, one_line
 
-SECONDS_FOR_TOPICS = 20.0
-_NAMED = 4
-_MOST = 5
+TOPICS_TIMEOUT_S = 20.0
+_MAX_NAMED = 4
+_MAX_LISTED = 5
 """Maximum number of findings listed per kind."""
 
-_OF_THE_REBALANCER = {Reason.BUILTIN_SHEDDING_ON}
+_REASONS_FOR_RUNS = {Reason.BUILTIN_SHEDDING_ON}
 """Reasons that matter only to runs, so an inspection does not list them."""
 
-_SET = "pulsar-admin brokers update-dynamic-config --config {} --value {}"
+_SET_COMMAND = "pulsar-admin brokers update-dynamic-config --config {} --value {}"
 _FIXES = {
-    "even_distribution": _SET.format("loadBalancerDistributeBundlesEvenlyEnabled", "false"),
-    "max_unload_percentage": _SET.format("maxUnloadPercentage", 0.5),
+    "even_distribution": _SET_COMMAND.format("loadBalancerDistributeBundlesEvenlyEnabled", "false"),
+    "max_unload_percentage": _SET_COMMAND.format("maxUnloadPercentage", 0.5),
 }
 """Commands that set a recommended value."""
 
-_BUNDLE = re.compile(r"[^\s/]+/[^\s/]+/0x[0-9a-f]{8}_0x[0-9a-f]{8}")
+_BUNDLE_PATTERN = re.compile(r"[^\s/]+/[^\s/]+/0x[0-9a-f]{8}_0x[0-9a-f]{8}")
 
 
 class Advice(NamedTuple):
@@ -66,7 +66,7 @@ class LoadedTopic(NamedTuple):
 
 class LoadedTopics(NamedTuple):
     loaded: Sequence[LoadedTopic]
-    unread: Sequence[str]
+    unread_brokers: Sequence[str]
 
 
 def configured_classes(runtimes: Runtimes) -> dict[str, str]:
@@ -85,10 +85,10 @@ async def read_topics(admin: PulsarAdmin, sample: Sample) -> LoadedTopics:
     loaded: list[LoadedTopic] = []
     unread = set(brokers)
     try:
-        async with asyncio.timeout(SECONDS_FOR_TOPICS):
+        async with asyncio.timeout(TOPICS_TIMEOUT_S):
             for broker in brokers:  # one long answer at a time
                 try:
-                    loaded += _topics(broker, await admin.topic_stats(broker))
+                    loaded += _loaded_topics(broker, await admin.topic_stats(broker))
                     unread.discard(broker)
                 except AdminError:
                     continue
@@ -97,7 +97,7 @@ async def read_topics(admin: PulsarAdmin, sample: Sample) -> LoadedTopics:
     return LoadedTopics(loaded, sorted(unread))
 
 
-def _topics(broker: str, stats: Mapping[str, object]) -> Iterator[LoadedTopic]:
+def _loaded_topics(broker: str, stats: Mapping[str, object]) -> Iterator[LoadedTopic]:
     for namespace, ranges in stats.items():
         for hash_range, domains in ranges.items() if isinstance(ranges, dict) else ():
             for topics in domains.values() if isinstance(domains, dict) else ():
@@ -110,10 +110,10 @@ def all_advice(runtimes: Runtimes, topics: LoadedTopics, runs: Sequence[StorageP
     """Return what is wrong, the gravest first; `runs` decided the same sample as if all hits were reached."""
     brokers = Snapshot(runs[0]).table("brokers").num_rows
     found = [*_validation_advice(runs), *class_advice(runtimes)]
-    found += [each for run in runs for each in _size_advice(run, topics.loaded)]
-    found += islice(crowded_partition_advice(topics.loaded, brokers), _MOST)
-    if topics.unread:
-        named = ", ".join(topics.unread[:_NAMED])
+    found += [each for run in runs for each in _large_bundle_advice(run, topics.loaded)]
+    found += islice(crowded_partition_advice(topics.loaded, brokers), _MAX_LISTED)
+    if topics.unread_brokers:
+        named = ", ".join(topics.unread_brokers[:_MAX_NAMED])
         found.append(Advice("Topics of some brokers were not read.", named, "Inspect again when the brokers are idle."))
     return list(dict.fromkeys(found))
 
@@ -123,16 +123,16 @@ def _validation_advice(runs: Iterable[StoragePath]) -> Iterator[Advice]:
     for finding in (each for run in runs for each in Snapshot(run).validation.findings):
         detail = finding.detail if finding.subject in finding.detail else f"{finding.subject}: {finding.detail}"
         evidence.setdefault(finding.reason, {})[one_line(detail, 200)] = _fix_command(finding)
-    for reason in sorted(evidence.keys() - _OF_THE_REBALANCER, key=list(Reason).index):
-        named = list(evidence[reason])[:_NAMED]
-        more = f"; and {len(evidence[reason]) - _NAMED} more" if len(evidence[reason]) > _NAMED else ""
+    for reason in sorted(evidence.keys() - _REASONS_FOR_RUNS, key=list(Reason).index):
+        named = list(evidence[reason])[:_MAX_NAMED]
+        more = f"; and {len(evidence[reason]) - _MAX_NAMED} more" if len(evidence[reason]) > _MAX_NAMED else ""
         commands = dict.fromkeys(evidence[reason][each] for each in named)
         fix = " ".join(filter(None, [reason.action, *commands]))
         yield Advice(reason.meaning, "; ".join(named) + more, fix, reason)
 
 
 def _fix_command(finding: Finding) -> str:
-    bundle = _BUNDLE.search(finding.detail)
+    bundle = _BUNDLE_PATTERN.search(finding.detail)
     if finding.reason is Reason.FEW_BUNDLES and bundle:
         return _split_command(bundle[0])
     if finding.reason is not Reason.NOT_RECOMMENDED:
@@ -153,13 +153,13 @@ def class_advice(runtimes: Runtimes) -> Iterator[Advice]:
         )
 
 
-def _size_advice(folder: StoragePath, topics: Iterable[LoadedTopic]) -> Iterator[Advice]:
+def _large_bundle_advice(folder: StoragePath, topics: Iterable[LoadedTopic]) -> Iterator[Advice]:
     summary = Summary.read_or_none(folder)
     if summary is None:
         return
     settings = summary.resolved.settings
     for sentence in summary.splits_told:
-        named = _BUNDLE.search(sentence)
+        named = _BUNDLE_PATTERN.search(sentence)
         command = _split_command(named[0]) if named else ""
         yield Advice("A bundle is too large.", sentence, command)
     targets = {
@@ -173,7 +173,7 @@ def _size_advice(folder: StoragePath, topics: Iterable[LoadedTopic]) -> Iterator
         measure, target = targets.get(topic.broker, (Measure.RATE, math.inf))
         if condition_of(alone, settings) is not None or getattr(topic, measure) > target:
             large.append(topic)
-    for topic in sorted(large, key=lambda each: (-each.msg_throughput, each.name))[:_MOST]:
+    for topic in sorted(large, key=lambda each: (-each.msg_throughput, each.name))[:_MAX_LISTED]:
         yield Advice(
             "One topic is too large: no split makes its bundle small enough.",
             f"{topic.name}: {topic.msg_rate:,.0f} msg/s, {topic.msg_throughput:,.0f} bytes/s, on {topic.broker}",

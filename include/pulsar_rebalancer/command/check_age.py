@@ -18,10 +18,10 @@ from datetime import UTC, datetime
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.names import CLUSTER_NAME
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, CommitMark, last_committed_run
+from pulsar_rebalancer.storage.documents import MAX_CLOCK_SKEW, ClusterStorage, CommitMark, last_committed_run
 
 OK, WARNING, CRITICAL = 0, 1, 2
-_NAMES = {OK: "OK", WARNING: "WARNING", CRITICAL: "CRITICAL"}
+_STATUS_NAMES = {OK: "OK", WARNING: "WARNING", CRITICAL: "CRITICAL"}
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def _seconds_since(time: datetime | None, now: datetime) -> float | None:
 
 def _last_outcome(storage: ClusterStorage, now: datetime) -> datetime | None:
     # Ignore runs from the future: a clock has since been set back.
-    for run in storage.latest_runs(now + SKEW):
+    for run in storage.latest_runs(now + MAX_CLOCK_SKEW):
         file = run / "outcome.json"
         if file.exists():
             try:
@@ -51,7 +51,7 @@ def _last_outcome(storage: ClusterStorage, now: datetime) -> datetime | None:
 
 
 def _last_decision(storage: ClusterStorage, now: datetime) -> datetime | None:
-    run = last_committed_run(storage, now + SKEW)
+    run = last_committed_run(storage, now + MAX_CLOCK_SKEW)
     return CommitMark.read(run).at if run else None
 
 
@@ -65,7 +65,7 @@ def status_line(cluster: str, ages: Ages, max_age_s: float) -> str:
     text = f"last outcome: {_age(ages.outcome)}; last committed decision: {_age(ages.decision)}; limit: {max_age_s:g} s"
     values = {"outcome_age": ages.outcome, "decision_age": ages.decision}
     data = " ".join(f"{name}={age:.0f}s;;{max_age_s:g}" for name, age in values.items() if age is not None)
-    return f"{_NAMES[judge_ages(ages, max_age_s)]} - cluster {cluster}: {text} | {data}".removesuffix(" | ")
+    return f"{_STATUS_NAMES[judge_ages(ages, max_age_s)]} - cluster {cluster}: {text} | {data}".removesuffix(" | ")
 
 
 def _age(seconds: float | None) -> str:
@@ -74,17 +74,17 @@ def _age(seconds: float | None) -> str:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root", required=True, help="the storage root, a path or an object-store URI")
-    parser.add_argument("--cluster", required=True, type=_cluster_name, help="cluster's name in the clusters file")
-    parser.add_argument("--max-age-seconds", required=True, type=_max_age, help="maximum age of outcome and decision")
+    parser.add_argument("--cluster", required=True, type=_parse_cluster, help="cluster's name in the clusters file")
+    parser.add_argument("--max-age-seconds", required=True, type=_parse_age, help="maximum age of outcome and decision")
 
 
-def _cluster_name(text: str) -> str:
+def _parse_cluster(text: str) -> str:
     if CLUSTER_NAME.fullmatch(text) is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a cluster name: use letters, digits, . _ - only")
     return text
 
 
-def _max_age(text: str) -> float:
+def _parse_age(text: str) -> float:
     try:
         number = float(text)
     except ValueError:
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
         measured = read_ages(ClusterStorage(args.root, args.cluster), datetime.now(UTC))
     except (SnapshotError, OSError, ValueError) as error:
         text = error.message if isinstance(error, SnapshotError) else f"--root cannot be read: {type(error).__name__}"
-        print(f"{_NAMES[CRITICAL]} - cluster {args.cluster}: {text}")
+        print(f"{_STATUS_NAMES[CRITICAL]} - cluster {args.cluster}: {text}")
         return CRITICAL
     print(status_line(args.cluster, measured, args.max_age_seconds))
     return judge_ages(measured, args.max_age_seconds)

@@ -27,9 +27,9 @@ EMPTY, NOT_YET, REFUSED = 0, 1, 2
 
 PAUSE_SECONDS = 5.0
 
-_ANSWER_SECONDS = 30.0
-_LONGEST_ANSWER = 64 * 1024 * 1024
-_PLAN_AGAIN = ("other_plan", "plan_expired")
+_ANSWER_TIMEOUT_S = 30.0
+_MAX_ANSWER_BYTES = 64 * 1024 * 1024
+_REPLAN_REASONS = ("other_plan", "plan_expired")
 """Reason codes after which the drain is planned again, for example because another drain was ordered first."""
 
 
@@ -68,14 +68,14 @@ class AirflowClient:
         Raises RefusedError if the plan or order was refused or failed, NotYetError if it was not in time.
         """
         while True:
-            plan = self._run(action="drain", broker=[broker], reason=reason)
+            plan = self._run_by_hand_dag(action="drain", broker=[broker], reason=reason)
             try:
-                self._run(plan=plan)
+                self._run_by_hand_dag(plan=plan)
                 return
             except OutdatedPlanError as error:
                 self._pause_or_fail(str(error))
 
-    def _run(self, **form: Any) -> str:
+    def _run_by_hand_dag(self, **form: Any) -> str:
         """Run the by-hand DAG, and return the hash of the plan that it shows; empty if it shows no plan."""
         begun = self._request_json(f"/api/v2/dags/{self._dag}/dagRuns", {"logical_date": None, "conf": form})
         run = quote(str(begun["dag_run_id"]), safe="")
@@ -84,7 +84,7 @@ class AirflowClient:
             if answer["state"] == "done":
                 return str(answer["plan"])
             if answer["state"] not in ("waiting", "running"):
-                outdated = any(f"({code})" in answer["text"] for code in _PLAN_AGAIN)
+                outdated = any(f"({code})" in answer["text"] for code in _REPLAN_REASONS)
                 raise (OutdatedPlanError if outdated else RefusedError)(f"{answer['state']}: {answer['text']}")
             self._pause_or_fail(f"Airflow has not yet planned or ordered the drain: the DAG run is {answer['state']}")
 
@@ -116,8 +116,8 @@ class AirflowClient:
         request = Request(self._url + path, body, headers)
         while True:
             try:
-                with self._opener.open(request, timeout=_ANSWER_SECONDS) as answer:
-                    return json.loads(answer.read(_LONGEST_ANSWER))
+                with self._opener.open(request, timeout=_ANSWER_TIMEOUT_S) as answer:
+                    return json.loads(answer.read(_MAX_ANSWER_BYTES))
             except HTTPError as error:
                 if body is not None or error.code < HTTPStatus.INTERNAL_SERVER_ERROR:
                     raise RefusedError(f"Airflow answered {error.code} to {path}") from None

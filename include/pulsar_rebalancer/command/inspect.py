@@ -34,25 +34,25 @@ from pulsar_rebalancer.texts import number_of
 
 FINE, FOUND, UNREADABLE = 0, 1, 2
 
-_LISTED = 10
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_MAX_LISTED = 10
+_SECONDS_BY_UNIT = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", help="address of a broker, such as http://broker:8080")
-    parser.add_argument("--for", dest="seconds", type=_seconds, default=0.0, help="total sampling time, such as 10m")
-    parser.add_argument("--every", type=_seconds, default=60.0, help="time between samples (default: 60s)")
+    parser.add_argument("--for", dest="seconds", type=_to_seconds, default=0.0, help="total sampling time, such as 10m")
+    parser.add_argument("--every", type=_to_seconds, default=60.0, help="time between samples (default: 60s)")
     parser.add_argument("--connection", type=Path, help="YAML file with the fields of the connection")
     parser.add_argument("--topic", default="", help="also show this topic's bundle, and why the bundle moves or stays")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write the page of the cluster to this file")
     parser.add_argument("--json", action="store_true", help="print a JSON document")
 
 
-def _seconds(text: str) -> float:
+def _to_seconds(text: str) -> float:
     match = re.fullmatch(r"(\d{1,6})([smh]?)", text)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90s, 10m or 1h")
-    return float(int(match[1]) * _UNITS[match[2]])
+    return float(int(match[1]) * _SECONDS_BY_UNIT[match[2]])
 
 
 def run(args: argparse.Namespace) -> int:
@@ -100,7 +100,7 @@ def text_lines(doc: dict[str, Any]) -> Iterator[str]:
         score = "   none" if each["score"] is None else f"{each['score']:7.2f}"
         yield f"  {each['broker']:{width}} {score}  {each['resource']}  {each['why']}".rstrip()
     yield f"pairs of {doc['shedder']} ({limits})"
-    for pair in last["pairs"][:_LISTED]:
+    for pair in last["pairs"][:_MAX_LISTED]:
         hits = ", ".join(f"{kind} {each['have']}/{each['need']}" for kind, each in pair["hits"].items())
         yield f"  {pair['source']} -> {pair['destination']}: gap {pair['gap']:.2f}, hits {hits}, {pair['reason']}"
     if len(doc["samples"]) > 1:
@@ -111,7 +111,7 @@ def text_lines(doc: dict[str, Any]) -> Iterator[str]:
                 most_hits = {kind: max(n, pair["hits"].get(kind, {}).get("have", 0)) for kind, n in most_hits.items()}
             yield f"  {sample['at']}: {most_hits['low']} low hits, {most_hits['high']} high hits; {_moves_text(plan)}"
     yield f"if the load does not change, {doc['shedder']} would: {_moves_text(doc['if_it_lasts'])}"
-    for move in (doc["if_it_lasts"] or {}).get("moves", ())[:_LISTED]:
+    for move in (doc["if_it_lasts"] or {}).get("moves", ())[:_MAX_LISTED]:
         yield f"  {move['bundle']}: {move['from']} -> {move['to']}"
     own = doc["configured"]
     action = f"would: {_moves_text(own['if_it_lasts'])}" if own["if_it_lasts"] else "is unknown to the rebalancer"

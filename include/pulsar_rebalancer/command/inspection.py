@@ -44,7 +44,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import checked_settings, profile_of, settings_of_classes
 
-_MOVES_LISTED = 20
+_MAX_MOVES_LISTED = 20
 
 
 @dataclass
@@ -80,7 +80,7 @@ def decide(run: RunInput) -> Summary:
     known = run.known_means_file.read_table().to_pylist() if run.known_means_file else []
     left_out = run.validation.quarantined
     reported = (row for row in run.table("bundles").to_pylist() if row["bundle"] not in left_out)
-    run.new_means_file.write_table(table(bundle_columns.update(reported, known), MEANS))
+    run.new_means_file.write_table(table(bundle_columns.update_means(reported, known), MEANS))
     learned = learning_of(run)
     learned.write(run)
     return write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means_file, learned.loads), learned))
@@ -162,7 +162,7 @@ def plan_document(folder: StoragePath) -> dict[str, JsonValue] | None:
         "bundles": summary.bundles_taken,
         "range": None if summary.score_range is None else round(summary.score_range, 2),
         "predicted_range": None if summary.predicted_range is None else round(summary.predicted_range, 2),
-        "moves": [{"bundle": m.bundle, "from": m.source, "to": m.destination} for m in moves[:_MOVES_LISTED]],
+        "moves": [{"bundle": m.bundle, "from": m.source, "to": m.destination} for m in moves[:_MAX_MOVES_LISTED]],
         "stay": {str(reason): count for reason, count in summary.bundle_skip_reasons.items()},
     }
 
@@ -208,13 +208,13 @@ def _configured_judge(folder: str, runtimes: Runtimes) -> SampleJudge | None:
     return SampleJudge(ClusterStorage(folder, "configured"), given) if given else None
 
 
-_FROM_SERVER = "export class Refusal extends Error {}\n" + (
+_SERVER_MODULE = "export class Refusal extends Error {}\n" + (
     'const documents = JSON.parse(document.getElementById("documents").textContent);\n'
     "export const ask = async (path) => documents[path.split(/[/?]/).findLast((part) => part in documents)];\n"
 )
 """Replacement for `server.js`: it finds the answers in the page's own file."""
 
-_POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:"
+_SECURITY_POLICY = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:"
 
 
 def page_folder() -> Path:
@@ -227,12 +227,12 @@ def page_folder() -> Path:
 def page_html(overview: JsonValue, timeline: JsonValue) -> str:
     folder = page_folder()
     modules = {file.name: file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.js"))}
-    modules["server.js"] = _FROM_SERVER
+    modules["server.js"] = _SERVER_MODULE
     # A module in a data: address has no folder, so others are found by their bare names.
     imports = {name: _data_url(re.sub(r'from "\./([\w.]+)"', r'from "\1"', text)) for name, text in modules.items()}
     documents = json.dumps({"overview": overview, "timeline": timeline}).replace("<", "\\u003c")
     head = [
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_SECURITY_POLICY}">',
         f"<style>{(folder / 'page.css').read_text(encoding='utf-8')}</style>",
         f'<script type="application/json" id="documents">{documents}</script>',
         f'<script type="importmap">{json.dumps({"imports": imports})}</script>',

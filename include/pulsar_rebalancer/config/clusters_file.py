@@ -25,13 +25,13 @@ class _YamlMap(dict[Any, Any]):
     repeated: tuple[str, ...] = ()
 
 
-_DEEPEST = 20
+_MAX_DEPTH = 20
 """Maximum number of nesting levels in a clusters file; a valid file has four."""
 
-_MOST_VALUES = 100_000
+_MAX_VALUES = 100_000
 """Maximum number of values in a clusters file; the values of an alias count each time the alias is used."""
 
-_LONGEST_PROBLEM = 300
+_MAX_PROBLEM_CHARS = 300
 
 
 class _Loader(yaml.SafeLoader):
@@ -41,9 +41,9 @@ class _Loader(yaml.SafeLoader):
         try:
             node: yaml.Node | None = super().get_single_node()
         except RecursionError:
-            raise yaml.YAMLError(_TOO_DEEP) from None
-        if node is not None and _count_values(node, (), {}) > _MOST_VALUES:
-            raise yaml.YAMLError(f"the file's aliases expand to more than {_MOST_VALUES:,} values")
+            raise yaml.YAMLError(_TOO_DEEP_ERROR) from None
+        if node is not None and _count_values(node, (), {}) > _MAX_VALUES:
+            raise yaml.YAMLError(f"the file's aliases expand to more than {_MAX_VALUES:,} values")
         return node
 
     def construct_time(self, node: yaml.ScalarNode) -> object:
@@ -61,14 +61,14 @@ class _Loader(yaml.SafeLoader):
         entries.update(self.construct_mapping(node))
 
 
-_TOO_DEEP = f"the file is nested more than {_DEEPEST} levels deep"
+_TOO_DEEP_ERROR = f"the file is nested more than {_MAX_DEPTH} levels deep"
 
 
 def _count_values(node: yaml.Node, ancestor_ids: tuple[int, ...], known_counts: dict[int, int]) -> int:
     if id(node) in ancestor_ids:
         raise yaml.YAMLError(f"an alias in line {node.start_mark.line + 1} contains itself")
-    if len(ancestor_ids) >= _DEEPEST:
-        raise yaml.YAMLError(_TOO_DEEP)
+    if len(ancestor_ids) >= _MAX_DEPTH:
+        raise yaml.YAMLError(_TOO_DEEP_ERROR)
     if id(node) not in known_counts and not isinstance(node, yaml.ScalarNode):
         parts = node.value if isinstance(node, yaml.SequenceNode) else [part for pair in node.value for part in pair]
         known_counts[id(node)] = 1 + sum(_count_values(part, (*ancestor_ids, id(node)), known_counts) for part in parts)
@@ -123,10 +123,10 @@ def load_clusters(path: Path, check: Check | None = None) -> list[ClusterEntry]:
 
 def _error_text(error: Exception) -> str:
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
-        return " ".join(str(error).split())[:_LONGEST_PROBLEM]
+        return " ".join(str(error).split())[:_MAX_PROBLEM_CHARS]
     context = f"{error.context}, " if error.context else ""
     place = f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}"
-    return f"{place}: {f'{context}{error.problem}'[:_LONGEST_PROBLEM]}"
+    return f"{place}: {f'{context}{error.problem}'[:_MAX_PROBLEM_CHARS]}"
 
 
 def _refuse_repeated_keys(entries: _YamlMap, label: str) -> None:
@@ -245,12 +245,12 @@ def broker_values(runtime: Mapping[str, str]) -> dict[str, str]:
     # The misspelt old keys win only while the new keys still have their default (ServiceConfiguration).
     for field, old in (("bandwidth_in_weight", "In"), ("bandwidth_out_weight", "Out")):
         value = _unwrapped_optional(runtime.get(f"loadBalancerBandwith{old}ResourceWeight"))
-        if value is not None and _is_one(settings.get(field, "1.0")) and not _is_one(value):
+        if value is not None and _equals_one(settings.get(field, "1.0")) and not _equals_one(value):
             settings[field] = value
     return settings
 
 
-def _is_one(value: str) -> bool:
+def _equals_one(value: str) -> bool:
     try:
         return float(value) == 1.0
     except ValueError:

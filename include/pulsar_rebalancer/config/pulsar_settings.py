@@ -12,7 +12,7 @@ from pulsar_rebalancer.names import Namespaces
 Percent = Annotated[float, Field(ge=0, le=1000)]
 Weight = Annotated[float, Field(ge=0, le=100)]
 
-_LARGEST = 1e12
+_MAX_VALUE = 1e12
 """Maximum value of a numeric setting. It is low enough that sums and times do not overflow."""
 
 MIB = 1048576
@@ -270,8 +270,8 @@ class PulsarSettings(BaseModel):
     @field_validator("*")
     @classmethod
     def _check_bound(cls, value: object) -> object:
-        if isinstance(value, int | float) and abs(value) > _LARGEST:
-            raise ValueError(f"the number must be between -{_LARGEST:g} and {_LARGEST:g}")
+        if isinstance(value, int | float) and abs(value) > _MAX_VALUE:
+            raise ValueError(f"the number must be between -{_MAX_VALUE:g} and {_MAX_VALUE:g}")
         return value
 
 

@@ -25,7 +25,7 @@ from pulsar_rebalancer.names import Brokers, Patterns
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import cleaned_input
 
-MOST_MOVES = 64
+MAX_CONCURRENT_MOVES = 64
 """Maximum number of bundles that are moved at the same time."""
 
 
@@ -53,7 +53,7 @@ class BreakerRules(BaseModel):
     minutes: float = Field(60, gt=0, le=60 * 24 * 366, description="minutes until the breaker closes by itself")
 
     @model_validator(mode="after")
-    def _has_limit(self) -> Self:
+    def _check_has_limit(self) -> Self:
         if (self.bad_brokers, self.failed_moves, self.worse_rounds) == (None, None, None):
             raise ValueError("breaker needs a limit: bad_brokers, failed_moves or worse_rounds")
         return self
@@ -128,7 +128,7 @@ class Settings(PulsarSettings):
         description="nobody may approve their own plan, or carry out their own drain, rolling restart or (in mode "
         "auto) manual plan",
     )
-    unload_concurrency: Annotated[int, Field(ge=1, le=MOST_MOVES)] | Literal["auto"] = Field(
+    unload_concurrency: Annotated[int, Field(ge=1, le=MAX_CONCURRENT_MOVES)] | Literal["auto"] = Field(
         4, description="maximum concurrent moves; auto: a limit per broker, which follows max_client_gap_seconds"
     )
     max_client_gap_seconds: float = Field(
@@ -189,8 +189,8 @@ class Settings(PulsarSettings):
 
 _IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]{0,200}:[A-Za-z_]\w{0,100}", re.ASCII)
 
-_SHORT = Repr()
-_SHORT.maxlevel, _SHORT.maxstring = 3, 100
+_SHORT_REPR = Repr()
+_SHORT_REPR.maxlevel, _SHORT_REPR.maxstring = 3, 100
 
 Check = Callable[[Settings, str], Settings]
 """Checks settings against their strategy and returns them. Error messages name the second argument as the origin."""
@@ -224,7 +224,7 @@ def settings_error(error: ValidationError, label: str, origins: Mapping[str, str
     """
     problems = []
     for item in error.errors(include_url=False, include_input=True, include_context=False):
-        key = ".".join(_with_alias(str(part)) for part in item["loc"])
+        key = ".".join(_name_with_alias(str(part)) for part in item["loc"])
         field = FIELD_OF_PULSAR_NAME.get(str(item["loc"][0]), item["loc"][0]) if item["loc"] else ""
         origin = f", from: {origins[str(field)]}" if origins and field in origins else ""
         shown = f" (got {_value_text(item['input'])}{origin})" if key else ""
@@ -235,12 +235,12 @@ def settings_error(error: ValidationError, label: str, origins: Mapping[str, str
 
 def _value_text(value: object) -> str:
     try:
-        return repr((value if isinstance(value, str) else _SHORT.repr(value))[:80])
+        return repr((value if isinstance(value, str) else _SHORT_REPR.repr(value))[:80])
     except ValueError:
         return f"a {type(value).__name__} too large to be shown"
 
 
-def _with_alias(name: str) -> str:
+def _name_with_alias(name: str) -> str:
     field = FIELD_OF_PULSAR_NAME.get(name, name)
     info = Settings.model_fields.get(field)
     return f"{field} ({info.alias})" if info is not None and info.alias else field

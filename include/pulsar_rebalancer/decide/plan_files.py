@@ -49,12 +49,12 @@ def write_run(run: RunInput, plan: Plan) -> Summary:
     requesters = {request.requested_by} if params.changes_decision else set()
     requesters |= {roll.by} if roll is not None and plan.taken_moves else set()
     not_compared = brokers_not_compared(run.settings, run.policies, run.state.drains.brokers)
-    return write(
+    return write_plan(
         run,
         plan,
         _next_state(run, plan),
         run.splits.rows,
-        **scores_fields(scores, scores_after(scores, plan.taken_moves, plan.traffic), not_compared),
+        **score_fields(scores, scores_after(scores, plan.taken_moves, plan.traffic), not_compared),
         drains=dict(plan.drains),
         forced=forced if request.is_forced else None,
         requesters=tuple(sorted(requesters)),
@@ -86,12 +86,12 @@ def write_manual_plan(
     """
     before = sample.snapshot.state.decision
     changed = {"seq": before.seq + 1, "plan_id": sample.snapshot.folder.name, "restarts": dict(restarts)}
-    return write(
+    return write_plan(
         sample.snapshot,
         plan,
         before.model_copy(update=changed),
         splits,
-        **scores_fields(sample.scores, predicted_scores, sample.left_out),
+        **score_fields(sample.scores, predicted_scores, sample.left_out),
         by_hand=_with_predicted_effect(sample, plan, splits, record, predicted_scores),
         counting=Reason.BY_HAND,
         pairs=0,
@@ -102,7 +102,7 @@ def write_manual_plan(
     )
 
 
-def write(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence[Row], **fields: Any) -> Summary:
+def write_plan(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence[Row], **fields: Any) -> Summary:
     """Write a plan's moves, decisions, state, splits and, last, its summary.
 
     `state` is what the *record* task will commit, with a sequence number one higher than that of the state
@@ -196,7 +196,7 @@ def _decision_row(cluster: str, decision: Decision) -> dict[str, Cell]:
     return {name: getattr(decision, name, cluster) for name in DECISIONS.names}
 
 
-def scores_fields(before: Mapping[str, float], after: Mapping[str, float], left_out: Container[str]) -> dict[str, Any]:
+def score_fields(before: Mapping[str, float], after: Mapping[str, float], left_out: Container[str]) -> dict[str, Any]:
     """Return the summary's score fields, in percent; brokers in `left_out` are not compared and are left out."""
     before, after = ({name: value for name, value in side.items() if name not in left_out} for side in (before, after))
     return {
@@ -209,12 +209,12 @@ def scores_fields(before: Mapping[str, float], after: Mapping[str, float], left_
     }
 
 
-LISTED = 20
+MAX_LISTED = 20
 
 
 def plan_document(summary: Summary, run: StoragePath, last_gaps: Mapping[str, ClientGap]) -> dict[str, JsonValue]:
     """Return the plan as JSON, with its first moves. `last_gaps` is the known cost of each bundle's last move."""
-    hand, moves = summary.by_hand, read_moves(run)[:LISTED]
+    hand, moves = summary.by_hand, read_moves(run)[:MAX_LISTED]
     return {
         "plan": summary.hash if summary.has_effect else "",
         "no_effect": "" if summary.has_effect else why_no_effect(summary, run),
@@ -224,7 +224,7 @@ def plan_document(summary: Summary, run: StoragePath, last_gaps: Mapping[str, Cl
         "splits": list(summary.splits_told),
         "stay": {str(reason): count for reason, count in summary.bundle_skip_reasons.items()},
         "unknown": list(hand.unknown) if hand else [],
-        "scores": {name: [round(before, 2), round(after, 2)] for name, (before, after) in _score_ends(summary)},
+        "scores": {name: [round(before, 2), round(after, 2)] for name, (before, after) in _score_shifts(summary)},
         "disturbed": {"topics": hand.topics, "producers": hand.producers, "consumers": hand.consumers} if hand else {},
         "last_seconds": {m.bundle: last_gaps[m.bundle].clients_seconds for m in moves if m.bundle in last_gaps},
         "folder": run.uri,
@@ -236,18 +236,18 @@ def plan_text(summary: Summary, run: StoragePath, dag_id: str, last_gaps: Mappin
     hand, moves = summary.by_hand, read_moves(run)
     lines = [f"{summary.sentence} (this is only a plan: nothing was moved)"]
     lines += [f"No effect: {why_no_effect(summary, run)}"] if not summary.has_effect else []
-    for move in moves[:LISTED]:
+    for move in moves[:MAX_LISTED]:
         client_gap = f"; last time, {last_gaps[move.bundle].text}" if move.bundle in last_gaps else ""
         lines.append(f"  {move.bundle}: {move.source} -> {move.destination}{client_gap}")
-    if summary.bundles_taken > LISTED:
-        lines.append(f"  and {summary.bundles_taken - LISTED} more: {run.uri}/plan/moves.parquet")
+    if summary.bundles_taken > MAX_LISTED:
+        lines.append(f"  and {summary.bundles_taken - MAX_LISTED} more: {run.uri}/plan/moves.parquet")
     lines += [
         f"  {number_of(count, 'bundle')} {'stays' if count == 1 else 'stay'} ({reason}): {reason.meaning}"
         for reason, count in summary.bundle_skip_reasons.items()
     ]
     lines += [f"  no broker reports a bundle matching {one_line(name, 512)}" for name in (hand.unknown if hand else ())]
     if hand is not None and summary.has_effect:
-        lines += [f"  score of {name}: {before:.1f} -> {after:.1f}" for name, (before, after) in _score_ends(summary)]
+        lines += [f"  score of {name}: {before:.1f} -> {after:.1f}" for name, (before, after) in _score_shifts(summary)]
         disturbed = {"topic": hand.topics, "producer": hand.producers, "consumer": hand.consumers}
         lines.append(f"  disturbed: {', '.join(number_of(count, noun) for noun, count in disturbed.items())}")
         lines += [f"  last time: {last_cost_text(last_gaps.values(), len(moves))}"] if moves else []
@@ -268,6 +268,6 @@ def why_no_effect(summary: Summary, run: StoragePath) -> str:
     return f"{counts_text(reasons) or 'there is no bundle to move'}{until}.{offer}"
 
 
-def _score_ends(summary: Summary) -> list[tuple[str, tuple[float, float]]]:
+def _score_shifts(summary: Summary) -> list[tuple[str, tuple[float, float]]]:
     scores = summary.by_hand.scores if summary.by_hand else {}
-    return sorted(scores.items(), key=lambda item: (-item[1][1], item[0]))[:LISTED]
+    return sorted(scores.items(), key=lambda item: (-item[1][1], item[0]))[:MAX_LISTED]

@@ -30,7 +30,7 @@ from pulsar_rebalancer.texts import one_line
 
 MEASURE = Measure.THROUGHPUT
 
-_NAMES = 500
+_MAX_NAMES_CHARS = 500
 """Maximum length of a broker list in a sentence, in characters."""
 
 
@@ -67,15 +67,15 @@ class Proposal:
         moves: candidates with destinations, before the caps, each taken or with the reason why it stays.
         report: returns what the source says of its moves after the caps.
         state: the strategy's state for the next run; None if the source does not change it.
-        room: returns a new check against moves that would overload a broker; None for no check.
-        renumbered: gives the moves their pairs if the caps needed another order; None if the pairs stay.
+        make_room: returns a new check against moves that would overload a broker; None for no check.
+        renumber: gives the moves their pairs if the caps needed another order; None if the pairs stay.
     """
 
     moves: list[CandidateMove]
     report: Callable[[Sequence[CandidateMove]], SourceReport]
     state: StrategyState | None = None
-    room: Callable[[], CapacityCheck] | None = None
-    renumbered: Callable[[Sequence[CandidateMove]], list[CandidateMove]] | None = None
+    make_room: Callable[[], CapacityCheck] | None = None
+    renumber: Callable[[Sequence[CandidateMove]], list[CandidateMove]] | None = None
 
 
 def candidates_of(
@@ -127,7 +127,7 @@ def giving(
     receiving = sorted({str(move.destination) for move in moves if move.is_taken})
     if not receiving:
         return SourceReport([])
-    named = one_line(", ".join(receiving), _NAMES)
+    named = one_line(", ".join(receiving), _MAX_NAMES_CHARS)
     pairs = {move.source: move.pair for move in moves}
     decisions = [
         Decision(
@@ -146,7 +146,7 @@ def giving(
 
 
 CAPPED, KEPT_IN_PLACE = Reason.with_trait(Trait.CAP), Reason.with_trait(Trait.KEPT_IN_PLACE)
-HELD_BACK = CAPPED | KEPT_IN_PLACE
+HELD_BACK_REASONS = CAPPED | KEPT_IN_PLACE
 """Reasons why caps, policies or placement hold back a bundle that would otherwise move."""
 
 
@@ -205,7 +205,7 @@ def explain(decision: Decision) -> str:
     return f"{gap_and_hits(decision)}. {decision.reason.meaning}"
 
 
-Arriving = Mapping[str, Mapping[Measure, float]]
+ArrivingTraffic = Mapping[str, Mapping[Measure, float]]
 """Traffic that bundles of drained brokers bring to each broker, by broker and measure (msg/s or bytes/s)."""
 
 
@@ -216,15 +216,15 @@ class Sources:
     Attributes:
         requested: a person's request or an approved plan; nobody else is asked then.
         strategy: returns the strategy's moves, given what the drains move.
-        rolling: text about the rolling restart that postpones the strategy's moves; empty if there is none.
-        otherwise: called if nothing else moves: returns of a rolling restart, or new brokers to fill.
+        roll_text: text about the rolling restart that postpones the strategy's moves; empty if there is none.
+        fallback: called if nothing else moves: returns of a rolling restart, or new brokers to fill.
     """
 
     requested: Proposal | None = None
     drains: Proposal | None = None
-    strategy: Callable[[Arriving], Proposal] | None = None
-    rolling: str = ""
-    otherwise: Callable[[], Proposal | None] = lambda: None
+    strategy: Callable[[ArrivingTraffic], Proposal] | None = None
+    roll_text: str = ""
+    fallback: Callable[[], Proposal | None] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
 
     def within_caps(*proposals: Proposal) -> list[list[CandidateMove]]:
         """Return the moves of each source after the caps; those of the first source come first."""
-        room = next((each.room() for each in proposals if each.room), None)
+        room = next((each.make_room() for each in proposals if each.make_room), None)
         moves = caps.apply_caps((move for p in proposals for move in p.moves), settings, policies.groups, brokers, room)
         if sum(bool(each.moves) for each in proposals) < 2:  # a plan may have a million moves
             return [moves if each.moves else [] for each in proposals]
@@ -279,25 +279,25 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
 
     if sources.requested is not None:
         (moves,) = within_caps(sources.requested)
-        return _combined([sources.requested.report(moves)], moves)
-    drains = sources.drains or _NOTHING
+        return _combine([sources.requested.report(moves)], moves)
+    drains = sources.drains or _EMPTY_PROPOSAL
     arriving = _arriving_traffic(*within_caps(drains)) if drains.moves else {}
-    strategy = sources.strategy(arriving) if sources.strategy else _NOTHING
-    if sources.rolling:
+    strategy = sources.strategy(arriving) if sources.strategy else _EMPTY_PROPOSAL
+    if sources.roll_text:
         strategy = replace(strategy, moves=[move.put_off(Reason.ROLLING) for move in strategy.moves])
     leaving, chosen = within_caps(drains, strategy)
     reports = [drains.report(leaving), strategy.report(chosen)]
-    if sources.rolling:
-        reports[1] = reports[1]._replace(sentence=f"{reports[1].sentence}. {sources.rolling}")
-    plan = replace(_combined(reports, [*leaving, *chosen]), strategy_state=strategy.state)
-    if not plan.taken_moves and (other := sources.otherwise()):
+    if sources.roll_text:
+        reports[1] = reports[1]._replace(sentence=f"{reports[1].sentence}. {sources.roll_text}")
+    plan = replace(_combine(reports, [*leaving, *chosen]), strategy_state=strategy.state)
+    if not plan.taken_moves and (other := sources.fallback()):
         (moves,) = within_caps(other)
-        moves = other.renumbered(moves) if other.renumbered else moves
+        moves = other.renumber(moves) if other.renumber else moves
         plan = _with_fallback(plan, other.report(moves), moves)
     return plan
 
 
-_NOTHING = Proposal([], lambda _: SourceReport([]))
+_EMPTY_PROPOSAL = Proposal([], lambda _: SourceReport([]))
 
 
 def _arriving_traffic(moves: Iterable[CandidateMove]) -> dict[str, Counter[Measure]]:
@@ -309,7 +309,7 @@ def _arriving_traffic(moves: Iterable[CandidateMove]) -> dict[str, Counter[Measu
     return traffic
 
 
-def _combined(reports: Sequence[SourceReport], moves: list[CandidateMove]) -> Plan:
+def _combine(reports: Sequence[SourceReport], moves: list[CandidateMove]) -> Plan:
     return Plan(
         decisions=[decision for each in reports for decision in each.decisions],
         moves=moves,
@@ -326,7 +326,7 @@ def _with_fallback(plan: Plan, report: SourceReport, moves: list[CandidateMove])
         return plan
     ends = {end for move in moves if move.is_taken for end in (move.source, move.destination)}
     decisions = [decision.with_hits_reset(ends) for decision in plan.decisions]
-    joined = _combined([report, SourceReport(decisions, plan.sentence, plan.traffic, plan.samples, plan.drains)], moves)
+    joined = _combine([report, SourceReport(decisions, plan.sentence, plan.traffic, plan.samples, plan.drains)], moves)
     return replace(
         joined, moves=[*moves, *plan.moves], strategy_state=plan.strategy_state, traffic=report.traffic or plan.traffic
     )

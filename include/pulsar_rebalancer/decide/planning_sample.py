@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from pulsar_rebalancer.config.field_types import Overrule, Placement
 from pulsar_rebalancer.config.settings import CAPS, Settings
 from pulsar_rebalancer.decide import stays
-from pulsar_rebalancer.decide.run_input import OF_MEANS, REPORTED, with_loads, with_means
+from pulsar_rebalancer.decide.run_input import MEAN_COLUMNS, REPORTED_SCHEMA, with_loads, with_means
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, BundleSample
+from pulsar_rebalancer.run.bundle_columns import SAMPLE_SCHEMA, Bundles, BundleSample
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import MEANS, BrokerSample, Measure
 from pulsar_rebalancer.strategies.candidates import PolicyFilter
@@ -40,13 +40,13 @@ class PlanningSample:
     @classmethod
     def read(cls, snapshot: Snapshot, overruled: Collection[Overrule] = ()) -> Self:
         """Read a run's snapshot without the overruled rules. Raises the errors of `RunInput.read`."""
-        settings, policies = _planning_settings(snapshot.settings, overruled), _policies(snapshot.policies, overruled)
+        settings, policies = _planning_settings(snapshot.settings, overruled), _overrule(snapshot.policies, overruled)
         brokers = snapshot.brokers_without(left_out_of(snapshot, settings, policies))
         facts = stays.BundleFacts.of_run(snapshot, settings, overruled)
-        rows, means = snapshot.table("bundles", REPORTED.names), snapshot.known_means_file
+        rows, means = snapshot.table("bundles", REPORTED_SCHEMA.names), snapshot.known_means_file
         rows = with_loads(rows.append_column("reason", stays.stay_reasons(rows["bundle"], facts)))
-        rows = with_means(rows, snapshot.cluster, MEANS.empty_table() if means is None else means.read_table(OF_MEANS))
-        return cls(snapshot, ClusterSample(brokers, _bundles(rows), settings), policies)
+        rows = with_means(rows, snapshot.cluster, means.read_table(MEAN_COLUMNS) if means else MEANS.empty_table())
+        return cls(snapshot, ClusterSample(brokers, _bundles_of_table(rows), settings), policies)
 
     def with_drained_brokers(self, brokers: Collection[str]) -> Self:
         """Return a copy in which these brokers are drained as well, unless left out for a more serious reason."""
@@ -58,7 +58,7 @@ class PlanningSample:
         ]
         return replace(self, cluster_sample=replace(self.cluster_sample, brokers=drained))
 
-    def for_roll(self) -> Self:
+    def with_any_version(self) -> Self:
         """Return a copy in which brokers of any version take a roll's bundles.
 
         During an upgrade, the few brokers of the latest version could not take them.
@@ -93,7 +93,7 @@ class PlanningSample:
     @cached_property
     def scores(self) -> dict[str, float]:
         """Return the scores of brokers that can be a source or a destination, in percent, by broker."""
-        judged = {None, *stays.MAY_GIVE}
+        judged = {None, *stays.GIVE_ONLY_REASONS}
         return {b.broker: score(b, self.settings) for b in self.brokers if b.left_out in judged}
 
     @cached_property
@@ -129,7 +129,7 @@ def _planning_settings(settings: Settings, overruled: Collection[Overrule]) -> S
     return settings.model_copy(update=changes)
 
 
-def _policies(policies: Policies, overruled: Collection[Overrule]) -> Policies:
+def _overrule(policies: Policies, overruled: Collection[Overrule]) -> Policies:
     changes: dict[str, object] = {}
     if Overrule.POLICIES in overruled:
         changes |= {"isolation": (), "unknown": {}, "without_persistent": ()}
@@ -138,13 +138,13 @@ def _policies(policies: Policies, overruled: Collection[Overrule]) -> Policies:
     return policies.model_copy(update=changes)
 
 
-def _bundles(table: pa.Table) -> Bundles:
+def _bundles_of_table(table: pa.Table) -> Bundles:
     """Return the bundles; without moving averages, the currently reported values are used instead."""
     for measure in Measure:
         present = pc.add(table[f"{measure}_in"], table[f"{measure}_out"])
         mean = pc.coalesce(table[measure], present)
         table = table.set_column(table.schema.get_field_index(measure), measure, mean)
-    return Bundles(table.select(COLUMNS.names))
+    return Bundles(table.select(SAMPLE_SCHEMA.names))
 
 
 class SpareCapacity:

@@ -17,9 +17,9 @@ from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.planning import candidates_of, place_moves
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
-from pulsar_rebalancer.decide.rolling import REPORTS, RollSample, why_wait
+from pulsar_rebalancer.decide.rolling import REQUIRED_SAMPLES, RollSample, why_wait
 from pulsar_rebalancer.decide.sources import requested
-from pulsar_rebalancer.decide.sources.drains import NEVER
+from pulsar_rebalancer.decide.sources.drains import NEVER_MOVE_REASONS
 from pulsar_rebalancer.decide.sources.filling import recent_arrivals, recent_unloads
 from pulsar_rebalancer.decide.sources.returns import parent_bundles
 from pulsar_rebalancer.errors import PlanError, field_error
@@ -49,14 +49,14 @@ class Removal(NamedTuple):
 
 
 def removal_sample(snapshot: Snapshot) -> PlanningSample:
-    """Return the input for `removal`, without the grace period, which only slows a drain down."""
-    sample = PlanningSample.read(snapshot, {Overrule.GRACE_PERIOD}).for_roll()
+    """Return the input for `predict_removal`, without the grace period, which only slows a drain down."""
+    sample = PlanningSample.read(snapshot, {Overrule.GRACE_PERIOD}).with_any_version()
     # A dry run asks for all brokers' usage at each of their turns.
     brokers = [each._replace(weighted={SCORED: weighted_usage(each, sample.settings)}) for each in sample.brokers]
     return replace(sample, cluster_sample=replace(sample.cluster_sample, brokers=brokers))
 
 
-def removal(sample: PlanningSample, broker: str) -> Removal:
+def predict_removal(sample: PlanningSample, broker: str) -> Removal:
     """Predict the removal of a broker: its bundles are placed as by a drain; those that never move are ignored.
 
     Raises PlanError: `unknown_name`, `last_broker`, or why the removal cannot be predicted.
@@ -67,7 +67,7 @@ def removal(sample: PlanningSample, broker: str) -> Removal:
         move = room.fitted_moves([wanted])[0] if wanted.is_taken else wanted
         if move.is_taken:
             room.take([move])
-        if move.reason not in NEVER:
+        if move.reason not in NEVER_MOVE_REASONS:
             ends[move.reason] += 1
     # Callers ask about many brokers, whose bundles together would not fit into memory.
     sample.bundles.forget(broker)
@@ -76,7 +76,7 @@ def removal(sample: PlanningSample, broker: str) -> Removal:
     return Removal(bundles, sample.settings.overloaded_threshold, ends)
 
 
-_HOST_SAMPLES = 2
+_LEFT_OUT_HOST_SAMPLES = 2
 """Number of host samples during which validation leaves out a broker that has just started."""
 
 
@@ -99,20 +99,20 @@ def roll_preview(snapshot: Snapshot, brokers: Sequence[str], user: str, reason: 
     return ShownRoll(id=identity, order=order, at=snapshot.request.collected_at, by=user, reason=reason)
 
 
-def restarts(snapshot: Snapshot, brokers: Sequence[str]) -> list[BrokerRestart]:
+def predict_restarts(snapshot: Snapshot, brokers: Sequence[str]) -> list[BrokerRestart]:
     settings = snapshot.settings
     known = {broker.broker: broker for broker in snapshot.brokers_without({})}
     sample = removal_sample(snapshot)
     result = []
     for name in brokers:
         try:
-            fit = removal(sample, name)
+            fit = predict_removal(sample, name)
         except PlanError as error:
             bundles, why_not = len(sample.bundles.of_broker(name)), error.message
         else:
             bundles, why_not = fit.bundles, f"no {_missing_room_text(fit)}" if fit.stay else ""
-        runs = 2 * _run_count(bundles, settings) + REPORTS
-        minutes = runs * settings.interval_seconds / 60 + _HOST_SAMPLES * settings.host_usage_interval_minutes
+        runs = 2 * _run_count(bundles, settings) + REQUIRED_SAMPLES
+        minutes = runs * settings.interval_seconds / 60 + _LEFT_OUT_HOST_SAMPLES * settings.host_usage_interval_minutes
         broker, silent = known[name], name in snapshot.silent_brokers
         turn = BrokerRestart(
             broker=name,
@@ -168,14 +168,14 @@ def sample_of_roll(snapshot: Snapshot, roll: Roll, drained_brokers: Collection[s
         run=snapshot.folder.name,
         at=snapshot.request.collected_at,
         started=started,
-        unwell=snapshot.problems,
+        problems=snapshot.problems,
         drained=tuple(sorted(drained_brokers)),
         home=home,
-        never=_immovable_bundles(snapshot, roll.broker) if roll.phase is Phase.DRAINING and left == 0 else (),
+        immovable=_immovable_bundles(snapshot, roll.broker) if roll.phase is Phase.DRAINING and left == 0 else (),
         left=left,
         stay=stay,
         outcome=_outcome_text(snapshot) if left else "",
-        no_room=no_room,
+        why_no_room=no_room,
     )
 
 
@@ -191,7 +191,7 @@ def with_owned_bundles(
 
 def _immovable_bundles(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
     rows = candidate_rows(snapshot.folder)
-    return tuple(row["bundle"] for row in rows if row["source"] == broker and row["reason"] in NEVER)
+    return tuple(row["bundle"] for row in rows if row["source"] == broker and row["reason"] in NEVER_MOVE_REASONS)
 
 
 def _outcome_text(snapshot: Snapshot) -> str:
@@ -205,7 +205,7 @@ def _outcome_text(snapshot: Snapshot) -> str:
 
 def _why_no_room(snapshot: Snapshot, broker: str) -> str:
     try:
-        fit = removal(removal_sample(snapshot), broker)
+        fit = predict_removal(removal_sample(snapshot), broker)
     except PlanError as error:
         return error.message
     return _missing_room_text(fit) if fit.stay else ""
@@ -225,7 +225,7 @@ def _remaining_bundles(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapp
     drain = summary.drains.get(roll.broker)
     if drain is None or drain.bundles is None or drain.since != roll.turn_at:
         return None, {}
-    stay = {reason: count for reason, count in drain.stay.items() if reason not in NEVER}
+    stay = {reason: count for reason, count in drain.stay.items() if reason not in NEVER_MOVE_REASONS}
     return drain.bundles - (sum(drain.stay.values()) - sum(stay.values())), stay
 
 
@@ -257,7 +257,7 @@ def _remaining_returns(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Rea
 
     if hidden or any(map(may_arrive, rows)):
         return len(rows) + len(hidden), {}
-    stay = Counter(Reason(row["reason"]) for row in rows if row["reason"] not in NEVER)
+    stay = Counter(Reason(row["reason"]) for row in rows if row["reason"] not in NEVER_MOVE_REASONS)
     gone = sum(not is_system_bundle(name) for name in unreported)
     return 0, stay + Counter({Reason.UNKNOWN_NAME: gone})
 

@@ -11,13 +11,13 @@ from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import number_of
 
-_LOOKS = timedelta(minutes=1)
+_LOOK_INTERVAL = timedelta(minutes=1)
 """Interval at which the time of the latest step is stored."""
 
-_LONGEST_GAP = timedelta(minutes=3)
+_MAX_COUNTED_GAP = timedelta(minutes=3)
 """If two steps are further apart, only this much of the time counts as time without progress."""
 
-REPORTS = 2
+REQUIRED_SAMPLES = 2
 """Number of samples that must show that a drained broker is empty, or that a restarted broker reports."""
 
 
@@ -28,27 +28,27 @@ class RollSample(NamedTuple):
         run: name of the run's folder.
         at: time of the run's sample.
         started: start time of each broker's process; None if unknown or without a report.
-        unwell: why validation leaves brokers out, by broker.
+        problems: why validation leaves brokers out, by broker.
         drained: brokers drained by operators, not by the roll.
         home: the current broker's bundles while it waits for its turn; later, those that its drain has moved.
-        never: bundles that never leave the current broker, once no others are left on it.
+        immovable: bundles that never leave the current broker, once no others are left on it.
         left: number of bundles still to leave or return; None if unknown.
         stay: number of bundles that do not leave or do not return, by reason.
         outcome: why the last run did not carry out its plan; empty if it did.
-        no_room: why the other brokers cannot take the current broker's load; empty if they can.
+        why_no_room: why the other brokers cannot take the current broker's load; empty if they can.
     """
 
     run: str
     at: datetime
     started: Mapping[str, datetime | None]
-    unwell: Mapping[str, Reason] = {}
+    problems: Mapping[str, Reason] = {}
     drained: tuple[str, ...] = ()
     home: tuple[str, ...] = ()
-    never: tuple[str, ...] = ()
+    immovable: tuple[str, ...] = ()
     left: int | None = None
     stay: Mapping[Reason, int] = {}
     outcome: str = ""
-    no_room: str = ""
+    why_no_room: str = ""
 
 
 class RollFacts(NamedTuple):
@@ -57,25 +57,25 @@ class RollFacts(NamedTuple):
     Attributes:
         minutes: time without progress after which the roll stops.
         unknown: why `seen` is None.
-        held: orders or settings that pause the roll; empty if there are none.
+        why_held: orders or settings that pause the roll; empty if there are none.
         restart: state of the user's own DAG run that restarts the broker; empty before it starts; None if a
             person restarts the broker.
         dag: name of this DAG and of its run, for messages.
-        no_restart: why this DAG cannot run now; empty if it can.
-        apart: samples that are not further apart than this count as one.
+        why_no_restart: why this DAG cannot run now; empty if it can.
+        min_gap: samples that are not further apart than this count as one.
     """
 
     now: datetime
     minutes: float
     seen: RollSample | None
     unknown: str = ""
-    held: str = ""
+    why_held: str = ""
     stop: Order | None = None
     skip: Order | None = None
     restart: str | None = None
     dag: str = ""
-    no_restart: str = ""
-    apart: timedelta = timedelta(0)
+    why_no_restart: str = ""
+    min_gap: timedelta = timedelta(0)
 
 
 def advance(roll: Roll, facts: RollFacts) -> Roll:
@@ -96,12 +96,12 @@ def _after_step(roll: Roll, facts: RollFacts) -> Roll:
         return _stopped_roll(roll, facts, Reason.ROLL_STOPPED, facts.stop.by_text)
     if facts.skip is not None and _may_be_skipped(roll, facts):
         return _with_turn_skipped(roll, facts)
-    if facts.held:
+    if facts.why_held:
         roll = roll.model_copy(update={"progress_at": facts.now})
         # A restart that has been asked for or triggered cannot be taken back.
         if roll.phase is not Phase.RESTARTING or facts.restart == "":
-            return _with_waits(roll, facts.held)
-    after = _STEPS[roll.phase](roll, facts, facts.seen) if facts.seen else _with_waits(roll, facts.unknown)
+            return _with_waits(roll, facts.why_held)
+    after = _STEP_BY_PHASE[roll.phase](roll, facts, facts.seen) if facts.seen else _with_waits(roll, facts.unknown)
     if not after.active or facts.now - (after.progress_at or facts.now) <= timedelta(minutes=facts.minutes):
         return after
     if after.phase is Phase.RETURNING:
@@ -114,20 +114,20 @@ def _after_step(roll: Roll, facts: RollFacts) -> Roll:
 
 
 def _with_look_time(roll: Roll, now: datetime) -> Roll:
-    if roll.looked_at is not None and abs(now - roll.looked_at) < _LOOKS:
+    if roll.looked_at is not None and abs(now - roll.looked_at) < _LOOK_INTERVAL:
         return roll
     changed: dict[str, datetime] = {"looked_at": now}
-    down = now - (roll.looked_at or now) - _LONGEST_GAP
+    down = now - (roll.looked_at or now) - _MAX_COUNTED_GAP
     if roll.progress_at is not None and down > timedelta(0):
         changed["progress_at"] = min(roll.progress_at + down, now)
     return roll.model_copy(update=changed)
 
 
 def _waiting_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
-    why = _why_no_turn(roll, sample) or facts.no_restart
+    why = _why_no_turn(roll, sample) or facts.why_no_restart
     if why:
         # `roll_plan.sample_of_roll` does not look for room in the same sample again.
-        return roll.model_copy(update={"waits": why, "seen": (sample.at,) if why == sample.no_room else ()})
+        return roll.model_copy(update={"waits": why, "seen": (sample.at,) if why == sample.why_no_room else ()})
     begun = roll.model_copy(update={"started": sample.started[roll.broker], "home": sample.home})
     return begun.with_phase(Phase.DRAINING, facts.now, f"a run that drains {roll.broker}")
 
@@ -138,7 +138,7 @@ def _why_no_turn(roll: Roll, sample: RollSample) -> str:
     why = why_unsafe(roll, sample)
     if not why and sample.started[roll.broker] is None:
         return f"a report of the start time of {roll.broker}"
-    return why or sample.no_room
+    return why or sample.why_no_room
 
 
 def why_unsafe(roll: Roll, sample: RollSample, *, may_be_down: bool = False) -> str:
@@ -148,7 +148,7 @@ def why_unsafe(roll: Roll, sample: RollSample, *, may_be_down: bool = False) -> 
     the current broker may be restarting, so only the others have to be well.
     """
     rest = [name for name in roll.listed if not (may_be_down and name == roll.broker)]
-    sick = {name: why for name, why in sample.unwell.items() if not (may_be_down and name == roll.broker)}
+    sick = {name: why for name, why in sample.problems.items() if not (may_be_down and name == roll.broker)}
     left = roll.left if sample.left is None else sample.left
     if (why := why_wait(rest, sample.started, sick, sample.drained)) or roll.phase is not Phase.RESTARTING or left == 0:
         return why
@@ -178,10 +178,10 @@ def _drain_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     if sample.left is None:
         return roll
     roll = _with_sample(roll, facts, sample)
-    if len(roll.seen) < REPORTS:
+    if len(roll.seen) < REQUIRED_SAMPLES:
         return _with_waits(roll, f"a second run that finds {roll.broker} empty")
     # If the broker crashed while it was drained, it has yet to restart.
-    home = tuple(name for name in roll.home if name not in sample.never)
+    home = tuple(name for name in roll.home if name not in sample.immovable)
     empty = roll.model_copy(update={"started": sample.started[roll.broker] or roll.started, "home": home})
     restarting = empty.with_phase(Phase.RESTARTING, facts.now, _restart_wait(roll, facts))
     return restarting.model_copy(update={"left": 0, "may_restart": True})
@@ -189,7 +189,7 @@ def _drain_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
 
 def _with_sample(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     """Add one more sample to `seen`, unless it follows the last one too soon, as that of a manual run may."""
-    if roll.seen and abs(sample.at - roll.seen[-1]) <= facts.apart:
+    if roll.seen and abs(sample.at - roll.seen[-1]) <= facts.min_gap:
         return roll
     return roll.model_copy(update={"seen": (*roll.seen, sample.at)})
 
@@ -208,10 +208,10 @@ def _restart_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
         # A broker that restarts repeatedly reports once from each process, and makes no progress.
         first = {} if roll.restarted else {"progress_at": facts.now}
         roll = roll.model_copy(update={"restarted": at, "seen": ()} | first)
-    if broker in sample.unwell:
-        return _with_waits(roll, f"{broker} to be ready: {sample.unwell[broker]}")
+    if broker in sample.problems:
+        return _with_waits(roll, f"{broker} to be ready: {sample.problems[broker]}")
     roll = _with_sample(roll, facts, sample)
-    if len(roll.seen) < REPORTS:
+    if len(roll.seen) < REQUIRED_SAMPLES:
         return _with_waits(roll, f"the second report of {broker} since its restart")
     if facts.restart not in (None, "success"):
         return _with_waits(roll, f"the end of {_restart_dag(roll, facts)}")
@@ -224,7 +224,7 @@ def _return_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     return _with_remaining(roll, facts, sample, "to return")
 
 
-_STEPS: dict[Phase, Callable[[Roll, RollFacts, RollSample], Roll]] = {
+_STEP_BY_PHASE: dict[Phase, Callable[[Roll, RollFacts, RollSample], Roll]] = {
     Phase.WAITING: _waiting_step,
     Phase.DRAINING: _drain_step,
     Phase.RESTARTING: _restart_step,
@@ -259,7 +259,7 @@ def _restart_wait(roll: Roll, facts: RollFacts) -> str:
         return f"{end}, to skip the broker"
     if facts.restart is None:
         return f"a person: restart {roll.broker} now"
-    return facts.no_restart or _restart_dag(roll, facts)
+    return facts.why_no_restart or _restart_dag(roll, facts)
 
 
 def _restart_dag(roll: Roll, facts: RollFacts) -> str:
@@ -306,7 +306,7 @@ def _stopped_roll(roll: Roll, facts: RollFacts, reason: Reason, detail: str) -> 
     restarts = roll.phase is Phase.RESTARTING and facts.restart == "running"
     if restarts:
         detail = f"{detail}; {_restart_dag(roll, facts)} is still running: end it before you release {roll.broker}"
-    ready = _has_restarted(roll, facts.seen) and facts.seen is not None and roll.broker not in facts.seen.unwell
+    ready = _has_restarted(roll, facts.seen) and facts.seen is not None and roll.broker not in facts.seen.problems
     stranded = restarts or (roll.phase is Phase.RESTARTING and not ready)
     stopped = roll.stopped(reason, detail, facts.now, is_stranded=stranded)
     apart = _why_elsewhere(roll, reason)

@@ -17,7 +17,7 @@ from pulsar_rebalancer.decide import split_planning, stays
 from pulsar_rebalancer.decide.split_planning import SplitPlan
 from pulsar_rebalancer.names import SYSTEM_NAMESPACE
 from pulsar_rebalancer.reasons import Trait
-from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles, bundle_counts, sort, without_nulls
+from pulsar_rebalancer.run.bundle_columns import SAMPLE_SCHEMA, Bundles, bundle_counts, sort, without_nulls
 from pulsar_rebalancer.run.plan import parts_by_bundle
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, NO_LOADS, TRAFFIC, BrokerSample, Cell, known_file
@@ -139,11 +139,11 @@ class RunInput(Snapshot):
         return self.state_folder / f"{kind}-{self.state.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"
 
 
-REPORTED = pa.schema([field for field in BUNDLES if field.name in COLUMNS.names])
+REPORTED_SCHEMA = pa.schema([field for field in BUNDLES if field.name in SAMPLE_SCHEMA.names])
 
-OF_MEANS = ["cluster", "bundle", *TRAFFIC, "long_term_msg_rate"]
+MEAN_COLUMNS = ["cluster", "bundle", *TRAFFIC, "long_term_msg_rate"]
 
-_NAMES = pa.schema([BUNDLES.field(name) for name in ("broker", "bundle")])
+_NAME_COLUMNS = pa.schema([BUNDLES.field(name) for name in ("broker", "bundle")])
 
 
 class _ReportedBundles(NamedTuple):
@@ -172,7 +172,7 @@ class RunBundles(Bundles):
         """Return the number of reported bundles for each namespace and broker; `namespaces` None counts all."""
         if namespaces is not None:
             return bundle_counts(self._reported_bundles.counted, namespaces)
-        return bundle_counts(_concatenated_tables(self._batches(_NAMES), _NAMES), None)
+        return bundle_counts(_concat_tables(self._cluster_batches(_NAME_COLUMNS), _NAME_COLUMNS), None)
 
     @cached_property
     def _table(self) -> pa.Table:
@@ -182,19 +182,19 @@ class RunBundles(Bundles):
         )
         bundles = with_loads(bundles, self._loads)
         # A bundle that validation left out may have no means. Its values are then 0, and it has a reason to stay.
-        means = self._means().read_table(OF_MEANS)
+        means = self._means().read_table(MEAN_COLUMNS)
         return without_nulls(with_means(bundles, run.cluster, means))
 
     @cached_property
     def _reported_bundles(self) -> _ReportedBundles:
         held, counted = [], []
-        for rows in self._batches(REPORTED):
+        for rows in self._cluster_batches(REPORTED_SCHEMA):
             held.append(rows if self._announced is None else rows.filter(pc.is_in(rows["broker"], self._announced)))
             counts = pc.or_(pc.is_valid(rows["policy"]), pc.starts_with(rows["bundle"], f"{SYSTEM_NAMESPACE}/"))
-            counted.append(rows.select(_NAMES.names).filter(counts))
-        return _ReportedBundles(sort(_concatenated_tables(held, REPORTED)), _concatenated_tables(counted, _NAMES))
+            counted.append(rows.select(_NAME_COLUMNS.names).filter(counts))
+        return _ReportedBundles(sort(_concat_tables(held, REPORTED_SCHEMA)), _concat_tables(counted, _NAME_COLUMNS))
 
-    def _batches(self, columns: pa.Schema) -> Iterator[pa.Table]:
+    def _cluster_batches(self, columns: pa.Schema) -> Iterator[pa.Table]:
         for rows in self._run.batches("bundles", ["cluster", *columns.names]):
             yield rows.filter(pc.equal(rows["cluster"], pa.scalar(self._run.cluster))).select(columns.names)
 
@@ -214,5 +214,5 @@ def with_loads(bundles: pa.Table, loads: pa.Table = NO_LOADS) -> pa.Table:
     return bundles.append_column("load", loads["load"].take(at))
 
 
-def _concatenated_tables(parts: Iterable[pa.Table], columns: pa.Schema) -> pa.Table:
+def _concat_tables(parts: Iterable[pa.Table], columns: pa.Schema) -> pa.Table:
     return pa.concat_tables([columns.empty_table(), *parts])

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from pulsar_rebalancer.config.field_types import Action, Overrule
 from pulsar_rebalancer.decide import plan_files
-from pulsar_rebalancer.decide.planning import Arriving, Plan, Proposal, Sources, candidates_of, place_moves, plan
+from pulsar_rebalancer.decide.planning import ArrivingTraffic, Plan, Proposal, Sources, candidates_of, place_moves, plan
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.sources import approved, filling, requested, returns, strategy
@@ -34,7 +34,7 @@ from pulsar_rebalancer.strategies import learning
 from pulsar_rebalancer.strategies.caps import CapacityCheck
 from pulsar_rebalancer.strategies.learning import BundleCosts, Correction, LearningResult, Sums
 from pulsar_rebalancer.strategies.sample import CandidateMove, Judge, RecentMove
-from pulsar_rebalancer.strategies.scoring import UNIT, measure_of, scores_after
+from pulsar_rebalancer.strategies.scoring import UNIT_DIVISORS, measure_of, scores_after
 from pulsar_rebalancer.strategies.shedders.registry import force_threshold
 from pulsar_rebalancer.texts import capitalized, number_of
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 
-_KNOWN = pa.schema([BUNDLE_COSTS.field("bundle"), *(pa.field(name, pa.float64()) for name in COSTS)])
+_KNOWN_COSTS_SCHEMA = pa.schema([BUNDLE_COSTS.field("bundle"), *(pa.field(name, pa.float64()) for name in COSTS)])
 
 
 class RunLearning(NamedTuple):
@@ -72,14 +72,14 @@ def learning_of(run: RunInput) -> RunLearning:
     minutes = _minutes_since_sample(run)
     measure, recent = measure_of(before.bottleneck), run.recent_moves
     gone = run.state.moves.splits
-    late = {name: move for name, move in recent.items() if move.minutes < learning.MOVED and name not in gone}
+    late = {name: move for name, move in recent.items() if move.minutes < learning.LAG_MINUTES and name not in gone}
     reported, missing = _rates_at_destinations(_reported_rates(run, (f"{measure}_in", f"{measure}_out")), late)
     brokers, names = reported["broker"], reported["bundle"]
     stored = _stored_costs(run, before)
-    known = _known_costs(run, stored, names)
+    known = _costs_of_bundles(run, stored, names)
     refused = pc.is_in(names, pa.array([*run.validation.quarantined, *missing], pa.string())).to_numpy()
     inward, outward = (np.nan_to_num(reported[f"{measure}_{way}"].to_numpy()) for way in ("in", "out"))
-    rate = np.where(refused, known.quick, (inward + outward) / UNIT[measure])
+    rate = np.where(refused, known.quick, (inward + outward) / UNIT_DIVISORS[measure])
     after, change = known.with_sample(rate, minutes, is_counted=counts)
     after = BundleCosts(*(np.where(refused, *columns) for columns in zip(known, after, strict=True)))
     *of_sample, lasted, deviation = after.summands(rate, change := np.where(refused, 0.0, change))
@@ -162,11 +162,11 @@ def _rates_at_destinations(rates: pa.Table, late_moves: Mapping[str, RecentMove]
 def _stored_costs(run: RunInput, learned: Learned) -> pa.Table:
     """Return the costs after the last counted sample; empty if the bottleneck has changed since."""
     if learned.samples and run.known_costs_file:
-        return run.known_costs_file.read_table(_KNOWN.names).cast(_KNOWN)
-    return _KNOWN.empty_table()  # not when the module is loaded: it loads pandas, and every DAG file would
+        return run.known_costs_file.read_table(_KNOWN_COSTS_SCHEMA.names).cast(_KNOWN_COSTS_SCHEMA)
+    return _KNOWN_COSTS_SCHEMA.empty_table()  # not when the module is loaded: it loads pandas, and every DAG file would
 
 
-def _known_costs(run: RunInput, stored_costs: pa.Table, bundles: pa.ChunkedArray[Any]) -> BundleCosts:
+def _costs_of_bundles(run: RunInput, stored_costs: pa.Table, bundles: pa.ChunkedArray[Any]) -> BundleCosts:
     if parts := run.parts_of_split_bundles:
         # Of several rows, the first is found: that of a part with costs of its own.
         stored_costs = pa.concat_tables([stored_costs, _part_costs(stored_costs, parts)])
@@ -182,7 +182,7 @@ def _part_costs(costs: pa.Table, parts: Sequence[dict[str, Cell]]) -> pa.Table:
         if row := of_split.get(part["bundle"]):
             shared = {name: None if row[name] is None else row[name] * part["share"] for name in RATES}
             rows.append(row | shared | {"bundle": part["part"]})
-    return pa.Table.from_pylist(rows, schema=_KNOWN)
+    return pa.Table.from_pylist(rows, schema=_KNOWN_COSTS_SCHEMA)
 
 
 def plan_run(run: RunInput, bundles: Bundles, learned: RunLearning | None = None, judge: Judge | None = None) -> Plan:
@@ -205,7 +205,7 @@ def plan_run(run: RunInput, bundles: Bundles, learned: RunLearning | None = None
     return plan_with_strategy(run, lambda traffic: strategy.proposal(given, traffic))
 
 
-def plan_with_strategy(run: RunInput, propose: Callable[[Arriving], Proposal]) -> Plan:
+def plan_with_strategy(run: RunInput, propose: Callable[[ArrivingTraffic], Proposal]) -> Plan:
     """Return the plan of a run whose strategy is given, with its drains, rolling restart and new brokers."""
     roll = run.state.roll
 
@@ -218,8 +218,8 @@ def plan_with_strategy(run: RunInput, propose: Callable[[Arriving], Proposal]) -
     sources = Sources(
         drains=drain_proposal(run) if run.state.drains.brokers else None,
         strategy=propose,
-        rolling=capitalized(roll.progress) if roll else "",
-        otherwise=fallback,
+        roll_text=capitalized(roll.progress) if roll else "",
+        fallback=fallback,
     )
     return plan(sources, run.settings, run.policies, run.brokers)
 
@@ -253,7 +253,7 @@ def replan(storage: ClusterStorage, run: StoragePath) -> Summary:
         PlanError: `other_plan`, `plan_changed`, `plan_expired`, `not_whole` or
             `would_overload`.
     """
-    earlier = approved.read(storage, Snapshot(run))
+    earlier = approved.read_earlier_plan(storage, Snapshot(run))
     moves, room = approved.proposal(earlier)
     # A split that no longer fits is noticed later, from the bundle's bounds, before any request is sent.
     wanted = requested.proposal(earlier.sample, moves, earlier.record, earlier.splits)
@@ -280,7 +280,7 @@ def _write_manual_plan(
 ) -> Summary:
     """Make and write a plan that no strategy decided. Raises PlanError: `would_overload` or `not_whole`."""
     new_plan = plan(
-        Sources(requested=replace(proposal, room=make_capacity)), sample.settings, sample.policies, sample.brokers
+        Sources(requested=replace(proposal, make_room=make_capacity)), sample.settings, sample.policies, sample.brokers
     )
     if all_or_none:
         _require_all_moves(new_plan.moves)

@@ -22,7 +22,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import TopicLoad
 from pulsar_rebalancer.run.tables import java_sum
 
-_ROUNDING = 1e-9
+_ROUNDING_ERROR = 1e-9
 """Relative rounding error: adding 100,000 numbers in another order changes their sum by less than this ratio."""
 
 
@@ -120,7 +120,7 @@ def most_even_position(hash_range: HashRange, positions: Sequence[int], topics: 
     carried = _traffic_by_part(hash_range, positions, topics)
     whole = java_sum(carried)
     apart = [abs(below - whole / 2) for below in accumulate(carried[:-1])]
-    most = min(apart) + whole * _ROUNDING
+    most = min(apart) + whole * _ROUNDING_ERROR
     # After a part without traffic, the halves are the same as at the position before.
     close = [p for n, p in enumerate(positions) if apart[n] <= most and (n == 0 or carried[n] > 0)]
     return min(close, key=lambda position: abs(traffic_shares(hash_range, (position,), topics)[0] - 0.5))

@@ -27,8 +27,8 @@ from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import bundle_columns
 from pulsar_rebalancer.run.plan import excess, parts_by_bundle, percent_text, positions_text, recently_split
-from pulsar_rebalancer.run.snapshot import FEWEST_TOPICS, Candidate, Candidates, Snapshot
-from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, Row, java_sum, rows_of
+from pulsar_rebalancer.run.snapshot import MIN_SPLIT_TOPICS, Candidate, Candidates, Snapshot
+from pulsar_rebalancer.run.tables import LONG_TERM_RATES, TRAFFIC, Row, java_sum, rows_of
 from pulsar_rebalancer.state import BundleSplit
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of
@@ -56,7 +56,7 @@ class SplitPlan(NamedTuple):
 NO_SPLITS = SplitPlan([], {})
 
 
-LEAST_SHARE = 0.1
+MIN_PART_SHARE = 0.1
 """Each part must carry this share of the bundle's traffic; with n > 5 parts, 0.5 / n of the traffic is enough."""
 
 
@@ -74,14 +74,14 @@ class Cut(NamedTuple):
     @property
     def is_uneven(self) -> bool:
         """Return whether a part is too small for the split to be worth it, as a split is permanent."""
-        return min(self.shares) < min(LEAST_SHARE, 0.5 / len(self.shares))
+        return min(self.shares) < min(MIN_PART_SHARE, 0.5 / len(self.shares))
 
     @property
     def positions_text(self) -> str:
         return positions_text(self.positions)
 
 
-NARROWEST = 65536
+MIN_PART_WIDTH = 65536
 """Minimum width of each part's hash range."""
 
 
@@ -122,7 +122,7 @@ def find_cut(
     if single_cut and len(positions) > 1:
         positions = (most_even_position(hash_range, positions, topics or ()),)
     ends = (hash_range.lower, *positions, hash_range.upper)
-    if not positions or min(upper - lower for lower, upper in pairwise(ends)) < NARROWEST:
+    if not positions or min(upper - lower for lower, upper in pairwise(ends)) < MIN_PART_WIDTH:
         return Reason.NO_POSITION
     if len(candidate.bounds) - 1 + pending_bundles + len(positions) > settings.max_namespace_bundles:
         return Reason.NAMESPACE_FULL
@@ -136,7 +136,7 @@ def _why_no_cut(
         return Reason.TOPICS_UNKNOWN
     if hash_range not in set(pairwise(candidate.bounds)):
         return Reason.RANGE_GONE
-    few = candidate.topics is not None and len(candidate.topics) < FEWEST_TOPICS
+    few = candidate.topics is not None and len(candidate.topics) < MIN_SPLIT_TOPICS
     narrow = hash_range.upper - hash_range.lower <= 1
     outside = not all(map(hash_range.can_be_cut_at, given_positions))
     return Reason.NO_POSITION if few or narrow or outside else None
@@ -195,7 +195,7 @@ class _SplitPlanner:
 
     def _why_not_split(self, bundle: LoadedBundle) -> Reason | None:
         """Count a hit; return why the bundle is not split, or None if its topics must be examined."""
-        if bundle.topics < FEWEST_TOPICS:
+        if bundle.topics < MIN_SPLIT_TOPICS:
             return Reason.NO_POSITION
         if bundle.stays is not None:
             return bundle.stays
@@ -243,9 +243,9 @@ def _explanation(bundle: LoadedBundle, condition: SplitCondition, cut: Cut | Non
     return f"{finding}. {reason.meaning}"
 
 
-_COLUMNS = ["cluster", "broker", "bundle", *TRAFFIC, "topics", "producers", "consumers", "policy"]
+_BUNDLE_COLUMNS = ["cluster", "broker", "bundle", *TRAFFIC, "topics", "producers", "consumers", "policy"]
 
-_MOST_ADVICE = 5
+_MAX_ADVICE = 5
 """Maximum number of sentences that advise operators to split a bundle."""
 
 
@@ -269,18 +269,18 @@ def make_split_plan(run: RunInput) -> SplitPlan:
 
 def _loaded_bundles(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:
     """Return the bundles; of several reports about a bundle, the one with the most traffic is used."""
-    sample = run.bundle_rows(names, _COLUMNS)
+    sample = run.bundle_rows(names, _BUNDLE_COLUMNS)
     parts = parts_by_bundle(run.state.moves.splits)
     parents = {bundle for bundle, of_bundle in parts.items() if of_bundle.keys() & set(names)}
     known = rows_of([*names, *parents], run.known_means_file.read_batches()) if run.known_means_file else []
-    after = {row["bundle"]: row for row in bundle_columns.update(sample, bundle_columns.with_parts(known, parts))}
+    after = {row["bundle"]: row for row in bundle_columns.update_means(sample, bundle_columns.with_parts(known, parts))}
     left_out, names = left_out_of(run), [row["bundle"] for row in sample]
     facts = stays.BundleFacts(run.settings, {}, quarantined=run.validation.quarantined, control=run.state.control)
     reasons = dict(zip(names, stays.stay_reasons(pa.array(names, pa.string()), facts).to_pylist(), strict=True))
     loaded: dict[str, LoadedBundle] = {}
     for row in sorted(sample, key=lambda row: java_sum(row[name] or 0.0 for name in TRAFFIC)):
         name, broker = row["bundle"], row["broker"]
-        long_term = [after[name][column] for column in LONG_TERM]
+        long_term = [after[name][column] for column in LONG_TERM_RATES]
         present = [
             java_sum(row[f"{kind}_{way}"] or 0.0 for way in ("in", "out")) for kind in ("msg_rate", "msg_throughput")
         ]
@@ -307,13 +307,13 @@ def advice(
     for move in moves if stuck else ():
         if move.pair in stuck and move.reason in (Reason.OVER_REMAINING, Reason.WOULD_OVERSHOOT):
             busiest[move.pair] = max(busiest.get(move.pair, move), move, key=lambda candidate: candidate.traffic)
-    examined = [busiest[pair] for pair in sorted(busiest)[:_MOST_ADVICE]]
+    examined = [busiest[pair] for pair in sorted(busiest)[:_MAX_ADVICE]]
     rows = run.bundle_rows([move.bundle for move in examined], ["bundle", "topics"])
     topics = {row["bundle"]: row["topics"] or 0 for row in rows}
     sentences = (
         _advice_sentence(move, stuck[move.pair], source_traffic.get(move.source, 0.0))
         for move in examined
-        if topics.get(move.bundle, 0) >= FEWEST_TOPICS
+        if topics.get(move.bundle, 0) >= MIN_SPLIT_TOPICS
     )
     return tuple(filter(None, sentences))
 

@@ -25,12 +25,12 @@ from pulsar_rebalancer.run.bundle_columns import BundleSample, namespaces_of
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
-from pulsar_rebalancer.strategies.shedders.swap import NEVER_MOVED
+from pulsar_rebalancer.strategies.shedders.swap import NEVER_SWAPPED
 
 Column: TypeAlias = Any
 """An Arrow array or chunked array, for which the type stubs have no common type."""
 
-MAY_GIVE = (Reason.DRAINING, Reason.NO_PERSISTENT_TOPICS)
+GIVE_ONLY_REASONS = (Reason.DRAINING, Reason.NO_PERSISTENT_TOPICS)
 """Reasons why a broker must not receive bundles, although operators and drains may move bundles off the broker."""
 
 
@@ -61,12 +61,12 @@ class BundleFacts:
 def _is_system(names: Column, facts: BundleFacts) -> Column:
     may_be = pc.or_(pc.starts_with(names, "pulsar/"), pc.starts_with(names, "sla-monitor/"))
     stays = is_heartbeat if facts.settings.move_system_bundles else is_system_bundle
-    return _member_mask(names, [name for name in names.filter(may_be).to_pylist() if stays(name)])
+    return _membership_mask(names, [name for name in names.filter(may_be).to_pylist() if stays(name)])
 
 
 def _in_kept_namespace(names: Column, facts: BundleFacts) -> Column:
     kept = kept_namespaces(facts.settings, facts.control)
-    return _member_mask(namespaces_of(names), kept) if kept else None
+    return _membership_mask(namespaces_of(names), kept) if kept else None
 
 
 def _is_excluded(names: Column, facts: BundleFacts) -> Column:
@@ -74,11 +74,11 @@ def _is_excluded(names: Column, facts: BundleFacts) -> Column:
     return reduce(pc.or_, (match_mask(regex_of_glob(pattern), names) for pattern in patterns)) if patterns else None
 
 
-def _moved_for(reason: Reason) -> Callable[[Column, BundleFacts], Column]:
-    return lambda names, facts: _member_mask(names, [name for name, why in facts.moved.items() if why is reason])
+def _has_moved_for(reason: Reason) -> Callable[[Column, BundleFacts], Column]:
+    return lambda names, facts: _membership_mask(names, [name for name, why in facts.moved.items() if why is reason])
 
 
-def _member_mask(names: Column, members: Collection[str]) -> Column:
+def _membership_mask(names: Column, members: Collection[str]) -> Column:
     return pc.is_in(names, pa.array(list(members), pa.string())) if members else None
 
 
@@ -102,10 +102,10 @@ RULES = (
     Rule(Reason.SYSTEM_NAMESPACE, None, _is_system),
     Rule(Reason.NAMESPACE_EXCLUDED, Overrule.EXCLUSIONS, _in_kept_namespace),
     Rule(Reason.BUNDLE_EXCLUDED, Overrule.EXCLUSIONS, _is_excluded),
-    Rule(Reason.BUNDLE_QUARANTINED, None, lambda names, facts: _member_mask(names, facts.quarantined)),
-    Rule(Reason.TO_BE_SPLIT, None, lambda names, facts: _member_mask(names, facts.to_be_split)),
-    Rule(Reason.DESTINATION_KEPT, Overrule.GRACE_PERIOD, _moved_for(Reason.DESTINATION_KEPT)),
-    Rule(Reason.RECENTLY_UNLOADED, Overrule.GRACE_PERIOD, _moved_for(Reason.RECENTLY_UNLOADED)),
+    Rule(Reason.BUNDLE_QUARANTINED, None, lambda names, facts: _membership_mask(names, facts.quarantined)),
+    Rule(Reason.TO_BE_SPLIT, None, lambda names, facts: _membership_mask(names, facts.to_be_split)),
+    Rule(Reason.DESTINATION_KEPT, Overrule.GRACE_PERIOD, _has_moved_for(Reason.DESTINATION_KEPT)),
+    Rule(Reason.RECENTLY_UNLOADED, Overrule.GRACE_PERIOD, _has_moved_for(Reason.RECENTLY_UNLOADED)),
     Rule(Reason.NO_TOPIC),
     Rule(Reason.POLICY_UNKNOWN, Overrule.POLICIES),
     Rule(Reason.POLICY_FORBIDS, Overrule.POLICIES),
@@ -150,7 +150,7 @@ def stay_reason(bundle: BundleSample, left_out: Mapping[str, Reason]) -> Reason 
     if not bundle.broker:
         return Reason.UNKNOWN_NAME
     source = left_out.get(bundle.broker)
-    if source is not None and source not in MAY_GIVE:
+    if source is not None and source not in GIVE_ONLY_REASONS:
         return source
     return bundle.reason or (None if bundle.topics else Reason.NO_TOPIC)
 
@@ -168,10 +168,10 @@ def checked_moves(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list
     taken = [move for move in checked if move.reason is Reason.TAKEN]
     reasons = sample.bundles.reasons_of({move.bundle for move in taken})
     if profile_of(sample.settings).swaps:
-        reasons = {each: reason if reason in NEVER_MOVED else None for each, reason in reasons.items()}
+        reasons = {each: reason if reason in NEVER_SWAPPED else None for each, reason in reasons.items()}
     seen: set[str] = set()
     for move in taken:
-        problem = _error(move, reasons, seen)
+        problem = _move_error(move, reasons, seen)
         if problem:
             raise PlanError(Reason.BAD_RESULT, f"{sample.settings.strategy}: {move.bundle:.200} {problem}")
         seen.add(move.bundle)
@@ -190,7 +190,7 @@ def checked_moves(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list
     return [move.put_off(stay.get(move.bundle, move.reason)) for move in checked] if stay else checked
 
 
-def _error(
+def _move_error(
     move: CandidateMove, reported_reasons: Mapping[tuple[str, str], Reason | None], checked_bundles: Collection[str]
 ) -> str:
     if (move.source, move.bundle) not in reported_reasons:

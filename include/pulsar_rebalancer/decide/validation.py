@@ -19,7 +19,7 @@ from pydantic import JsonValue
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.findings import (
-    ENOUGH_SAMPLES,
+    MIN_HOST_SAMPLES,
     one_quarantine_each,
     spread_findings,
     too_few_brokers,
@@ -29,16 +29,16 @@ from pulsar_rebalancer.run.findings import (
 )
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.run.tables import AVERAGES, BROKERS, LARGEST, RESOURCES, TIME, TRAFFIC, Row
+from pulsar_rebalancer.run.tables import AVERAGES, BROKERS, LARGEST, RESOURCES, TIME_TYPE, TRAFFIC, Row
 from pulsar_rebalancer.strategies.shedders.registry import profile_of, settings_findings
 
 KEYS = {"cluster": "cluster", "brokers": "broker", "bundles": "bundle"}
 """The column, by table, that names the cluster, broker or bundle of a finding."""
 
-SLACK_SECONDS = 60.0
+REPORT_SLACK_SECONDS = 60.0
 """Seconds by which a report may be older than the brokers' longest report interval."""
 
-_DETAIL_CHARS = 300
+_MAX_DETAIL_CHARS = 300
 
 _SEVERITY = {Effect.BLOCK: "critical", Effect.HOLD: "critical", Effect.QUARANTINE: "warning", Effect.WARN: "info"}
 """Severity in Great Expectations, by effect."""
@@ -46,15 +46,15 @@ _SEVERITY = {Effect.BLOCK: "critical", Effect.HOLD: "critical", Effect.QUARANTIN
 
 def validate(run: Snapshot, moved_bundles: Collection[str] = ()) -> Validation:
     """Validate the sample of a run, and write `validation.json`. `moved_bundles` are bundles that moved recently."""
-    tables, values, findings = judged_tables(run), parameters(run.settings), list[Finding]()
+    tables, values, findings = judged_tables(run), suite_parameters(run.settings), list[Finding]()
     for name, table in tables.items():
-        findings += findings_of(name, _results_of(table, KEYS[name], load_suite(suites_folder(), name), values))
-    validation = conclude(findings, tables, run.settings, moved_bundles)
+        findings += findings_of(name, _evaluate(table, KEYS[name], load_suite(suites_folder(), name), values))
+    validation = make_validation(findings, tables, run.settings, moved_bundles)
     validation.write(run.folder)
     return validation
 
 
-def conclude(
+def make_validation(
     findings: Iterable[Finding], tables: Mapping[str, pa.Table], settings: Settings, moved_bundles: Collection[str]
 ) -> Validation:
     """Return the suites' findings, and those that follow from them or from the settings."""
@@ -87,7 +87,7 @@ def load_suite(folder: Path, name: str) -> dict[str, Any]:
     return suite
 
 
-def parameters(settings: Settings) -> dict[str, float]:
+def suite_parameters(settings: Settings) -> dict[str, float]:
     """Return the values for the suites' `$PARAMETER`s.
 
     `report_age_limit_seconds` is the maximum plausible age of a report. Brokers write reports at least every
@@ -95,8 +95,8 @@ def parameters(settings: Settings) -> dict[str, float]:
     every few seconds. `largest_<column>` is the largest plausible value for any machine.
     """
     largest = {f"largest_{column}": value for column, value in LARGEST.items()}
-    age = settings.report_max_interval_minutes * 60 + SLACK_SECONDS
-    return largest | {"report_age_limit_seconds": age, "enough_samples": ENOUGH_SAMPLES}
+    age = settings.report_max_interval_minutes * 60 + REPORT_SLACK_SECONDS
+    return largest | {"report_age_limit_seconds": age, "enough_samples": MIN_HOST_SAMPLES}
 
 
 _DERIVED = {f"{resource}_percent": pa.float64() for resource in RESOURCES} | {
@@ -104,7 +104,7 @@ _DERIVED = {f"{resource}_percent": pa.float64() for resource in RESOURCES} | {
     "deciding_percent": pa.float64(),
     "unaccounted_percent": pa.float64(),
 }
-_JUDGED_BROKERS = pa.schema({column.name: column.type for column in BROKERS if column.type != TIME} | _DERIVED)
+_JUDGED_BROKERS = pa.schema({column.name: column.type for column in BROKERS if column.type != TIME_TYPE} | _DERIVED)
 
 
 def judged_tables(run: Snapshot) -> dict[str, pa.Table]:
@@ -263,7 +263,7 @@ def _out_of_range(column: Any, arguments: ExpectationArguments) -> Any:
     return pc.or_(below, pc.greater(column, pa.scalar(math.inf if most is None else float(most))))
 
 
-def _in_set(column: Any, arguments: ExpectationArguments) -> Any:
+def _in_forbidden_set(column: Any, arguments: ExpectationArguments) -> Any:
     return pc.is_in(column, pa.array(arguments["value_set"], column.type))
 
 
@@ -273,18 +273,18 @@ def _not_matching(column: Any, arguments: ExpectationArguments) -> Any:
     return pa.array(unlike, pa.bool_())
 
 
-_MISSES: Mapping[str, Callable[[Any, ExpectationArguments], Any]] = {
+_UNEXPECTED_BY_TYPE: Mapping[str, Callable[[Any, ExpectationArguments], Any]] = {
     "be_null": lambda column, _: pc.is_valid(column),
     "not_be_null": lambda column, _: pc.is_null(column),
     "be_between": _out_of_range,
-    "be_in_set": lambda column, allowed: pc.and_(pc.is_valid(column), pc.invert(_in_set(column, allowed))),
-    "not_be_in_set": _in_set,
+    "be_in_set": lambda column, allowed: pc.and_(pc.is_valid(column), pc.invert(_in_forbidden_set(column, allowed))),
+    "not_be_in_set": _in_forbidden_set,
     "match_regex": _not_matching,
 }
 """Functions that mark unexpected values, by expectation type. Null values pass, as in Great Expectations."""
 
 
-def _results_of(table: pa.Table, key: str, suite: Mapping[str, Any], params: Mapping[str, float]) -> Iterator[Result]:
+def _evaluate(table: pa.Table, key: str, suite: Mapping[str, Any], params: Mapping[str, float]) -> Iterator[Result]:
     for config in suite["expectations"]:
         allowed: Any = {
             name: params[given["$PARAMETER"]] if isinstance(given, dict) else given
@@ -294,7 +294,7 @@ def _results_of(table: pa.Table, key: str, suite: Mapping[str, Any], params: Map
         success = "column" in allowed or table.num_rows == allowed["value"]
         if "column" in allowed:
             column = table[allowed["column"]]
-            missed = _MISSES[config["type"].removeprefix("expect_column_values_to_")](column, allowed)
+            missed = _UNEXPECTED_BY_TYPE[config["type"].removeprefix("expect_column_values_to_")](column, allowed)
             shown = dict.fromkeys([key, allowed["column"], *config["meta"].get("detail", ())])
             seen["unexpected_index_list"] = table.filter(missed).select(list(shown)).to_pylist()
             success = not seen["unexpected_index_list"]
@@ -320,7 +320,7 @@ def findings_of(table: str, results: Iterable[Result]) -> list[Finding]:
 
 
 def suite_failure(table: str, detail: str) -> Finding:
-    return Finding(reason=Reason.SUITE_FAILED, detail=f"{table}: {detail}"[:_DETAIL_CHARS])
+    return Finding(reason=Reason.SUITE_FAILED, detail=f"{table}: {detail}"[:_MAX_DETAIL_CHARS])
 
 
 def _failed_rows(table: str, results: Iterable[Result]) -> Iterator[_FailedRow]:
@@ -376,4 +376,4 @@ def _value_text(column: str, value: JsonValue) -> str:
 
 
 def _details_text(failed_rows: Iterable[_FailedRow]) -> str:
-    return ", ".join(dict.fromkeys(miss.finding.detail for miss in failed_rows))[:_DETAIL_CHARS]
+    return ", ".join(dict.fromkeys(miss.finding.detail for miss in failed_rows))[:_MAX_DETAIL_CHARS]

@@ -14,7 +14,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state import StateDocument
 from pulsar_rebalancer.texts import number_of
 
-NOISE = 1.0
+SCORE_RANGE_NOISE = 1.0
 """Tolerated increase in the score range, in points, because load always varies a little."""
 
 
@@ -85,7 +85,7 @@ def advance(
     is_current = moved_at is None or tally.younger_than >= moved_at
     if is_current and before is not None and tally.score_range is not None:
         if tally.brokers == compared:  # a broker joining or leaving changes the range too
-            worse = worse + 1 if tally.score_range > before + NOISE else 0
+            worse = worse + 1 if tally.score_range > before + SCORE_RANGE_NOISE else 0
         before = moved_at = None
     if before is None and tally.moved:
         before, moved_at, compared = tally.score_range, now, tally.brokers
@@ -143,10 +143,10 @@ def _order_texts(situation: Situation) -> Iterator[str]:
 
 BREAKER = OrderKind(
     actions=(
-        FormAction("close_breaker", "Close the circuit breaker early", button="Close breaker", offered=_breaker_hold),
+        FormAction("close_breaker", "Close the circuit breaker early", button="Close breaker", is_shown=_breaker_hold),
     ),
     settings=("breaker",),
-    closes=_breaker_hold,
+    hold_of=_breaker_hold,
     words={Reason.BREAKER_OPEN: Wording("circuit breaker open", "the circuit breaker was open.")},
-    says=_order_texts,
+    order_texts=_order_texts,
 )

@@ -22,10 +22,10 @@ from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import number_of
 
-_LONGEST_SHIFT = timedelta(hours=3)
+_MAX_CLOCK_SHIFT = timedelta(hours=3)
 """Longest possible clock change, such as the start of daylight saving time."""
 
-_MOST_STEPS = 100
+_MAX_CLOSED_PERIODS = 100
 """Maximum number of closed periods to check in the search for the time when moves are allowed again."""
 
 
@@ -48,7 +48,7 @@ def calendar_closure(settings: Settings, now: datetime) -> CalendarClosure | Non
     if first is None:
         return None
     opens = first.opens
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_CLOSED_PERIODS):
         following = None if opens is None else _first_closure(settings, opens)
         if following is None:
             return first._replace(opens=opens)
@@ -61,7 +61,7 @@ def _first_closure(settings: Settings, time: datetime) -> CalendarClosure | None
     for blackout in settings.blackouts:
         span = next(_next_spans(blackout, time, is_blackout=True), None)
         if span is not None and span.begin <= time:
-            return CalendarClosure(Reason.BLACKOUT, _in_zone(span.end, blackout), blackout.reason)
+            return CalendarClosure(Reason.BLACKOUT, _to_zone(span.end, blackout), blackout.reason)
     following = [
         (span, window)
         for window in settings.maintenance_windows
@@ -71,10 +71,10 @@ def _first_closure(settings: Settings, time: datetime) -> CalendarClosure | None
     if not settings.maintenance_windows or any(span.begin <= time for span, _ in following):
         return None
     earliest = min(following, key=lambda item: item[0].begin, default=None)
-    return CalendarClosure(Reason.OUTSIDE_WINDOW, earliest and _in_zone(earliest[0].begin, earliest[1]), "")
+    return CalendarClosure(Reason.OUTSIDE_WINDOW, earliest and _to_zone(earliest[0].begin, earliest[1]), "")
 
 
-def _in_zone(time: datetime, window: Window) -> datetime:
+def _to_zone(time: datetime, window: Window) -> datetime:
     return pendulum.instance(time).in_timezone(window.timezone)
 
 
@@ -107,7 +107,7 @@ def _local_spans(window: Window, local_time: datetime) -> Iterator[tuple[datetim
         yield window.one_time_span
         return
     length = timedelta(minutes=window.minutes or 0)
-    for begin in croniter(window.cron, local_time - length - _LONGEST_SHIFT).all_next(datetime):
+    for begin in croniter(window.cron, local_time - length - _MAX_CLOCK_SHIFT).all_next(datetime):
         yield begin, begin + length
 
 
@@ -128,12 +128,12 @@ def _order_texts(situation: Situation) -> Iterator[str]:
         yield f"no moves during {number_of(blackouts, 'blackout')} of the clusters file"
 
 
-TIMES = OrderKind(
+CALENDAR = OrderKind(
     settings=("maintenance_windows", "blackouts"),
-    closes=_calendar_hold,
+    hold_of=_calendar_hold,
     words={
         Reason.BLACKOUT: Wording("blackout", "a blackout was in force."),
         Reason.OUTSIDE_WINDOW: Wording("outside the maintenance windows", "no maintenance window was open."),
     },
-    says=_order_texts,
+    order_texts=_order_texts,
 )

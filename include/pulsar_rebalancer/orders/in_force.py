@@ -15,7 +15,7 @@ from pulsar_rebalancer.config.settings import Settings, parse_typed
 from pulsar_rebalancer.errors import FieldsError
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.orders.breaker import BREAKER
-from pulsar_rebalancer.orders.calendar import TIMES
+from pulsar_rebalancer.orders.calendar import CALENDAR
 from pulsar_rebalancer.orders.freeze import FREEZE
 from pulsar_rebalancer.orders.limits import LIMITS, MODE, exclusion_reason
 from pulsar_rebalancer.orders.manual_plans import DRAIN, QUESTION
@@ -40,16 +40,16 @@ SHOW, EXPORT, RESET, RESTORE = "show", "export", "reset", "restore"
 
 _STATE = OrderKind(
     actions=(
-        FormAction(SHOW, "Show the state and the orders in force", needs_reason=False, gives=None),
-        FormAction(EXPORT, "Export the state", needs_reason=False, gives=None),
+        FormAction(SHOW, "Show the state and the orders in force", needs_reason=False, apply=None),
+        FormAction(EXPORT, "Export the state", needs_reason=False, apply=None),
         FormAction(
             RESET,
             "Start with an empty state",
             "Hits restart at zero. Repeat lost orders.",
-            gives=None,
+            apply=None,
             button="Reset",
             group="",
-            offered=lambda situation: situation.orders.lost,
+            is_shown=lambda situation: situation.orders.lost,
         ),
         FormAction(
             RESTORE,
@@ -57,23 +57,23 @@ _STATE = OrderKind(
             "Repeat lost orders.",
             subject="name of an export; if empty, the last committed plan's state",
             pattern=r"(export-[0-9]{8}T[0-9]{6}Z\.json)?",  # it matches no paths
-            gives=None,
+            apply=None,
             button="Restore",
             group="",
-            offered=lambda situation: situation.orders.lost,
+            is_shown=lambda situation: situation.orders.lost,
         ),
     ),
-    closes=lambda situation: Hold(Reason.STATE_LOST, situation.orders.lost) if situation.orders.lost else None,
+    hold_of=lambda situation: Hold(Reason.STATE_LOST, situation.orders.lost) if situation.orders.lost else None,
     words={Reason.STATE_LOST: Wording("the state and perhaps orders are lost:", "the state was lost.", lasting=True)},
 )
 
-ORDERS = (STOP, MODE, _STATE, BREAKER, PAUSE, TIMES, SKIP, DRAIN, ROLL, QUESTION, LIMITS, FREEZE)
+ORDERS = (STOP, MODE, _STATE, BREAKER, PAUSE, CALENDAR, SKIP, DRAIN, ROLL, QUESTION, LIMITS, FREEZE)
 """All kinds of orders, by priority: the first order that closes the gate gives the reason."""
 
 ACTIONS: Mapping[str, FormAction] = {action.name: action for kind in ORDERS for action in kind.actions}
-WORDS: Mapping[Reason, Wording] = {reason: words for kind in ORDERS for reason, words in kind.words.items()}
-LASTING = {reason for reason, words in WORDS.items() if words.lasting}
-OF_FILE = tuple(name for kind in ORDERS for name in kind.settings)
+WORDING_BY_REASON: Mapping[Reason, Wording] = {reason: words for kind in ORDERS for reason, words in kind.words.items()}
+LASTING_REASONS = {reason for reason, words in WORDING_BY_REASON.items() if words.lasting}
+FILE_ONLY_SETTINGS = tuple(name for kind in ORDERS for name in kind.settings)
 """Settings that only the clusters file can change, not the parameters of a run."""
 
 
@@ -119,11 +119,11 @@ def parse_control_form(values: Mapping[str, object]) -> ControlRequest:
 
 def holds_now(settings: Settings, orders: OrdersInForce, now: datetime, run: JudgedRun = NO_RUN) -> list[Hold]:
     at = Situation(settings, orders, now, run)
-    return [closed for kind in ORDERS if (closed := kind.closes(at))]
+    return [closed for kind in ORDERS if (closed := kind.hold_of(at))]
 
 
 def kept_namespaces(settings: Settings, control: Control) -> frozenset[str]:
-    return frozenset(name for kind in ORDERS for name in kind.keeps(settings, control))
+    return frozenset(name for kind in ORDERS for name in kind.kept_namespaces(settings, control))
 
 
 def new_exclusion(
@@ -145,7 +145,7 @@ def new_exclusion(
 def buttons(situation: Situation) -> tuple[OrderButton, ...]:
     """Return the page's buttons for the actions that do something now."""
     return tuple(
-        replace(b, proposed=b.proposes(situation)) for b in ACTIONS.values() if b.button and b.offered(situation)
+        replace(b, proposed=b.propose_value(situation)) for b in ACTIONS.values() if b.button and b.is_shown(situation)
     )
 
 
@@ -160,5 +160,5 @@ def orders_sentence(settings: Settings, holds: Sequence[Hold], orders: OrdersInF
 
 def order_texts(settings: Settings, holds: Sequence[Hold], orders: OrdersInForce, now: datetime) -> list[str]:
     at = Situation(settings, orders, now)
-    texts = [f"{words} {closing.detail}" for closing in holds if (words := WORDS[closing.reason].now)]
-    return texts + [text for kind in ORDERS for text in kind.says(at)]
+    texts = [f"{words} {closing.detail}" for closing in holds if (words := WORDING_BY_REASON[closing.reason].now)]
+    return texts + [text for kind in ORDERS for text in kind.order_texts(at)]

@@ -6,18 +6,18 @@ from collections.abc import Collection, Iterator
 
 from pulsar_rebalancer.config.clusters_file import Origin
 from pulsar_rebalancer.config.settings import CAPS, Settings
-from pulsar_rebalancer.names import matches, regex_of_glob
+from pulsar_rebalancer.names import matches_pattern, regex_of_glob
 from pulsar_rebalancer.orders.order import Hold, OrderKind, Situation, Wording
 from pulsar_rebalancer.reasons import Reason
 
-NAMED = 3
+MAX_NAMED = 3
 """Maximum number of names in a text."""
 
-_CAPPED = dict(
+_CAP_UNITS = dict(
     zip(CAPS, ("bundles per run", "bundles per broker", "bundles per namespace", "bytes/s per run"), strict=True)
 )
 
-_BY = {Origin.FILE: "the clusters file", Origin.PARAMS: "this run's parameters", Origin.BROKERS: "the brokers"}
+_ORIGIN_TEXT = {Origin.FILE: "the clusters file", Origin.PARAMS: "this run's parameters", Origin.BROKERS: "the brokers"}
 
 
 def _order_texts(situation: Situation) -> Iterator[str]:
@@ -30,12 +30,12 @@ def _order_texts(situation: Situation) -> Iterator[str]:
             if origins.get(name, Origin.FILE) is origin and getattr(settings, name) not in (None, ())
         )
 
-    for origin, by in _BY.items():
-        if capped := [f"{value:.12g} {_CAPPED[name]}" for name, value in settings_from(origin, *CAPS)]:
+    for origin, by in _ORIGIN_TEXT.items():
+        if capped := [f"{value:.12g} {_CAP_UNITS[name]}" for name, value in settings_from(origin, *CAPS)]:
             yield f"caps from {by}: {', '.join(capped)}"
         for name, names in settings_from(origin, "excluded_namespaces", "excluded_brokers", "excluded_bundles"):
-            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-            yield f"{name.replace('_', ' ')} set by {by}: {', '.join(names[:NAMED])}{more}"
+            more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+            yield f"{name.replace('_', ' ')} set by {by}: {', '.join(names[:MAX_NAMED])}{more}"
 
 
 def exclusion_reason(settings: Settings, bundle: str, brokers: Collection[str]) -> Reason | None:
@@ -44,14 +44,14 @@ def exclusion_reason(settings: Settings, bundle: str, brokers: Collection[str]) 
         return Reason.BROKER_EXCLUDED
     return (
         Reason.BUNDLE_EXCLUDED
-        if any(matches(regex_of_glob(pattern), bundle) for pattern in settings.excluded_bundles)
+        if any(matches_pattern(regex_of_glob(pattern), bundle) for pattern in settings.excluded_bundles)
         else None
     )
 
 
 MODE = OrderKind(
-    closes=lambda facts: None if facts.settings.mode.may_move else Hold(Reason.OBSERVE, f"mode {facts.settings.mode}"),
+    hold_of=lambda facts: None if facts.settings.mode.may_move else Hold(Reason.OBSERVE, f"mode {facts.settings.mode}"),
     words={Reason.OBSERVE: Wording(lasting=True)},
 )
 
-LIMITS = OrderKind(says=_order_texts, keeps=lambda settings, _: settings.excluded_namespaces)
+LIMITS = OrderKind(order_texts=_order_texts, kept_namespaces=lambda settings, _: settings.excluded_namespaces)

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple, Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer.config.field_types import Action, Mode, Overrule
-from pulsar_rebalancer.orders.limits import NAMED
+from pulsar_rebalancer.orders.limits import MAX_NAMED
 from pulsar_rebalancer.orders.order import Order, OrderKind, Situation
 from pulsar_rebalancer.state import StateDocument
 
@@ -95,11 +95,11 @@ class Drains(StateDocument):
     def without_broker(self, broker: str, now: datetime) -> Self:
         """Return a copy in which the broker is released; release times that are too old are dropped."""
         brokers = {name: drain for name, drain in self.brokers.items() if name != broker}
-        young = {name: at for name, at in self.released.items() if now - at <= _RELEASE_KEPT}
+        young = {name: at for name, at in self.released.items() if now - at <= _RELEASE_LIFETIME}
         return self.model_copy(update={"brokers": brokers, "released": young | {broker: now}})
 
 
-_RELEASE_KEPT = timedelta(days=366)
+_RELEASE_LIFETIME = timedelta(days=366)
 """Time for which a release is stored, so that an older rolling restart does not drain the broker again."""
 
 
@@ -199,7 +199,7 @@ def _question_texts(situation: Situation) -> Iterator[str]:
     if until is not None:
         yield f"a plan to {situation.orders.get(Question).what} waits for approval until {until:%Y-%m-%d %H:%M %Z}"
     rejected = situation.orders.get(Answers).rejections(situation.now, minutes).values()
-    for answer in sorted(rejected, key=lambda answer: answer.at)[-NAMED:]:
+    for answer in sorted(rejected, key=lambda answer: answer.at)[-MAX_NAMED:]:
         again = f"{answer.at + timedelta(minutes=minutes):%H:%M %Z}"
         moves = f"the moves of plan {answer.question.plan_id}"
         yield f"Airflow asks nobody about {moves} before {again}, because these moves were rejected {answer.by_text}"
@@ -210,6 +210,6 @@ def _drain_texts(situation: Situation) -> Iterator[str]:
         yield f"{broker} is drained by {drain.by or 'unknown'}: {drain.reason}"
 
 
-DRAIN = OrderKind(says=_drain_texts)
+DRAIN = OrderKind(order_texts=_drain_texts)
 
-QUESTION = OrderKind(says=_question_texts)
+QUESTION = OrderKind(order_texts=_question_texts)

@@ -202,20 +202,20 @@ class FormAction(OrderButton):
 
     Attributes:
         pattern: of the subject.
-        gives: returns the `control` document with the order; None if the action is no order.
+        apply: returns the `control` document with the order; None if the action is no order.
         stops: True if it also stops a run under way.
         after_loss: True if it is accepted although orders are lost.
-        offered: whether there is something to do at present.
-        proposes: returns the subject with which the button's form begins.
+        is_shown: whether there is something to do at present.
+        propose_value: returns the subject with which the button's form begins.
     """
 
     pattern: str = ""
     needs_reason: bool = True
-    gives: Callable[[OrdersInForce, GivenOrder], Control] | None = with_order
+    apply: Callable[[OrdersInForce, GivenOrder], Control] | None = with_order
     stops: bool = False
     after_loss: bool = False
-    offered: Callable[[Situation], object] = lambda _: True
-    proposes: Callable[[Situation], str] = lambda _: ""
+    is_shown: Callable[[Situation], object] = lambda _: True
+    propose_value: Callable[[Situation], str] = lambda _: ""
 
 
 @dataclass(frozen=True)
@@ -224,13 +224,13 @@ class OrderKind:
 
     Attributes:
         settings: the settings of the clusters file that give the order; a run cannot change them.
-        says: yields texts about the order, in addition to those about a closed gate.
-        keeps: returns the namespaces whose bundles stay, unless exclusions are overruled.
+        order_texts: yields texts about the order, in addition to those about a closed gate.
+        kept_namespaces: returns the namespaces whose bundles stay, unless exclusions are overruled.
     """
 
     actions: tuple[FormAction, ...] = ()
     settings: tuple[str, ...] = ()
-    closes: Callable[[Situation], Hold | None] = lambda _: None
+    hold_of: Callable[[Situation], Hold | None] = lambda _: None
     words: Mapping[Reason, Wording] = field(default_factory=dict)
-    says: Callable[[Situation], Iterable[str]] = lambda _: ()
-    keeps: Callable[[Settings, Control], Collection[str]] = lambda *_: ()
+    order_texts: Callable[[Situation], Iterable[str]] = lambda _: ()
+    kept_namespaces: Callable[[Settings, Control], Collection[str]] = lambda *_: ()

@@ -70,9 +70,9 @@ STOP = OrderKind(
             button="Stop",
         ),
     ),
-    closes=lambda situation: _stop_hold(situation, situation.run.started),
+    hold_of=lambda situation: _stop_hold(situation, situation.run.started),
     words={Reason.STOPPED: Wording("stopped")},
-    says=_order_texts,
+    order_texts=_order_texts,
 )
 
 PAUSE = OrderKind(
@@ -82,7 +82,7 @@ PAUSE = OrderKind(
             "Pause all moves",
             "Stops the current run; later runs only decide and explain. Extends a pause that is in force.",
             until=True,
-            gives=with_end,
+            apply=with_end,
             stops=True,
             after_loss=True,
             button="Pause",
@@ -90,13 +90,13 @@ PAUSE = OrderKind(
         FormAction(
             "resume",
             "End the pause, and cancel a pending skip",
-            gives=lambda orders, _: orders.get(Control).without_orders("pause", "skip"),
+            apply=lambda orders, _: orders.get(Control).without_orders("pause", "skip"),
             button="Resume",
-            offered=lambda situation: situation.control.last_order("pause") or _skip_hold(situation),
+            is_shown=lambda situation: situation.control.last_order("pause") or _skip_hold(situation),
         ),
     ),
     settings=("pause",),
-    closes=_pause_hold,
+    hold_of=_pause_hold,
     words={Reason.PAUSED: Wording("paused", "the cluster was paused.", "Rebalancing is paused {}.")},
 )
 
@@ -106,9 +106,9 @@ SKIP = OrderKind(
             "skip",
             "The next run moves nothing",
             button="Skip next run",
-            offered=lambda situation: not _skip_hold(situation),
+            is_shown=lambda situation: not _skip_hold(situation),
         ),
     ),
-    closes=_skip_hold,
+    hold_of=_skip_hold,
     words={Reason.SKIPPED: Wording("one run is skipped", "a person skipped the run.", "The next run moves nothing.")},
 )

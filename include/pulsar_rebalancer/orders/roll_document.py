@@ -23,7 +23,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state import StateDocument
 from pulsar_rebalancer.texts import number_of, one_line
 
-_NAMES = 500
+_MAX_NAMES_CHARS = 500
 
 
 class Phase(StrEnum):
@@ -244,7 +244,7 @@ class Roll(StateDocument):
         broker_and_phase = f"{self.broker} {self.phase}" if self.active else str(self.ended)
         stranded = f"; {self.stranded} stays drained until a person releases it" if self.stranded else ""
         apart = ", ".join(f"{broker} ({why})" for broker, why in self.elsewhere.items())
-        elsewhere = one_line(f"; bundles have not returned to {apart}", _NAMES) if apart else ""
+        elsewhere = one_line(f"; bundles have not returned to {apart}", _MAX_NAMES_CHARS) if apart else ""
         return f"rolling restart by {self.by or 'unknown'}: {broker_and_phase}, {count}{waits}{stranded}{elsewhere}"
 
 
@@ -296,11 +296,11 @@ ROLL = OrderKind(
             "The rolling restart continues with the next broker.",
             subject="the current broker (host:port)",
             pattern=".+",
-            gives=_with_skip,
+            apply=_with_skip,
             button="Skip broker",
             group="Brokers",
-            offered=lambda situation: situation.orders.get(Roll).active,
-            proposes=lambda situation: situation.orders.get(Roll).broker,
+            is_shown=lambda situation: situation.orders.get(Roll).active,
+            propose_value=lambda situation: situation.orders.get(Roll).broker,
         ),
         FormAction(
             "stop_roll",
@@ -308,8 +308,8 @@ ROLL = OrderKind(
             "The current broker is released; if it is restarting, it stays drained until a person releases it.",
             button="Stop roll",
             group="Brokers",
-            offered=lambda situation: situation.orders.get(Roll).active,
+            is_shown=lambda situation: situation.orders.get(Roll).active,
         ),
     ),
-    says=_order_texts,
+    order_texts=_order_texts,
 )

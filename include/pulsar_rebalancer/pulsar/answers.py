@@ -11,14 +11,14 @@ from urllib.parse import quote
 from pydantic import JsonValue, SecretStr
 
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.names import RANGE, is_broker_id
+from pulsar_rebalancer.names import HASH_RANGE_PATTERN, is_broker_id
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.texts import parse_json, storable
+from pulsar_rebalancer.texts import parse_json, storable_text
 
-_QUOTED_CHARS = 200
-_LONGEST_DETAIL = 1500
-_LONGEST_TEXT = 1000
-_BY_STATUS = {401: Reason.FORBIDDEN, 403: Reason.FORBIDDEN, 404: Reason.NOT_FOUND}
+_MAX_QUOTED = 200
+_MAX_DETAIL = 1500
+_MAX_TEXT = 1000
+_REASON_BY_STATUS = {401: Reason.FORBIDDEN, 403: Reason.FORBIDDEN, 404: Reason.NOT_FOUND}
 
 
 def admin_error(
@@ -33,13 +33,13 @@ def admin_error(
 ) -> AdminError:
     action = reason.action
     to_do = f". {action}" if action and not action.startswith("Nothing") else ""
-    seen = " ".join(mask.hide(f"{request_line} at {broker}: {detail.removesuffix('.')}").splitlines())[:_LONGEST_DETAIL]
+    seen = " ".join(mask.hide(f"{request_line} at {broker}: {detail.removesuffix('.')}").splitlines())[:_MAX_DETAIL]
     return AdminError(reason, f"{seen}{to_do}", broker=broker, status=status, was_sent=was_sent)
 
 
 def first_line(text: str) -> str:
     """Return the first non-empty line, cut to 200 characters; control characters are not removed."""
-    return next((line for line in map(str.strip, text.splitlines()) if line), "")[:_QUOTED_CHARS]
+    return next((line for line in map(str.strip, text.splitlines()) if line), "")[:_MAX_QUOTED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ class BrokerAnswer:
         """
         said = self._error_reason()
         detail = f"answered {self.status}" + (f", {_message_line(said)}" if said else "")
-        return admin_error(self.mask, self._reason(on_412, said), self.what, self.broker, detail, self.status)
+        return admin_error(self.mask, self._error_code(on_412, said), self.what, self.broker, detail, self.status)
 
-    def _reason(self, on_412: Reason, error_reason: str) -> Reason:
+    def _error_code(self, on_412: Reason, error_reason: str) -> Reason:
         if self.status == 412:
             return on_412
         if self.status >= 500:
@@ -77,7 +77,7 @@ class BrokerAnswer:
             return Reason.NO_LOAD_REPORT if unsupported else Reason.SERVER_ERROR
         if self.status == 409 and self.what.partition("?")[0].endswith("/unload"):
             return Reason.DESTINATION_GONE
-        return _BY_STATUS.get(self.status, Reason.BAD_ANSWER)
+        return _REASON_BY_STATUS.get(self.status, Reason.BAD_ANSWER)
 
     def _error_reason(self) -> str:
         try:
@@ -93,8 +93,8 @@ class BrokerAnswer:
             text = str(parse_json(body, self.mask.hide)) if body.startswith(b'"') else body.decode()
         except ValueError:
             raise self.bad_body("the answer is not text") from None
-        if len(text) > _LONGEST_TEXT:
-            raise self.bad_body(f"the answer has {len(text)} characters, expected at most {_LONGEST_TEXT}")
+        if len(text) > _MAX_TEXT:
+            raise self.bad_body(f"the answer has {len(text)} characters, expected at most {_MAX_TEXT}")
         return text
 
     def json(self) -> Any:
@@ -139,7 +139,7 @@ class BrokerAnswer:
         entries = self.json()
         if not isinstance(entries, list):
             raise self.bad_body("the answer is not a JSON list")
-        listed = sorted(map(_broker_entry, entries))
+        listed = sorted(map(_entry_text, entries))
         if listed and not any(map(is_broker_id, listed)):
             raise self.bad_body(f"the list has no brokerId of the form host:port; its first entry is {listed[0]}")
         return listed
@@ -148,7 +148,7 @@ class BrokerAnswer:
         return admin_error(self.mask, Reason.BAD_ANSWER, self.what, self.broker, detail, self.status)
 
 
-def _broker_entry(entry: object) -> str:
+def _entry_text(entry: object) -> str:
     if isinstance(entry, str):
         return entry if is_broker_id(entry) else first_line(ascii(entry))
     return f"'{type(entry).__name__}'"
@@ -185,10 +185,10 @@ class TokenMask:
         """Return storable text with the secrets masked; cut it afterwards: part of a secret is missed."""
         for form in self._forms:
             text = text.replace(form, MASK)
-        return storable(text)
+        return storable_text(text)
 
 
-_DOMAINS = ("persistent", "non-persistent", "segment", "topic")
+_TOPIC_DOMAINS = ("persistent", "non-persistent", "segment", "topic")
 
 
 def path(*segments: str) -> str:
@@ -220,7 +220,7 @@ def split_namespace(namespace: str) -> tuple[str, str]:
 def split_bundle(bundle: str) -> tuple[str, str, str]:
     """Return tenant, namespace and range of a bundle's name; raise AdminError (`range_gone`)."""
     parts = bundle.split("/")
-    if len(parts) != 3 or not all(parts) or RANGE.fullmatch(parts[2]) is None:
+    if len(parts) != 3 or not all(parts) or HASH_RANGE_PATTERN.fullmatch(parts[2]) is None:
         raise AdminError(
             Reason.RANGE_GONE, f"{bundle!a} is not a bundle of the form tenant/namespace/0x00000000_0xffffffff"
         )
@@ -231,6 +231,6 @@ def split_topic(topic: str) -> tuple[str, str, str, str]:
     """Return the parts of `domain://tenant/namespace/topic`; raise AdminError (`not_found`)."""
     domain, _, rest = topic.partition("://")
     parts = rest.split("/", 2)
-    if domain not in _DOMAINS or len(parts) != 3 or not all(parts):
+    if domain not in _TOPIC_DOMAINS or len(parts) != 3 or not all(parts):
         raise AdminError(Reason.NOT_FOUND, f"{topic!a} is not a topic of the form domain://tenant/namespace/topic")
     return domain, parts[0], parts[1], parts[2]

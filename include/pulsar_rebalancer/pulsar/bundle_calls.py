@@ -23,11 +23,11 @@ from pulsar_rebalancer.pulsar.answers import (
     split_topic,
 )
 from pulsar_rebalancer.pulsar.connection import address_or_empty, is_service_url
-from pulsar_rebalancer.pulsar.exchange import TOPIC_NAMES
+from pulsar_rebalancer.pulsar.exchange import TOPIC_NAMES_SIZE
 from pulsar_rebalancer.pulsar.transport import Transport
 from pulsar_rebalancer.reasons import Reason
 
-_MOST_READ = 100
+_MAX_TOPICS_READ = 100
 """Maximum number of scalable topics that are read to find a segment in a bundle."""
 
 
@@ -50,7 +50,7 @@ async def segments_in(transport: Transport, bundle: str) -> list[str]:
     tenant, local, _ = split_bundle(bundle)
     folder = path("admin", "v2", "scalable", tenant, local)
     listed = await _get_if_found(transport, folder)
-    for topic in sorted(listed.strings() if listed else ())[:_MOST_READ]:
+    for topic in sorted(listed.strings() if listed else ())[:_MAX_TOPICS_READ]:
         answer = await _get_if_found(transport, f"{folder}{path(split_topic(topic)[3])}")
         inside = [name for name in _segments_of(topic, answer) if is_in_bundle(name, bundle)] if answer else []
         if inside:
@@ -60,7 +60,7 @@ async def segments_in(transport: Transport, bundle: str) -> list[str]:
 
 async def _get_if_found(transport: Transport, url_path: str) -> BrokerAnswer | None:
     try:
-        return await transport.get(url_path, size=TOPIC_NAMES)
+        return await transport.get(url_path, size=TOPIC_NAMES_SIZE)
     except AdminError as error:
         if error.reason is not Reason.NOT_FOUND:
             raise
@@ -124,7 +124,7 @@ def _stats_path(topic: str) -> str:
 _RACE_PAUSES_S = (0.1, 0.2, 0.4, 0.8)
 """Seconds to wait before the next request to a broker, while several brokers compete for the bundle."""
 
-_ONLY_CLIENTS = {"getPreciseBacklog": "false", "subscriptionBacklogSize": "false"}
+_CLIENT_STATS_QUERY = {"getPreciseBacklog": "false", "subscriptionBacklogSize": "false"}
 """Query parameters that make brokers leave out statistics whose computation reads ledgers."""
 
 
@@ -168,7 +168,7 @@ class BundleAdmin:
                 raise
             # Brokers list persistent topics that exist, loaded or not (NamespacesBase.internalGetListOfTopics).
             url_path = path("admin", "v2", "namespaces", tenant, local, "topics")
-            listed = (await self._transport.get(url_path, {"mode": "PERSISTENT"}, size=TOPIC_NAMES)).strings()
+            listed = (await self._transport.get(url_path, {"mode": "PERSISTENT"}, size=TOPIC_NAMES_SIZE)).strings()
             topics = sorted(topic for topic in listed if is_in_bundle(topic, bundle))
         return topics or await segments_in(self._transport, bundle)
 
@@ -185,7 +185,7 @@ class BundleAdmin:
         url_path = path("admin", "v2", "namespaces", *split_bundle(bundle), "topicHashPositions")
         query = {"topics": topic} if topic else {}
         answer = await self._transport.get(
-            url_path, query, broker=broker, follow=not broker, on_412=Reason.RANGE_GONE, size=TOPIC_NAMES
+            url_path, query, broker=broker, follow=not broker, on_412=Reason.RANGE_GONE, size=TOPIC_NAMES_SIZE
         )
         positions = answer.mapping().get("topicHashPositions")
         if not isinstance(positions, dict) or not all(type(position) is int for position in positions.values()):
@@ -297,7 +297,7 @@ class BundleAdmin:
         (PersistentTopicsBase.internalGetStatsAsync), and later deletes a loaded topic that nobody uses.
         `broker` receives the request, and redirects it if it is not the owner.
         """
-        answer = await self._transport.get(_stats_path(topic), _ONLY_CLIENTS, broker=broker)
+        answer = await self._transport.get(_stats_path(topic), _CLIENT_STATS_QUERY, broker=broker)
         clients = client_counts(answer.mapping())
         if clients is None:
             raise answer.bad_body("the answer does not say which producers and consumers are connected")

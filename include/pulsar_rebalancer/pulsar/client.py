@@ -9,11 +9,11 @@ from typing import Self, TypeVar
 from pydantic import JsonValue
 
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.names import BALANCER, SHEDDING, SPLITTING, is_broker_id
+from pulsar_rebalancer.names import BALANCER_SETTING, SHEDDING_SETTING, SPLITTING_SETTING, is_broker_id
 from pulsar_rebalancer.pulsar.answers import first_line, path, split_namespace
 from pulsar_rebalancer.pulsar.bundle_calls import BundleAdmin
 from pulsar_rebalancer.pulsar.connection import AdminConnection, address_or_empty
-from pulsar_rebalancer.pulsar.exchange import TOPIC_NAMES, TOPIC_STATS
+from pulsar_rebalancer.pulsar.exchange import TOPIC_NAMES_SIZE, TOPIC_STATS_SIZE
 from pulsar_rebalancer.pulsar.transport import Transport
 from pulsar_rebalancer.reasons import Reason
 
@@ -104,9 +104,9 @@ class PulsarAdmin:
     async def metrics(self, broker: str) -> list[dict[str, JsonValue]]:
         """Return the broker's own metrics: objects with `dimensions` and `metrics` (values by name)."""
         url_path = "/admin/v2/broker-stats/metrics"  # includes every loaded namespace
-        return (await self._transport.get(url_path, broker=broker, follow=False, size=TOPIC_NAMES)).objects()
+        return (await self._transport.get(url_path, broker=broker, follow=False, size=TOPIC_NAMES_SIZE)).objects()
 
-    async def topic_stats(self, broker: str, size: int = TOPIC_STATS) -> dict[str, JsonValue]:
+    async def topic_stats(self, broker: str, size: int = TOPIC_STATS_SIZE) -> dict[str, JsonValue]:
         """Return statistics for the broker's loaded topics, nested by namespace, hash range, domain and topic.
 
         Brokers update them every `statsUpdateFrequencyInSecs`. `size` is a factor for `max_answer_bytes`; a
@@ -146,7 +146,7 @@ class PulsarAdmin:
         if nested := [name for name, value in values.items() if isinstance(value, list | dict)]:
             raise answer.bad_body(f"the value of {first_line(ascii(nested[0]))} is not text")
         texts = {name: "" if value is None else str(value) for name, value in values.items()}
-        for name in (BALANCER, SHEDDING):
+        for name in (BALANCER_SETTING, SHEDDING_SETTING):
             if texts.get(name, "").strip().lower() not in ("true", "false"):
                 raise answer.bad_body(f"the answer does not say whether {name} is true or false")
         return texts
@@ -179,11 +179,11 @@ class PulsarAdmin:
 
 def shedding_is_on(runtime: Mapping[str, str]) -> bool:
     """Return whether a broker with this configuration would shed bundles if it were the leader."""
-    return all(runtime[name].strip().lower() == "true" for name in (BALANCER, SHEDDING))
+    return all(runtime[name].strip().lower() == "true" for name in (BALANCER_SETTING, SHEDDING_SETTING))
 
 
 def splitting_is_on(runtime: Mapping[str, str]) -> bool:
-    return runtime.get(SPLITTING, "").strip().lower() == "true"
+    return runtime.get(SPLITTING_SETTING, "").strip().lower() == "true"
 
 
 async def splitting_brokers(admin: PulsarAdmin) -> list[str]:

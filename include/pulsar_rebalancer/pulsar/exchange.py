@@ -24,19 +24,19 @@ logging.getLogger("httpcore").setLevel(logging.INFO)  # below that level it logs
 
 MAX_ERROR_BYTES = 64 * 1024
 """Maximum bytes read of an error response, which is only quoted in a message."""
-TOPIC_NAMES = 4
+TOPIC_NAMES_SIZE = 4
 """Multiplies `max_answer_bytes` for a namespace's topic names: the resulting 32 MiB hold about 300,000 names."""
-TOPIC_STATS = 32
+TOPIC_STATS_SIZE = 32
 """Multiplies `max_answer_bytes` for a broker's topic statistics: the resulting 256 MiB hold about 100,000 topics."""
-_SHORT_BYTES = 1024 * 1024
+_SHORT_ANSWER_BYTES = 1024 * 1024
 """Maximum bytes of a short response. The value is Pulsar's default limit for a load report."""
-_LONG_AT_ONCE = 8
-"""Maximum number of responses above `_SHORT_BYTES` that are read concurrently, to limit memory use."""
-OF_ONE_BROKER = 32
+_MAX_CONCURRENT_LONG = 8
+"""Maximum number of responses above `_SHORT_ANSWER_BYTES` that are read concurrently, to limit memory use."""
+MAX_PER_ADDRESS = 32
 """Maximum concurrent requests per address. Requests about a thousand namespaces could all go to one broker."""
-MOST_KEPT = max(384, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+MAX_IDLE_CONNECTIONS = max(384, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 """Maximum number of idle connections, not counting the first host: many systems limit a process to 1,024 files."""
-_ONE_IDLE = httpx.Limits(max_keepalive_connections=1, keepalive_expiry=15)  # brokers close them after 30 s
+_ONE_IDLE_CONNECTION = httpx.Limits(max_keepalive_connections=1, keepalive_expiry=15)  # brokers close them after 30 s
 _HEADERS = {
     "User-Agent": "pulsar-rebalancer",
     "Accept": "application/json, */*;q=0.5",
@@ -105,8 +105,8 @@ class Exchange:
         self._idle: defaultdict[str, list[httpx.AsyncHTTPTransport]] = defaultdict(list)
         self._kept = 0
         self._slots = asyncio.Semaphore(connection.concurrency)
-        self._slots_of: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(OF_ONE_BROKER))
-        self._long_slots = asyncio.Semaphore(_LONG_AT_ONCE)
+        self._slots_of: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(MAX_PER_ADDRESS))
+        self._long_slots = asyncio.Semaphore(_MAX_CONCURRENT_LONG)
 
     async def close(self) -> None:
         for transport in chain.from_iterable(self._idle.values()):
@@ -202,22 +202,22 @@ class Exchange:
             self._kept -= 1
             transport = idle.pop()
         else:
-            transport = httpx.AsyncHTTPTransport(verify=self._ssl, trust_env=False, limits=_ONE_IDLE)
+            transport = httpx.AsyncHTTPTransport(verify=self._ssl, trust_env=False, limits=_ONE_IDLE_CONNECTION)
         try:
             yield transport
         finally:
-            if self._kept < MOST_KEPT or base_url == self._connection.seeds[0]:
+            if self._kept < MAX_IDLE_CONNECTIONS or base_url == self._connection.seeds[0]:
                 self._kept += 1
                 idle.append(transport)
             else:
                 await transport.aclose()
 
     async def _read_body(self, response: httpx.Response, limit: int, deadline: asyncio.Timeout) -> tuple[bytes, bool]:
-        """Read a body; waiting for other long bodies (`_LONG_AT_ONCE`) does not count as time."""
+        """Read a body; waiting for other long bodies (`_MAX_CONCURRENT_LONG`) does not count as time."""
         body = bytearray()
         async with AsyncExitStack() as turn:
             async for chunk in response.aiter_raw():
-                if len(body) <= _SHORT_BYTES < len(body) + len(chunk):
+                if len(body) <= _SHORT_ANSWER_BYTES < len(body) + len(chunk):
                     left = (deadline.when() or 0.0) - asyncio.get_running_loop().time()
                     deadline.reschedule(None)
                     await turn.enter_async_context(self._long_slots)

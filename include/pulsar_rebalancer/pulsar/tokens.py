@@ -21,12 +21,12 @@ from pulsar_rebalancer.pulsar.connection import AdminConnection, OAuth2, address
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import parse_json
 
-_SECONDS = 15.0
+_TIMEOUT_S = 15.0
 """Maximum seconds to get a token, including all requests."""
-_LONGEST_ANSWER = 64 * 1024
-_LARGEST_FILE = 1024 * 1024
-_LONGEST_LIFETIME = 1e9
-_RENEWED_AFTER = 0.8
+_MAX_ANSWER_BYTES = 64 * 1024
+_MAX_FILE_BYTES = 1024 * 1024
+_MAX_LIFETIME_S = 1e9
+_RENEWAL_FRACTION = 0.8
 """Fraction of a token's lifetime after which it is renewed."""
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "pulsar-rebalancer"}
 
@@ -41,7 +41,7 @@ async def fetch_token(oauth2_settings: OAuth2, ca_file: Path | None, mask: Token
     url, begun = f"{issuer_url}/.well-known/openid-configuration", time.monotonic()
     try:
         # The environment's proxies are used: TLS hides everything but the issuer's name from them.
-        async with asyncio.timeout(_SECONDS), httpx.AsyncClient(verify=_ssl_context(ca_file), timeout=None) as client:
+        async with asyncio.timeout(_TIMEOUT_S), httpx.AsyncClient(verify=_ssl_context(ca_file), timeout=None) as client:
             status, metadata = await _request_json(client, "GET", url, mask)
             endpoint = str(metadata.get("token_endpoint"))
             if status != 200 or not endpoint.startswith("https://") or not address_or_empty(endpoint):
@@ -49,7 +49,7 @@ async def fetch_token(oauth2_settings: OAuth2, ca_file: Path | None, mask: Token
             url = endpoint
             status, answer = await _request_json(client, "POST", url, mask, data=form)
     except (TimeoutError, ssl.SSLError, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        detail = str(error) or f"no answer within {_SECONDS:g} s ({type(error).__name__})"
+        detail = str(error) or f"no answer within {_TIMEOUT_S:g} s ({type(error).__name__})"
         raise _failure(Reason.ISSUER_UNAVAILABLE, url, detail, mask) from None
     value, seconds = answer.get("access_token"), answer.get("expires_in")
     if status in (400, 401, 403):
@@ -58,9 +58,9 @@ async def fetch_token(oauth2_settings: OAuth2, ca_file: Path | None, mask: Token
         raise _failure(Reason.ISSUER_REFUSED, url, detail, mask)
     if status != 200 or not isinstance(value, str) or not is_token(value):
         raise _failure(Reason.ISSUER_UNAVAILABLE, url, f"the issuer answered {status}, without an access_token", mask)
-    if not isinstance(seconds, int | float) or not 0 < seconds < _LONGEST_LIFETIME:
+    if not isinstance(seconds, int | float) or not 0 < seconds < _MAX_LIFETIME_S:
         return Token(value)  # renewed once a broker refuses it
-    return Token(value, begun + _RENEWED_AFTER * seconds, begun + seconds)
+    return Token(value, begun + _RENEWAL_FRACTION * seconds, begun + seconds)
 
 
 def _credentials(oauth2_settings: OAuth2, mask: TokenMask) -> tuple[dict[str, str], str]:
@@ -96,8 +96,8 @@ async def _request_json(
     async with client.stream(method, url, headers=_HEADERS, **options) as response:
         async for chunk in response.aiter_raw():
             body += chunk
-            if len(body) > _LONGEST_ANSWER:
-                raise ValueError(f"the answer is longer than {_LONGEST_ANSWER} bytes")
+            if len(body) > _MAX_ANSWER_BYTES:
+                raise ValueError(f"the answer is longer than {_MAX_ANSWER_BYTES} bytes")
     try:
         document = parse_json(body, mask.hide)
     except ValueError:
@@ -112,9 +112,9 @@ def _failure(reason: Reason, url: str, detail: str, mask: TokenMask) -> AdminErr
     return AdminError(reason, f"no token from {first_line(url)}: {cause}. {reason.action}", was_sent=False)
 
 
-_PAUSE_S = 1.0
+_MIN_PAUSE_S = 1.0
 """Minimum seconds between an issuer's response and the next request, or between two reads of a token file."""
-_THREAD_S = 30.0
+_THREAD_TIMEOUT_S = 30.0
 """Maximum seconds that a thread of the Pulsar client waits for a token."""
 
 
@@ -167,7 +167,7 @@ class Tokens:
         """Return the token in another thread; the last token if it cannot be renewed."""
         with suppress(Exception):  # Pulsar's client would print it
             if self._loop is not None:
-                return asyncio.run_coroutine_threadsafe(self.get(), self._loop).result(_THREAD_S)
+                return asyncio.run_coroutine_threadsafe(self.get(), self._loop).result(_THREAD_TIMEOUT_S)
         return self._token.value
 
     async def _renew_token(self) -> None:
@@ -183,14 +183,14 @@ class Tokens:
                 raise
             self._failed = error
         if self._connection.oauth2 is not None:
-            self._next_attempt = time.monotonic() + _PAUSE_S
+            self._next_attempt = time.monotonic() + _MIN_PAUSE_S
 
 
 def _read_token(path: Path) -> Token:
     value = read_file(path).strip()
     if not is_token(value):
         raise file_error(path, "the file must contain printable ASCII and nothing else (contents not shown)")
-    return Token(value, renew_at=time.monotonic() + _PAUSE_S)
+    return Token(value, renew_at=time.monotonic() + _MIN_PAUSE_S)
 
 
 def read_file(path: Path) -> str:
@@ -199,11 +199,11 @@ def read_file(path: Path) -> str:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise file_error(path, "this is not a regular file")
-            content = file.read(_LARGEST_FILE + 1)
+            content = file.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
         raise file_error(path, f"the file cannot be read: {error.strerror}") from None
-    if len(content) > _LARGEST_FILE:
-        raise file_error(path, f"the file is larger than {_LARGEST_FILE} bytes")
+    if len(content) > _MAX_FILE_BYTES:
+        raise file_error(path, f"the file is larger than {_MAX_FILE_BYTES} bytes")
     try:
         return content.decode()
     except UnicodeDecodeError:  # its message would quote the content

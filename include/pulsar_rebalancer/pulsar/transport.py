@@ -53,9 +53,9 @@ class KnownAddresses:
 _log = logging.getLogger(__name__)
 
 MAX_HOPS = 5
-_ASKED_AFTER_SEEDS = 2
+_MAX_ASKED_AFTER_SEEDS = 2
 """Number of known brokers to try if no seed answers. Each host that is down costs one timeout."""
-_REDIRECTS = (301, 302, 307, 308)
+_REDIRECT_STATUSES = (301, 302, 307, 308)
 
 
 class Transport:
@@ -140,7 +140,7 @@ class Transport:
         """
         refused: list[str] = []
         reasons, failed = set(), list[AdminError]()
-        for host in self._hosts[: len(self.connection.seeds) + _ASKED_AFTER_SEEDS]:
+        for host in self._hosts[: len(self.connection.seeds) + _MAX_ASKED_AFTER_SEEDS]:
             target = Target(host, request.query, address_of(host))
             try:
                 answer, location = await self._ask_with_token(request, target)
@@ -157,7 +157,7 @@ class Transport:
                 if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
                     return await self._follow(request, target, answer, location)
                 failed.append(answer.error(request.on_412))
-            self._move_to_end(host)
+            self._move_host_to_end(host)
             if failed and request.method != "GET":
                 break
         if failed:
@@ -167,14 +167,14 @@ class Transport:
         reason = reasons.pop() if len(reasons) == 1 else Reason.UNREACHABLE
         raise self._exchange.error(request, first, reason, f"no connection to {', '.join(refused)}", was_sent=False)
 
-    def _move_to_end(self, host: str) -> None:
+    def _move_host_to_end(self, host: str) -> None:
         if host in self._hosts:  # the list of brokers may have changed since
             self._hosts.remove(host)
             self._hosts.append(host)
 
     async def _follow(self, request: Request, target: Target, answer: BrokerAnswer, location: str) -> BrokerAnswer:
         seen = set()
-        while answer.status in _REDIRECTS and location and request.follow:
+        while answer.status in _REDIRECT_STATUSES and location and request.follow:
             seen.add(target.url(request))
             target = await self._redirect_target(request, answer, target.url(request), location)
             if target.url(request) in seen or len(seen) > MAX_HOPS:
@@ -197,16 +197,16 @@ class Transport:
     async def _ask_with_token(self, request: Request, target: Target) -> tuple[BrokerAnswer, str]:
         """Renew a rejected token and ask again: a request with a 401 was not applied (RFC 9110, 15.5.2)."""
         token = await self.tokens.get(target.broker)
-        answer, location = await self._single_answer(request, target, token)
+        answer, location = await self._send_once(request, target, token)
         if answer.is_unauthenticated:
             refused, token = token, await self.tokens.get(target.broker, rejected_token=token)
             if token != refused:
-                answer, location = await self._single_answer(request, target, token)
+                answer, location = await self._send_once(request, target, token)
         if answer.is_unauthenticated:
             raise self._exchange.error(request, target.broker, Reason.UNAUTHORIZED, "answered 401", answer.status)
         return answer, location
 
-    async def _single_answer(self, request: Request, target: Target, token: str) -> tuple[BrokerAnswer, str]:
+    async def _send_once(self, request: Request, target: Target, token: str) -> tuple[BrokerAnswer, str]:
         status, location, body, cut = await self._exchange.ask(request, target, token)
         _log.debug("%s at %s: %d", request.request_line, target.broker, status)
         return BrokerAnswer(request.request_line, target.broker, status, body, self.mask, cut), location
@@ -245,5 +245,5 @@ class Transport:
         try:
             self.set_brokers((await self._ask_seeds(asked)).brokers())
         except AdminError as error:
-            if error.status not in _REDIRECTS:
+            if error.status not in _REDIRECT_STATUSES:
                 raise

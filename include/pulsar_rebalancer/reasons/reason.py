@@ -495,7 +495,7 @@ class Reason(StrEnum):
         "Check whether the DAG is paused, a run hangs, or workers are busy.")
 
 
-_WORDS = {
+_PHRASES = {
     Reason.OVER_REMAINING: "did not fit",
     Reason.BELOW_SHARE: "too small",
     Reason.BELOW_GAIN: "would gain too little",
@@ -554,4 +554,4 @@ _WORDS = {
 def counts_text(counts: Mapping[Reason, int]) -> str:
     """Return text such as "17 did not fit, 2 excluded", the largest number first; empty without counts."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{count:,} {_WORDS.get(reason, f'({reason}: {reason.meaning})')}" for reason, count in ordered)
+    return ", ".join(f"{count:,} {_PHRASES.get(reason, f'({reason}: {reason.meaning})')}" for reason, count in ordered)

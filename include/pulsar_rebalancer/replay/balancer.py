@@ -18,7 +18,7 @@ from pulsar_rebalancer.replay.columns import LOADS, NOBODY, ColumnarBundles, Fla
 from pulsar_rebalancer.replay.minute import NO_POLICIES, ColumnarBrokers, Minute
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import BrokerSample
-from pulsar_rebalancer.state import PUNCTUALITY, SETTLED, DecisionState, HitRules, StrategyState, samples_after, young
+from pulsar_rebalancer.state import MIN_AGE_SHARE, SETTLED, DecisionState, HitRules, StrategyState, samples_after, young
 from pulsar_rebalancer.strategies.candidates import PolicyFilter, Selector, choose_broker, overloaded_brokers
 from pulsar_rebalancer.strategies.learning import LearningResult
 from pulsar_rebalancer.strategies.placement import make_selector
@@ -34,7 +34,7 @@ class BundlePlacer:
     state: StrategyState
     seed: str
     policies: Policies = NO_POLICIES
-    used: bool = False
+    was_used: bool = False
 
     @cached_property
     def selector(self) -> Selector:
@@ -50,7 +50,7 @@ class BundlePlacer:
 
     def select_broker(self, bundle: str, rate: float, topics: int, registered_brokers: Collection[str]) -> str | None:
         """Return the broker for a bundle with this long-term rate (msg/s); None if none may own it."""
-        self.used = True
+        self.was_used = True
         chosen = self._choose_broker(bundle, self._policy_filter.candidates(bundle), registered_brokers)
         if chosen in self._overloaded_brokers:
             chosen = self._choose_broker(bundle, self._policy_filter.policy_set(bundle), registered_brokers) or chosen
@@ -65,9 +65,9 @@ class BundlePlacer:
         return choose_broker(self.seed, bundle, self.selector.eligible(bundle, there))
 
 
-MINUTE = 60.0
+MINUTE_SECONDS = 60.0
 
-_UNLOADED_AFTER = 1.0
+_UNLOAD_DELAY_S = 1.0
 """Assumed seconds between a sample and the unloads that follow. A real run records the time of each unload."""
 
 
@@ -116,16 +116,16 @@ class Balancer:
         self._placing = BundlePlacer(self._empty_sample(), self._state, f"{seed}/start")
 
     def decide(self, minute: Minute) -> list[IndexedMove]:
-        self._keep_placement()
+        self._store_placement_state()
         seen = minute.is_reported
         if self._keeps_means:
             self._means.update(seen, minute.bundles)
-        grace = self._settings.grace_period_minutes * MINUTE
+        grace = self._settings.grace_period_minutes * MINUTE_SECONDS
         self._moved = {bundle: at for bundle, at in self._moved.items() if self._seconds_since(minute, at) <= grace}
         brokers = ColumnarBrokers(minute, self._roster, self._settings, self._left_out_reasons(minute))
         if minute.policies is not self._policies:
             self._policies, self._kind = minute.policies, cache(minute.policies.kind)
-        counting, learning = self._counting(minute), LearningResult()
+        counting, learning = self._hit_rules(minute), LearningResult()
         if self._learned is not None:
             learning = self._learned.learn(
                 self._state.shedder.learned,
@@ -142,11 +142,11 @@ class Balancer:
         decision = self._plan_sample(minute, brokers, sample)
         moves = [move for move in decision.moves if move.is_taken]
         takes = {pair.pair: pair.destination for pair in decision.decisions}
-        self._placing = BundlePlacer(sample, self._state, self._minute_seed(minute), minute.policies)
+        self._placing = BundlePlacer(sample, self._state, self._seed_of_minute(minute), minute.policies)
         indexed = [
             IndexedMove(
                 self._roster.bundle_at[move.bundle],
-                self._destination(move),
+                self._destination_number(move),
                 swapped=move.source == takes.get(move.pair),
             )
             for move in moves
@@ -175,7 +175,7 @@ class Balancer:
             policies=minute.policies,
             learning=sample.learning,
             unloaded_brokers={name: self._seconds_since(minute, at) for name, at in self._unloaded_brokers.items()},
-            seed=self._minute_seed(minute),
+            seed=self._seed_of_minute(minute),
             # A shedder that learns looks at the other pairs as well.
             brief=self._learned is None,
         )
@@ -190,7 +190,7 @@ class Balancer:
         return decision
 
     def _recent_move_by_bundle(self, minute: Minute) -> dict[str, RecentMove]:
-        ages = {name: self._seconds_since(minute, at) / MINUTE for name, (_, _, at) in self._recent.items()}
+        ages = {name: self._seconds_since(minute, at) / MINUTE_SECONDS for name, (_, _, at) in self._recent.items()}
         self._recent = {name: move for name, move in self._recent.items() if ages[name] <= SETTLED}
         return {name: RecentMove(*move[:2], ages[name]) for name, move in self._recent.items()}
 
@@ -205,28 +205,28 @@ class Balancer:
 
     @staticmethod
     def _seconds_since(minute: Minute, unload_minute: int) -> float:
-        return (minute.number - unload_minute) * MINUTE - _UNLOADED_AFTER
+        return (minute.number - unload_minute) * MINUTE_SECONDS - _UNLOAD_DELAY_S
 
-    def _minute_seed(self, minute: Minute) -> str:
+    def _seed_of_minute(self, minute: Minute) -> str:
         return f"{self._seed}/{minute.number}"
 
     @property
     def _may_repeat_values(self) -> bool:
         """Return whether brokers measure less often than once a minute, so values can repeat."""
-        return self._settings.host_usage_interval_minutes * PUNCTUALITY > 1
+        return self._settings.host_usage_interval_minutes * MIN_AGE_SHARE > 1
 
-    def _counting(self, minute: Minute) -> HitRules:
+    def _hit_rules(self, minute: Minute) -> HitRules:
         if not self._may_repeat_values:
             return minute.counting
         return replace(minute.counting, samples=young(self._hits, self._settings, minute.time))
 
-    def _destination(self, move: CandidateMove) -> int:
+    def _destination_number(self, move: CandidateMove) -> int:
         if move.destination is None:
             raise ValueError(f"{move.bundle} is to be moved but has no destination")
         return self._roster.broker_at[move.destination]
 
-    def _keep_placement(self) -> None:
-        if self._placing.used:
+    def _store_placement_state(self) -> None:
+        if self._placing.was_used:
             self._state = replace(self._state, placement=self._placing.selector.state())
 
     def _bundle_columns(self, minute: Minute, reported: Flags, persistence: float) -> ColumnarBundles:

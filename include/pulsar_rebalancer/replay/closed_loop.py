@@ -19,7 +19,7 @@ import pyarrow as pa
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import stays
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.balancer import MINUTE, Balancer
+from pulsar_rebalancer.replay.balancer import MINUTE_SECONDS, Balancer
 from pulsar_rebalancer.replay.columns import NOBODY, Flags, Floats, Ints, MeanColumns, Roster
 from pulsar_rebalancer.replay.minute import BrokerLoads, Minute
 from pulsar_rebalancer.replay.samples import CARRIED, RecordedSample, Recording
@@ -32,20 +32,20 @@ from pulsar_rebalancer.strategies.scoring import weighted_usages
 from pulsar_rebalancer.strategies.shedders.registry import left_out
 from pulsar_rebalancer.texts import error_line
 
-_PROGRESS_REPORTS = 20
+_MAX_PROGRESS_REPORTS = 20
 
 _MESSAGES, _THROUGHPUT = slice(0, 2), slice(2, 4)
 """Rows of `LOADS`: message rates in and out; throughput in and out."""
 
-LEARNS_FROM = 60
+MIN_LEARNING_SAMPLES = 60
 """Minimum number of samples for learning costs. With fewer samples, a bundle's CPU share is its message share."""
 
 _BLOCK, _MOST_RATES = 5, 5_000_000  # samples of a block; rates to keep: with more, samples are left out
 _LEAST, _SPREAD = 0.05, 0.5  # costs relative to the mean
 _NOISE, _APART = 1.5, 10.0  # points: noise of a change of score; how far brokers' other CPU is apart
-_MOST_STEPS = 100
+_MAX_SOLVER_STEPS = 100
 
-AFTER_A_GAP = HitRules(counts=True, reason=Reason.GAP, clear=True)
+RULES_AFTER_GAP = HitRules(counts=True, reason=Reason.GAP, clear=True)
 
 
 def replay(
@@ -73,7 +73,7 @@ def replay(
     replicas = [_ReplayedVariant(recording, variant, judging_settings, means, moves_from, seed) for variant in variants]
     recorded = RecordedCluster(len(recording.roster.bundles)) if any(v.current for v in variants) else None
     minutes = recording.minutes(first_minute, last_minute)
-    costs = _message_costs(recording, minutes) if len(minutes) >= LEARNS_FROM else None
+    costs = _message_costs(recording, minutes) if len(minutes) >= MIN_LEARNING_SAMPLES else None
     for number, sample in enumerate(recording.samples(minutes)):
         means.update(sample.is_present, sample.carried, np.append(sample.left_out, sample.repeated))
         compared = _compared_brokers(sample, judging_settings, recording.roster)
@@ -82,7 +82,7 @@ def replay(
         flows = sample.flows(costs)
         for replica in replicas:
             replica.step(sample, flows, compared)
-        if number % max(1, len(minutes) // _PROGRESS_REPORTS) == 0:
+        if number % max(1, len(minutes) // _MAX_PROGRESS_REPORTS) == 0:
             report_progress((number + 1) / len(minutes))
     report_progress(1.0)
     outcomes = [replica.outcome for replica in replicas]
@@ -109,7 +109,7 @@ class _ReplayedVariant:
         self._moves_from = moves_from
         self._shortest = settings.interval_seconds / 2
         # At most one sample per minute counts.
-        self._longest = settings.state_max_gap * max(MINUTE, settings.interval_seconds)
+        self._longest = settings.state_max_gap * max(MINUTE_SECONDS, settings.interval_seconds)
         self._last: int | None = None
 
     def step(self, sample: RecordedSample, flows: Floats, is_compared: Flags) -> None:
@@ -117,12 +117,12 @@ class _ReplayedVariant:
         if self.outcome.failed is not None:
             return
         try:
-            self._step(sample, flows, is_compared)
+            self._decide_and_move(sample, flows, is_compared)
         except BaseException as error:  # someone else's strategy may raise anything
             traceback.print_exc()
             self.outcome.failed = VariantFailure(sample.minute, error_line(error))
 
-    def _step(self, sample: RecordedSample, flows: Floats, is_compared: Flags) -> None:
+    def _decide_and_move(self, sample: RecordedSample, flows: Floats, is_compared: Flags) -> None:
         if sample.minute < self._moves_from:
             self._owner = np.where(sample.is_present, sample.owner, self._owner)
             all_stay = dict.fromkeys(range(len(self._owner)), Reason.OBSERVE)
@@ -133,7 +133,7 @@ class _ReplayedVariant:
         scores = _scores(minute.brokers, is_compared, self._judged_by)
         if len(scores):
             self.outcome.add_scores(scores)
-        if self._last is not None and (sample.minute - self._last) * MINUTE < self._shortest:
+        if self._last is not None and (sample.minute - self._last) * MINUTE_SECONDS < self._shortest:
             return
         moves = self._balancer.decide(minute)
         if moves:
@@ -146,17 +146,17 @@ class _ReplayedVariant:
 
     def _assign_owners(self, sample: RecordedSample) -> None:
         """Assign owners to new bundles, and to bundles whose broker is gone or has restarted."""
-        registered, restarted = sample.brokers.registered, sample.restarted
+        registered, restarted = sample.brokers.registered, sample.has_restarted
         there = registered & ~restarted
-        if not len(sample.born) and not (~there).any():
+        if not len(sample.new_bundles) and not (~there).any():
             return
         away = restarted[self._owner]
-        if len(sample.born):
+        if len(sample.new_bundles):
             parents = sample.parents
             inherited = np.where(parents == NOBODY, NOBODY, self._owner[parents])
-            self._owner[sample.born] = np.where(inherited == NOBODY, sample.owner[sample.born], inherited)
+            self._owner[sample.new_bundles] = np.where(inherited == NOBODY, sample.owner[sample.new_bundles], inherited)
             # A new bundle on a restarted broker came after the restart, unless it is a part of an earlier bundle there.
-            away[sample.born] = restarted[inherited] & (inherited != NOBODY)
+            away[sample.new_bundles] = restarted[inherited] & (inherited != NOBODY)
         lost = np.flatnonzero(sample.is_present & (~registered[self._owner] | away))
         if not len(lost):
             return
@@ -185,13 +185,13 @@ class _ReplayedVariant:
             resources=RESOURCES,
             policies=sample.policies,
             reserved_by=sample.reserved_by,
-            counting=self._counting(sample.minute),
+            counting=self._hit_rules(sample.minute),
             stays=dict.fromkeys(sample.left_out.tolist(), Reason.BUNDLE_QUARANTINED),
         )
 
-    def _counting(self, minute: int) -> HitRules:
-        apart = self._last is None or (minute - self._last) * MINUTE > self._longest
-        return AFTER_A_GAP if apart else COUNTED
+    def _hit_rules(self, minute: int) -> HitRules:
+        apart = self._last is None or (minute - self._last) * MINUTE_SECONDS > self._longest
+        return RULES_AFTER_GAP if apart else COUNTED
 
 
 def _message_costs(recording: Recording, minutes: Sequence[int]) -> Floats:
@@ -219,17 +219,17 @@ def _message_costs(recording: Recording, minutes: Sequence[int]) -> Floats:
     both, shares = known[1:] & known[:-1], known / known.sum(axis=0).clip(1)
     steady = 2 * known.sum(axis=0) >= len(known)
 
-    def contrast(levels: Floats) -> Floats:
+    def centered(levels: Floats) -> Floats:
         return np.asarray(np.where(steady, levels - levels.mean(where=steady | ~steady.any()), 0.0))
 
     def observations(levels: Floats) -> Floats:
-        return np.concatenate([[contrast((shares * levels).sum(axis=0))], both * np.diff(levels, axis=0)])
+        return np.concatenate([[centered((shares * levels).sum(axis=0))], both * np.diff(levels, axis=0)])
 
     def score_levels(costs: Floats) -> Floats:
         return np.asarray(np.bincount(at, points * costs[of], scores.size).reshape(scores.shape))
 
     def likely_costs(weights: Floats) -> Floats:
-        of_blocks = contrast(weights[0]) * shares - np.diff(np.pad(both * weights[1:], ((1, 1), (0, 0))), axis=0)
+        of_blocks = centered(weights[0]) * shares - np.diff(np.pad(both * weights[1:], ((1, 1), (0, 0))), axis=0)
         of_bundles = np.bincount(of, points * of_blocks.ravel()[at], bundles)
         return np.asarray(_SPREAD**2 * (of_bundles + of_bundles.sum()))
 
@@ -238,17 +238,17 @@ def _message_costs(recording: Recording, minutes: Sequence[int]) -> Floats:
     of_changes = np.hypot(_NOISE, np.sqrt(np.median(within) / 2) if len(within) else 0.0)
     variance = np.array([_APART, *[of_changes] * len(both)])[:, None] ** 2
     unexplained = observations(np.nan_to_num(scores) - score_levels(np.ones(bundles)))
-    weights = _solve(
+    weights = _solve_linear_system(
         lambda weights: observations(score_levels(likely_costs(weights))) + variance * weights, unexplained
     )
     return np.asarray(mean * np.maximum(1 + likely_costs(weights), _LEAST))
 
 
-def _solve(matrix_product: Callable[[Floats], Floats], target: Floats) -> Floats:
+def _solve_linear_system(matrix_product: Callable[[Floats], Floats], target: Floats) -> Floats:
     """Return the solution of a positive definite system, by conjugate gradients."""
     found, left, direction = np.zeros_like(target), target, target
     size = first = (target**2).sum()
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_SOLVER_STEPS):
         if size <= 1e-8 * first:
             break
         image = matrix_product(direction)
@@ -272,7 +272,7 @@ class _Averages:
             return brokers
         history, change = self._settings.history_percentage, self._new_averages(brokers) - self._new_averages(recorded)
         # A broker that comes back starts from zero.
-        self._offset = (self._offset * history + (1 - history) * change) * (recorded.registered & ~sample.restarted)
+        self._offset = (self._offset * history + (1 - history) * change) * (recorded.registered & ~sample.has_restarted)
         return replace(brokers, averages=np.maximum(recorded.averages + self._offset, 0))
 
     def _new_averages(self, brokers: BrokerLoads) -> Floats:

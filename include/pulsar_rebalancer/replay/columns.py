@@ -19,7 +19,7 @@ from pulsar_rebalancer.run.tables import TRAFFIC, BrokerSample
 from pulsar_rebalancer.state import Learned
 from pulsar_rebalancer.strategies.learning import BundleCosts, Correction, LearningResult, Sums, learn
 from pulsar_rebalancer.strategies.sample import RecentMove
-from pulsar_rebalancer.strategies.scoring import UNIT, learned_before, measure_of
+from pulsar_rebalancer.strategies.scoring import UNIT_DIVISORS, learned_before, measure_of
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -31,7 +31,7 @@ NOBODY = -1
 LOADS = (*TRAFFIC, "topics")
 """The load values that a bundle takes along when it moves to another broker; `run.tables` has the units."""
 
-UNKNOWN_RATE = 50.0
+DEFAULT_LONG_TERM_RATE = 50.0
 """Long-term msg/s of a bundle that no broker has reported yet (NamespaceBundleStats' default)."""
 
 
@@ -53,11 +53,11 @@ class Roster:
 
 
 class MeanColumns:
-    """Short-term and long-term moving averages, computed as in `run.bundle_columns.update`."""
+    """Short-term and long-term moving averages, computed as in `run.bundle_columns.update_means`."""
 
     def __init__(self, bundle_count: int) -> None:
         self.short: Floats = np.zeros((len(TRAFFIC), bundle_count))
-        self.long_term_msg_rate: Floats = np.full(bundle_count, UNKNOWN_RATE)
+        self.long_term_msg_rate: Floats = np.full(bundle_count, DEFAULT_LONG_TERM_RATE)
         self._samples: Ints = np.zeros(bundle_count, dtype=np.int64)
 
     def update(self, present_bundles: Flags, sample: Floats, unchanged_bundles: Ints | None = None) -> None:
@@ -75,7 +75,7 @@ class MeanColumns:
         kept = np.where(present_bundles, self.short, 0.0)
         self.short = np.where(counted, mean_with_sample(self.short, sample, short), kept)
         long_term = mean_with_sample(self.long_term_msg_rate, sample[0] + sample[1], samples)
-        kept = np.where(present_bundles, self.long_term_msg_rate, UNKNOWN_RATE)
+        kept = np.where(present_bundles, self.long_term_msg_rate, DEFAULT_LONG_TERM_RATE)
         self.long_term_msg_rate = np.where(counted, long_term, kept)
         self._samples = np.where(counted, samples, np.where(present_bundles, self._samples, 0))
 
@@ -212,7 +212,7 @@ class LearnedColumns:
         known = self.costs if learned.samples else BundleCosts.all_unknown(len(owner))
         measure = measure_of(learned.bottleneck)
         inward, outward = (load[TRAFFIC.index(f"{measure}_{way}")] for way in ("in", "out"))
-        rate = np.where(owner == NOBODY, np.nan, (inward + outward) / UNIT[measure])
+        rate = np.where(owner == NOBODY, np.nan, (inward + outward) / UNIT_DIVISORS[measure])
         minutes = max(settings.interval_seconds / 60, minute - self._counted_at)
         self.costs, change = known.with_sample(rate, minutes, is_counted=is_counted)
         sums = self.sums(owner, self.costs.summands(rate, change))

@@ -158,19 +158,19 @@ class ColumnarBrokers(Brokers):
         return {self._roster.brokers[i]: age[i] for i in np.flatnonzero(~np.isnan(averages[0])).tolist()}
 
     def find_broker(self, name: str) -> BrokerSample:
-        return self._make(np.array([self._roster.broker_at[name]]), [{}])[0]
+        return self._samples_of(np.array([self._roster.broker_at[name]]), [{}])[0]
 
     @cached_property
     def _samples(self) -> list[BrokerSample]:
         indices = np.flatnonzero(self._minute.brokers.registered)
         scored, of_all = (self._weighted_usages(of)[indices].tolist() for of in (SCORED, RESOURCES))
-        return self._make(indices, [{SCORED: one, RESOURCES: other} for one, other in zip(scored, of_all, strict=True)])
+        return self._samples_of(indices, [{SCORED: a, RESOURCES: b} for a, b in zip(scored, of_all, strict=True)])
 
-    def _make(self, indices: Ints, weighted_usages: Iterable[Mapping[Sequence[str], float]]) -> list[BrokerSample]:
+    def _samples_of(self, indices: Ints, weighted: Iterable[Mapping[Sequence[str], float]]) -> list[BrokerSample]:
         minute, brokers, positions = self._minute, self._minute.brokers, indices.tolist()
         *traffic, topics = brokers.traffic[:, indices]
         unknown = [repeat(None)] * len(AVERAGES)
-        averages = unknown if brokers.averages is None else map(_or_none, brokers.averages[:, indices])
+        averages = unknown if brokers.averages is None else map(_nan_to_none, brokers.averages[:, indices])
         columns = (
             [self._roster.brokers[i] for i in positions],
             map(self._reasons.get, positions),
@@ -181,7 +181,7 @@ class ColumnarBrokers(Brokers):
             *averages,
             brokers.age[indices].tolist(),
             repeat(None),
-            weighted_usages,
+            weighted,
         )
         return list(map(BrokerSample, *columns))
 
@@ -193,5 +193,5 @@ class ColumnarBrokers(Brokers):
         return weighted_usages(self._minute.brokers.percents, self._minute.resources, self._settings, resources)
 
 
-def _or_none(values: Floats) -> list[float | None]:
+def _nan_to_none(values: Floats) -> list[float | None]:
     return [value if value == value else None for value in values.tolist()]

@@ -19,9 +19,9 @@ from pulsar_rebalancer.storage.documents import VersionedDocument
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import number_of
 
-MINUTES_OF_A_DAY = 1440
+MINUTES_PER_DAY = 1440
 
-_SHOWN = 10
+_MAX_SHOWN = 10
 
 OF_BROKERS = ("brokers", "usage", "limits", "traffic", "averages", "versions", "age", "started", "reported")
 OF_BUNDLES = ("bundles", "owner", "carried", "left_out")
@@ -121,7 +121,7 @@ class Coverage(BaseModel):
             words.append(f"excluding {number_of(self.repeated, 'sample')} followed by a sample in the same minute")
         if self.unreadable_count:
             words.append(f"{number_of(self.unreadable_count, 'file')} could not be read")
-        if self.minutes < MINUTES_OF_A_DAY:
+        if self.minutes < MINUTES_PER_DAY:
             words.append(f"daily values are extrapolated from {self.minutes / 60:.1f} hours")
         return ", ".join(words)
 
@@ -155,7 +155,7 @@ def minute_of(time: datetime) -> int:
     return int(time.timestamp() // 60)
 
 
-_BYTES = 16 << 20
+_MIN_FILE_BYTES = 16 << 20
 """Minimum size of a sample file, in bytes; only the last file may be smaller."""
 
 
@@ -207,15 +207,15 @@ class Writer:
         data = snapshot.to_bytes()
         self.places[minute] = (self._file, len(self._waiting), len(data))
         self._waiting += data
-        if len(self._waiting) >= _BYTES:
-            self._flush()
+        if len(self._waiting) >= _MIN_FILE_BYTES:
+            self._write_sample_file()
 
-    def _flush(self) -> None:
+    def _write_sample_file(self) -> None:
         (self.folder / str(self._file)).write_bytes(bytes(self._waiting))
         self._file, self._waiting = self._file + 1, bytearray()
 
     def finish(self, coverage: Coverage) -> Index:
-        self._flush()
+        self._write_sample_file()
         minutes = sorted(self.places)
         index = Index(
             brokers=self.brokers.names,
@@ -255,7 +255,7 @@ def coverage_of(
         expected=max(len(ordered), int((end - start).total_seconds() / 60 / interval)),
         gaps=len(gaps),
         longest_gap_minutes=int(gaps.max()) if len(gaps) else 0,
-        unreadable=tuple(unreadable_runs[:_SHOWN]),
+        unreadable=tuple(unreadable_runs[:_MAX_SHOWN]),
         unreadable_count=len(unreadable_runs),
         repeated=repeat_count,
         blocked=block_count,

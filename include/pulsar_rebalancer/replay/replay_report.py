@@ -13,7 +13,7 @@ import numpy as np
 
 from pulsar_rebalancer.replay.columns import Floats, Ints
 from pulsar_rebalancer.replay.variant_outcome import RECORDING, Metrics, VariantOutcome, metrics
-from pulsar_rebalancer.replay.variants import CURRENT, FailedVariant, ReplayRequest, ReplayResult, Variant
+from pulsar_rebalancer.replay.variants import CURRENT_VARIANT, FailedVariant, ReplayRequest, ReplayResult, Variant
 from pulsar_rebalancer.texts import number_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Times = npt.NDArray[np.datetime64]
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """Content security policy of the page: only inline styles are allowed."""
 
 _STYLE = """
@@ -36,11 +36,11 @@ tr.current { background: #e8f0fe; } tr.picked { background: #e6f4ea; }
 .wide { overflow-x: auto; } .quiet { color: #57606a; } svg { max-width: 100%; height: auto; }
 """
 _PLAIN, _FRONT, _CURRENT, _PICKED = "#9aa5b1", "#0b4f8a", "#1a73e8", "#188038"
-_RECORDED = "#5f6368"
-_POINTS = 400
-_GAP = 3
+_RECORDED_COLOR = "#5f6368"
+_MAX_POINTS = 400
+_GAP_INTERVALS = 3
 """A chart's line has a gap where two points are further apart than this number of median intervals."""
-_HEADS = (
+_HEADERS = (
     *("bundles moved", "events", "unloads a day", "events a day", "disturbed a day, MiB/s"),
     *("range, mean", "95th percentile", "largest", "std", "above 80 %", "lost a broker"),
 )
@@ -71,8 +71,8 @@ def report_html(
         f"<p>If one point of range is worth {request.worth:g} unloads a day, the best variant is "
         f"<b>{escape(result.picked)}</b>.</p>",
         "<h2>Recording and replay</h2>",
-        _agreement_section(result, recorded, outcomes[CURRENT]),
-        _time_chart([outcomes[name] for name in dict.fromkeys((RECORDING, CURRENT, result.picked))]),
+        _agreement_section(result, recorded, outcomes[CURRENT_VARIANT]),
+        _time_chart([outcomes[name] for name in dict.fromkeys((RECORDING, CURRENT_VARIANT, result.picked))]),
         "<h2>Unloads against range</h2>",
         "<p class=quiet>Each point is a variant with its number from the table. Further left, "
         "fewer bundles move; further down, scores are closer together. The line joins the "
@@ -87,7 +87,7 @@ def report_html(
     ]
     head = (
         '<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{SECURITY_POLICY}">'
         f"<title>Replay of {escape(request.cluster)}</title><style>{_STYLE}</style>"
     )
     return f"{head}<body><main>{''.join(parts)}</main></body></html>\n"
@@ -96,8 +96,8 @@ def report_html(
 def _variants_table(ordered_rows: Sequence[Metrics], result: ReplayResult, variants: Mapping[str, Variant]) -> str:
     rows = []
     for number, row in enumerate(ordered_rows, start=1):
-        kind = "current" if row.variant == CURRENT else "picked" if row.variant == result.picked else ""
-        marks = {"current": row.variant == CURRENT, "picked": row.variant == result.picked}
+        kind = "current" if row.variant == CURRENT_VARIANT else "picked" if row.variant == result.picked else ""
+        marks = {"current": row.variant == CURRENT_VARIANT, "picked": row.variant == result.picked}
         marks["on the front"] = row.variant in result.front
         names = (row.variant, variants[row.variant].settings.strategy)
         rows.append(
@@ -106,7 +106,7 @@ def _variants_table(ordered_rows: Sequence[Metrics], result: ReplayResult, varia
             + "".join(f"<td>{cell}</td>" for cell in _metric_cells(row))
             + f"<td class=name>{', '.join(name for name, holds in marks.items() if holds)}</td></tr>"
         )
-    return _scrollable_table("Variants", ("number", "variant", "strategy", *_HEADS, "remark"), "".join(rows))
+    return _scrollable_table("Variants", ("number", "variant", "strategy", *_HEADERS, "remark"), "".join(rows))
 
 
 def _scrollable_table(label: str, headers: Sequence[str], rows: str) -> str:
@@ -146,7 +146,7 @@ def _agreement_section(answer: ReplayResult, recorded_row: Metrics, current_outc
     )
     result = "The current settings failed." if answer.agreement is None else f"{answer.agreement.sentence}."
     return (
-        f"<p>{result}</p>{_scrollable_table('Recording and replay', ('values', *_HEADS), lines)}"
+        f"<p>{result}</p>{_scrollable_table('Recording and replay', ('values', *_HEADERS), lines)}"
         "<p class=quiet>As recorded: a bundle counts if its broker has changed since the previous sample. "
         "Lost: bundles whose broker was gone, had restarted or did not report. Recording and replay can agree only if "
         "the cluster was balanced with the current settings.</p>"
@@ -163,9 +163,9 @@ def _scatter_chart(ordered_rows: Sequence[Metrics], result: ReplayResult, record
     groups = {
         ("other variants", _PLAIN, 22): [row for row in ordered_rows if row.variant not in result.front],
         ("Pareto front", _FRONT, 22): front,
-        (CURRENT, _CURRENT, 60): [row for row in ordered_rows if row.variant == CURRENT],
+        (CURRENT_VARIANT, _CURRENT, 60): [row for row in ordered_rows if row.variant == CURRENT_VARIANT],
         ("picked", _PICKED, 60): [row for row in ordered_rows if row.variant == result.picked],
-        ("as recorded", _RECORDED, 60): [recorded_row],
+        ("as recorded", _RECORDED_COLOR, 60): [recorded_row],
     }
     for (label, colour, size), rows in groups.items():
         marker = "D" if rows == [recorded_row] else "o"
@@ -186,8 +186,8 @@ def _time_chart(outcomes: Sequence[VariantOutcome]) -> str:
 
     figure, (ranges, unloads) = _figure_and_axes(2, height_ratios=(3, 1))
     minutes = np.array(outcomes[0].minutes)
-    starts = np.arange(0, len(minutes), max(1, len(minutes) // _POINTS))
-    kinds = {RECORDING: ("as recorded", _RECORDED), CURRENT: (f"{CURRENT}, replayed", _CURRENT)}
+    starts = np.arange(0, len(minutes), max(1, len(minutes) // _MAX_POINTS))
+    kinds = {RECORDING: ("as recorded", _RECORDED_COLOR), CURRENT_VARIANT: (f"{CURRENT_VARIANT}, replayed", _CURRENT)}
     for outcome in (outcome for outcome in outcomes if outcome.failed is None and len(minutes)):
         label, colour = kinds.get(outcome.variant, ("picked", _PICKED))
         largest = np.maximum.reduceat(np.array(outcome.ranges), starts)
@@ -209,7 +209,7 @@ def _time_chart(outcomes: Sequence[VariantOutcome]) -> str:
 
 def _with_gaps(minutes: Ints, values: Floats) -> tuple[Times, Floats]:
     apart = np.diff(minutes)
-    gaps = np.flatnonzero(apart > _GAP * np.median(apart)) + 1 if len(apart) else apart
+    gaps = np.flatnonzero(apart > _GAP_INTERVALS * np.median(apart)) + 1 if len(apart) else apart
     return _times_of(np.insert(minutes, gaps, minutes[gaps])), np.insert(values, gaps, np.nan)
 
 

@@ -31,7 +31,7 @@ from pulsar_rebalancer.replay.variant_outcome import (
 )
 from pulsar_rebalancer.replay.variants import (
     ANSWER,
-    CURRENT,
+    CURRENT_VARIANT,
     REPORT,
     SAMPLES,
     TABLE,
@@ -43,14 +43,14 @@ from pulsar_rebalancer.replay.variants import (
     Variants,
     check_duration,
     check_sample_count,
-    periods_of,
+    continuous_periods,
 )
-from pulsar_rebalancer.run.tables import TIME
+from pulsar_rebalancer.run.tables import TIME_TYPE
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import number_of
 
-_FOLDER = "progress"
+_PROGRESS_FOLDER = "progress"
 _SECONDS_BETWEEN_LINES = 5.0
 
 
@@ -60,10 +60,10 @@ def print_line(line: str) -> None:
 
 def progress_writer(folder: StoragePath, part_number: int) -> Callable[[float], None]:
     """Return a function that stores the completed fraction of a part, 0 to 1."""
-    return partial(_write, folder / _FOLDER / str(part_number))
+    return partial(_write_share, folder / _PROGRESS_FOLDER / str(part_number))
 
 
-def _write(file: StoragePath, share: float) -> None:
+def _write_share(file: StoragePath, share: float) -> None:
     file.write_bytes(f"{share:.3f}".encode())
 
 
@@ -71,10 +71,10 @@ class Progress:
     """A context manager that prints the progress of the replays at regular intervals."""
 
     def __init__(self, folders: Iterable[StoragePath], part_count: int) -> None:
-        self._folders = [work / _FOLDER for work in folders]
+        self._folders = [work / _PROGRESS_FOLDER for work in folders]
         self._parts = part_count
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread = threading.Thread(target=self._print_progress, daemon=True)
 
     def __enter__(self) -> None:
         self._thread.start()
@@ -83,7 +83,7 @@ class Progress:
         self._over.set()
         self._thread.join()
 
-    def _watch(self) -> None:
+    def _print_progress(self) -> None:
         before = -1
         while not self._over.wait(_SECONDS_BETWEEN_LINES):
             try:
@@ -142,13 +142,13 @@ class Part(NamedTuple):
     number: int
     variants: Sequence[Variant]
     request: ReplayRequest
-    stretch: Period
+    period: Period
 
 
 def parts_of(prepared: PreparedReplay, min_count: int) -> list[Part]:
     """Return the parts of a replay, at least `min_count` of them if there are enough variants and periods."""
     request, variants = prepared.request, prepared.variants.variants
-    apart = periods_of(prepared.recording, days_apart=request.days_apart)
+    apart = continuous_periods(prepared.recording, days_apart=request.days_apart)
     groups = min(len(variants), max(1, math.ceil(min_count / len(apart))))
     # Neighbours differ in one value, so dealing them out in turn gives each group some of every strategy.
     work = [(stretch, variants[group::groups]) for stretch in apart for group in range(groups)]
@@ -163,8 +163,8 @@ def replay_part(part: Part) -> list[VariantOutcome] | str:
             Recording.read(folder / SAMPLES),
             part.variants,
             request.settings,
-            first_minute=part.stretch.first,
-            last_minute=part.stretch.last,
+            first_minute=part.period.first,
+            last_minute=part.period.last,
             seed=request.seed,
             report_progress=progress_writer(folder, part.number),
         )
@@ -175,33 +175,33 @@ def replay_part(part: Part) -> list[VariantOutcome] | str:
         return f"{type(error).__name__}: {error} [{Reason.SPARK_FAILED}]"
 
 
-_SHOWN = 10
+_MAX_SHOWN = 10
 
-_COVERED = ("start", "end", "first", "last", "samples", "expected", "minutes", "gaps", "repeated")
+_COVERAGE_COLUMNS = ("start", "end", "first", "last", "samples", "expected", "minutes", "gaps", "repeated")
 """Table columns that show which part of the requested period was replayed (`replay.recording.Coverage`)."""
 
 
-def conclude(prepared_replay: PreparedReplay, outcomes: Mapping[str, VariantOutcome], seconds: float) -> None:
+def write_results(prepared_replay: PreparedReplay, outcomes: Mapping[str, VariantOutcome], seconds: float) -> None:
     """Write a replay's answer, table and report. Raises `spark_failed` if every variant failed."""
     folder, _, request, recording, variants = prepared_replay
     coverage = recording.coverage
     failed = _failed_variants(variants.variants, outcomes)
-    for failure in failed[:_SHOWN]:
+    for failure in failed[:_MAX_SHOWN]:
         print_line(f"{request.cluster}: {failure.sentence}")
     names = {failure.variant for failure in failed}
     compared = [metrics(outcomes[v.name], coverage.minutes) for v in variants.variants if v.name not in names]
     if not compared:
         raise RebalancerError(Reason.SPARK_FAILED, f"every variant failed: {failed[0].sentence}")
-    current, recorded = outcomes[CURRENT], outcomes[RECORDING]
+    current, recorded = outcomes[CURRENT_VARIANT], outcomes[RECORDING]
     answer = ReplayResult(
         coverage=coverage,
         picked=preferred_variant(compared, request.worth),
         front=tuple(sorted(pareto_front(compared))),
         variants=len(variants.variants),
-        left_out=tuple(variants.left_out[:_SHOWN]),
+        left_out=tuple(variants.left_out[:_MAX_SHOWN]),
         left_out_count=len(variants.left_out),
         agreement=None if current.failed else Agreement.compare(recorded, current, coverage.minutes),
-        failed=tuple(failed[:_SHOWN]),
+        failed=tuple(failed[:_MAX_SHOWN]),
         failed_count=len(failed),
         seconds=seconds,
     )
@@ -234,7 +234,7 @@ def _results_table(
     columns: dict[str, Any] = {name: [getattr(row, name, None) for row in rows] for name in Metrics._fields}
     columns |= {
         "variant": [variant.name for variant in variants],
-        "failed_at": pa.array([failure and failure.at for failure in failures], TIME),
+        "failed_at": pa.array([failure and failure.at for failure in failures], TIME_TYPE),
         "error": pa.array([failure and failure.error for failure in failures], pa.string()),
         "strategy": [variant.settings.strategy for variant in variants],
         "changed": [json.dumps(dict(variant.changed), default=str) for variant in variants],
@@ -243,5 +243,5 @@ def _results_table(
         "picked": [variant.name == result.picked for variant in variants],
     }
     # Repeat the coverage in every row, next to the values that depend on it.
-    covered = {name: [getattr(result.coverage, name)] * len(variants) for name in _COVERED}
+    covered = {name: [getattr(result.coverage, name)] * len(variants) for name in _COVERAGE_COLUMNS}
     return pa.table(columns | covered)

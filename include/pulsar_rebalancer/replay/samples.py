@@ -20,7 +20,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 CARRIED = tuple(map(RESOURCES.index, ("cpu", "bandwidth_in", "bandwidth_out")))
 """Resources whose usage moves with a bundle; memory does not move."""
 
-_SHARED_BY = ((0, 1), (2,), (3,))
+_SHARED_LOAD_ROWS = ((0, 1), (2,), (3,))
 """For each of `CARRIED`, the rows of `LOADS` by whose sum bundles share the usage: messages, bytes in, bytes out."""
 
 
@@ -33,17 +33,17 @@ class RecordedSample:
 
     Attributes:
         minute: minutes since 1970.
-        restarted: brokers whose process restarted since their previous report.
+        has_restarted: brokers whose process restarted since their previous report.
         owner, carried: each bundle's broker, and its load by `LOADS`; `NOBODY` and 0 if not reported.
-        born, parents: bundles in no earlier sample, and the bundle each was split from, else `NOBODY`.
+        new_bundles, parents: bundles in no earlier sample, and the bundle each was split from, else `NOBODY`.
     """
 
     minute: int
     brokers: BrokerLoads
-    restarted: Flags
+    has_restarted: Flags
     owner: Ints
     carried: Floats
-    born: Ints
+    new_bundles: Ints
     parents: Ints
     repeated: Ints
     left_out: Ints
@@ -67,7 +67,7 @@ class RecordedSample:
         brokers = self.owner[owned]
         flows = np.zeros((len(CARRIED) + len(LOADS), len(self.owner)))
         flows[len(CARRIED) :] = self.carried
-        for row, (resource, values) in enumerate(zip(CARRIED, _SHARED_BY, strict=True)):
+        for row, (resource, values) in enumerate(zip(CARRIED, _SHARED_LOAD_ROWS, strict=True)):
             cost, most = (costs, 1.0) if row == 0 and costs is not None else (1.0, np.inf)
             weight = (cost * self.carried[list(values)].sum(axis=0))[owned]
             whole = np.bincount(brokers, weights=weight, minlength=len(self.brokers.registered))
@@ -146,7 +146,7 @@ class _SampleAssembler:
         restarted, brokers = self._restarted_brokers(snapshot), self._broker_loads(snapshot)
         owner, carried, repeated = self._bundle_loads(snapshot, brokers.registered & ~brokers.reported)
         born = np.flatnonzero((owner != NOBODY) & ~self._seen)
-        parents = self._parents(born) if self._seen.any() else np.full(len(born), NOBODY)
+        parents = self._parents_of(born) if self._seen.any() else np.full(len(born), NOBODY)
         self._seen[born] = True
         self._owner, self._carried = owner, carried
         left_out = self._bundle_at[snapshot.bundles[snapshot.left_out]]
@@ -196,11 +196,11 @@ class _SampleAssembler:
             owner[held], carried[:, held] = self._owner[held], self._carried[:, held]
         return owner, carried, held
 
-    def _parents(self, new_bundles: Ints) -> Ints:
+    def _parents_of(self, new_bundles: Ints) -> Ints:
         """Return, for each new bundle, the narrowest known bundle that contains its range; `NOBODY` if none does."""
-        return np.array([self._parent(number) for number in new_bundles.tolist()], dtype=np.int64)
+        return np.array([self._parent_of(number) for number in new_bundles.tolist()], dtype=np.int64)
 
-    def _parent(self, number: int) -> int:
+    def _parent_of(self, number: int) -> int:
         namespace = int(self._roster.namespace[number])
         if namespace not in self._ranges:
             self._ranges[namespace] = self._namespace_ranges(namespace)

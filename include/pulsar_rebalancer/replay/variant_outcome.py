@@ -12,10 +12,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from pulsar_rebalancer.replay.columns import NOBODY, Floats
-from pulsar_rebalancer.replay.recording import MINUTES_OF_A_DAY
+from pulsar_rebalancer.replay.recording import MINUTES_PER_DAY
 from pulsar_rebalancer.replay.samples import RecordedSample
 
-HOT = 80.0
+HOT_SCORE = 80.0
 """Score, in percent, above which a broker counts as hot."""
 
 
@@ -37,7 +37,7 @@ class VariantOutcome:
     Attributes:
         ranges: largest minus smallest score by sample, in points; 32 bits each: there can be millions.
         deviation: sum over all samples of the standard deviation of the scores in points.
-        hot, events: samples with a broker above `HOT` percent, and samples after which bundles moved.
+        hot, events: samples with a broker above `HOT_SCORE` percent, and samples after which bundles moved.
         disturbed: throughput of the moved bundles when they moved, in bytes/s, inbound plus outbound.
         lost: number of bundles placed because their broker was gone.
         minutes: time for each of `ranges`, in minutes since 1970; only in the recording's outcome.
@@ -61,7 +61,7 @@ class VariantOutcome:
         largest = float(scores.max())
         self.ranges.append(largest - float(scores.min()))
         self.deviation += float(scores.std())
-        self.hot += largest > HOT
+        self.hot += largest > HOT_SCORE
 
     def add_unloads(self, throughput: Floats) -> None:
         """Add the bundles that move after a sample, by their throughput in bytes/s."""
@@ -105,7 +105,7 @@ class Metrics(NamedTuple):
 
 def metrics(outcome: VariantOutcome, minutes: float) -> Metrics:
     """Return an outcome's values; `minutes` is the time that its samples cover."""
-    days, ranges = minutes / MINUTES_OF_A_DAY, np.array(outcome.ranges or [0.0])
+    days, ranges = minutes / MINUTES_PER_DAY, np.array(outcome.ranges or [0.0])
     return Metrics(
         outcome.variant,
         outcome.moved,
@@ -171,7 +171,7 @@ class RecordedCluster:
             self.outcome.add_scores(scores)
             self.outcome.minutes.append(sample.minute)
         known, brokers = self._owner != NOBODY, sample.brokers
-        away = ~brokers.registered | sample.restarted
+        away = ~brokers.registered | sample.has_restarted
         changed = sample.is_present & known & (self._owner != sample.owner)
         lost = changed & (away | ~brokers.reported)[self._owner]
         moved = np.flatnonzero(changed & ~lost)
@@ -213,8 +213,8 @@ class Agreement(BaseModel):
             range_replayed=float(ranges[1].mean()),
             range_apart=float(np.abs(ranges[0] - ranges[1]).mean()),
             range_correlation=float(np.corrcoef(ranges)[0, 1]) if ranges.std(axis=1).all() else None,
-            unloads_recorded=recorded_outcome.moved * MINUTES_OF_A_DAY / minutes,
-            unloads_replayed=replayed_outcome.moved * MINUTES_OF_A_DAY / minutes,
+            unloads_recorded=recorded_outcome.moved * MINUTES_PER_DAY / minutes,
+            unloads_replayed=replayed_outcome.moved * MINUTES_PER_DAY / minutes,
             bundles_recorded=len(moved),
             bundles_replayed=len(again),
             bundles_both=len(moved & again),

@@ -26,9 +26,9 @@ from pulsar_rebalancer.storage.path import StoragePath, json_document
 from pulsar_rebalancer.strategies.shedders.registry import PROFILES, validate
 from pulsar_rebalancer.texts import require_storable
 
-MOST_VARIANTS = 1000
+MAX_VARIANTS = 1000
 
-CURRENT = "current settings"
+CURRENT_VARIANT = "current settings"
 
 _NOT_REPLAYED = {
     "report_max_interval_minutes",
@@ -43,12 +43,12 @@ _NOT_REPLAYED = {
     "flow_difference",
 }
 
-OF_STRATEGY = ("placement", "strategy_settings")
+STRATEGY_SETTINGS = ("placement", "strategy_settings")
 """Settings that belong to one strategy and have no meaning for other strategies."""
 
 REPLAYED = (
     "strategy",
-    *OF_STRATEGY,
+    *STRATEGY_SETTINGS,
     "min_bundle_share",
     *CAPS,
     "excluded_brokers",
@@ -75,18 +75,18 @@ class Variants(NamedTuple):
     left_out: list[str]
 
 
-def expand(grid: Sequence[Mapping[str, object]], base_settings: Settings) -> Variants:
+def expand_grid(grid: Sequence[Mapping[str, object]], base_settings: Settings) -> Variants:
     """Return the current settings and every combination in a grid.
 
     Each part of the grid maps settings, by our names or Pulsar's, to a value or a list of values, and all
     combinations within a part are compared. Settings that a part does not name keep their current values.
 
     Raises SettingsError `wrong_setting` for an unknown setting or strategy, a value of the wrong type, or
-    more than `MOST_VARIANTS` combinations.
+    more than `MAX_VARIANTS` combinations.
     """
     parts = [_values_by_field(part, f"grid, part {number}") for number, part in enumerate(grid, start=1)]
     _check_variant_count(parts)
-    by_key = {_settings_key(base_settings): Variant(CURRENT, base_settings, current=True)}
+    by_key = {_settings_key(base_settings): Variant(CURRENT_VARIANT, base_settings, current=True)}
     left_out: list[str] = []
     for number, part in enumerate(parts, start=1):
         for values in product(*part.values()):
@@ -119,18 +119,18 @@ def _values_by_field(part: Mapping[str, object], label: str) -> dict[str, list[A
 
 def _check_variant_count(parts: Sequence[Mapping[str, list[Any]]]) -> None:
     count = sum(math.prod(len(values) for values in part.values()) for part in parts)
-    if count > MOST_VARIANTS:
+    if count > MAX_VARIANTS:
         given = ", ".join(f"{name} {len(values)}" for part in parts for name, values in part.items())
         raise SettingsError(
             Reason.WRONG_SETTING,
-            f"grid: {count:,} variants exceed the maximum of {MOST_VARIANTS:,}: give fewer values (now {given[:500]})",
+            f"grid: {count:,} variants exceed the maximum of {MAX_VARIANTS:,}: give fewer values (now {given[:500]})",
         )
 
 
 def _make_variant(changes: dict[str, object], base_settings: Settings, label: str) -> Variant:
     values = base_settings.model_dump(mode="json", exclude_unset=True)
     if changes.get("strategy", base_settings.strategy) != base_settings.strategy:
-        values = {name: value for name, value in values.items() if name not in OF_STRATEGY}
+        values = {name: value for name, value in values.items() if name not in STRATEGY_SETTINGS}
     settings = validate(values | changes, label=label)
     shown = {name: value for name, value in changes.items() if name != "strategy"}
     name = ", ".join([settings.strategy, *(f"{key} {value}" for key, value in shown.items())])
@@ -181,7 +181,7 @@ def _compacted_settings(runs_table: StoragePath) -> dict[str, str | None]:
 
 REQUEST, ANSWER, REPORT, TABLE, SAMPLES = "request.json", "answer.json", "report.html", "results.parquet", "samples"
 
-LONGEST_DAYS = 366
+MAX_DAYS = 366
 """Maximum length of a replayed period, in days."""
 
 DEFAULT_GRID: list[dict[str, object]] = [{"strategy": name} | profile.grid for name, profile in PROFILES.items()]
@@ -220,7 +220,7 @@ class ReplayRequest(VersionedDocument):
 
     @field_validator("grid")
     @classmethod
-    def _storable(cls, grid: list[dict[str, object]]) -> list[dict[str, object]]:
+    def _check_storable(cls, grid: list[dict[str, object]]) -> list[dict[str, object]]:
         require_storable(grid)
         return grid
 
@@ -229,14 +229,14 @@ class ReplayRequest(VersionedDocument):
         # Neither another time zone nor the day after the end may leave the calendar.
         if self.start.year < 2 or self.end.year > 9998:
             raise ValueError("the period must be between the years 2 and 9998")
-        if not timedelta() < self.end - self.start <= timedelta(days=LONGEST_DAYS):
-            raise ValueError(f"the period must end after it starts, and be no longer than {LONGEST_DAYS} days")
+        if not timedelta() < self.end - self.start <= timedelta(days=MAX_DAYS):
+            raise ValueError(f"the period must end after it starts, and be no longer than {MAX_DAYS} days")
         return self
 
     @property
     def variants(self) -> Variants:
         """Return the variants to compare; raise SettingsError (`wrong_setting`)."""
-        return expand(self.grid, self.settings)
+        return expand_grid(self.grid, self.settings)
 
     @classmethod
     def from_form(cls, values: Mapping[str, object]) -> Self:
@@ -245,7 +245,7 @@ class ReplayRequest(VersionedDocument):
             request = cls.model_validate(dict(values))
         except ValidationError as error:
             raise settings_error(error, "replay") from None
-        expand(request.grid, request.settings)
+        expand_grid(request.grid, request.settings)
         return request
 
 
@@ -297,7 +297,7 @@ class Period(NamedTuple):
     last: int
 
 
-def periods_of(recording: Recording, *, days_apart: bool) -> list[Period]:
+def continuous_periods(recording: Recording, *, days_apart: bool) -> list[Period]:
     """Return the continuous periods in a recording: its days, or the whole recording."""
     minutes = recording.index.minutes
     if not days_apart:
@@ -308,13 +308,13 @@ def periods_of(recording: Recording, *, days_apart: bool) -> list[Period]:
     return [Period(of_day[0], of_day[-1]) for of_day in by_day.values()]
 
 
-MOST_HOURS = 5.0
+MAX_CORE_HOURS = 5.0
 """Maximum estimated core hours for a replay; the task that waits for the replay times out after six hours."""
 
-MOST_OUTCOMES = 50_000_000
+MAX_OUTCOMES = 50_000_000
 """Maximum product of the number of samples and the number of variants in one replay."""
 
-_LESS = "take a shorter period or fewer variants"
+_ADVICE = "take a shorter period or fewer variants"
 
 _SECONDS, _SECONDS_PER_BROKER, _SECONDS_PER_BUNDLE = 5e-4, 14e-6, 40e-9
 """Computing time in seconds per sample and variant, and the additional time for each broker and each bundle."""
@@ -324,10 +324,10 @@ def check_sample_count(request: ReplayRequest, variant_count: int) -> None:
     """Reject too many samples and variants before data is read; raise SettingsError (`wrong_setting`)."""
     minutes = (request.end - request.start).total_seconds() / 60
     samples = minutes / max(1.0, request.settings.interval_seconds / 60)
-    if samples * variant_count > MOST_OUTCOMES:
+    if samples * variant_count > MAX_OUTCOMES:
         raise SettingsError(
             Reason.WRONG_SETTING,
-            f"{variant_count} variants times {samples:,.0f} samples exceed the maximum of {MOST_OUTCOMES:,}: {_LESS}",
+            f"{variant_count} variants times {samples:,.0f} samples exceed the maximum of {MAX_OUTCOMES:,}: {_ADVICE}",
         )
 
 
@@ -336,9 +336,9 @@ def check_duration(recording: Recording, variants: int) -> None:
     samples, names = len(recording.index.minutes), recording.roster
     step = _SECONDS + len(names.brokers) * _SECONDS_PER_BROKER + len(names.bundles) * _SECONDS_PER_BUNDLE
     hours = samples * variants * step / 3600
-    if hours > MOST_HOURS:
+    if hours > MAX_CORE_HOURS:
         raise SettingsError(
             Reason.WRONG_SETTING,
             f"{variants} variants over {samples:,} samples of {len(names.brokers)} brokers and {len(names.bundles):,} "
-            f"bundles would take one core about {hours:,.0f} hours, more than {MOST_HOURS:g}: {_LESS}",
+            f"bundles would take one core about {hours:,.0f} hours, more than {MAX_CORE_HOURS:g}: {_ADVICE}",
         )

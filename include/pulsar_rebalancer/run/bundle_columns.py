@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from pulsar_rebalancer.names import HEARTBEAT_NAMESPACE
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.tables import LONG_TERM, TRAFFIC, Measure, Row, java_sum
+from pulsar_rebalancer.run.tables import LONG_TERM_RATES, TRAFFIC, Measure, Row, java_sum
 
 
 class BundleSample(NamedTuple):
@@ -63,19 +63,19 @@ class BundleSample(NamedTuple):
         return self.msg_throughput_in + self.msg_throughput_out
 
 
-_ARROW: dict[Any, pa.DataType] = {str: pa.string(), Reason: pa.string(), int: pa.int64(), float: pa.float64()}
+_ARROW_TYPES: dict[Any, pa.DataType] = {str: pa.string(), Reason: pa.string(), int: pa.int64(), float: pa.float64()}
 
-COLUMNS = pa.schema(
-    [(name, _ARROW[(get_args(kind) or (kind,))[0]]) for name, kind in get_type_hints(BundleSample).items()]
+SAMPLE_SCHEMA = pa.schema(
+    [(name, _ARROW_TYPES[(get_args(kind) or (kind,))[0]]) for name, kind in get_type_hints(BundleSample).items()]
 )
 """Columns for strategies: the fields of `BundleSample`."""
 
-_VALUES = [name for name, default in BundleSample._field_defaults.items() if default is not None]
+_NON_NULL_COLUMNS = [name for name, default in BundleSample._field_defaults.items() if default is not None]
 
 
 def without_nulls(table: pa.Table) -> pa.Table:
-    bundles = table.select(COLUMNS.names).cast(COLUMNS)
-    for name in _VALUES:
+    bundles = table.select(SAMPLE_SCHEMA.names).cast(SAMPLE_SCHEMA)
+    for name in _NON_NULL_COLUMNS:
         values = pc.coalesce(bundles[name], pa.scalar(0, bundles[name].type))
         bundles = bundles.set_column(bundles.schema.get_field_index(name), name, values)
     return bundles
@@ -105,10 +105,10 @@ def bundle_counts(table: pa.Table, namespaces: Collection[str] | None) -> dict[s
 
 
 class Bundles:
-    """All bundles that the brokers of one cluster report. The table has `COLUMNS`, in any order."""
+    """All bundles that the brokers of one cluster report. The table has `SAMPLE_SCHEMA`, in any order."""
 
     def __init__(self, table: pa.Table) -> None:
-        self._given = table
+        self._given_table = table
 
     def request_brokers(self, brokers: Collection[str]) -> None:
         """Announce the brokers whose bundles will be requested; an implementation can skip other bundles."""
@@ -150,7 +150,7 @@ class Bundles:
 
     @cached_property
     def _table(self) -> pa.Table:
-        return sort(without_nulls(self._given))
+        return sort(without_nulls(self._given_table))
 
     @cached_property
     def _cached_bundles(self) -> dict[str, dict[str, BundleSample]]:
@@ -185,10 +185,10 @@ class Bundles:
 
         If a bundle's long-term moving average is not known yet, its short-term average is used.
         """
-        return self._rates
+        return self._rate_by_broker
 
     @cached_property
-    def _rates(self) -> dict[str, float]:
+    def _rate_by_broker(self) -> dict[str, float]:
         heartbeat = pc.match_substring_regex(self._table["bundle"], f"^{HEARTBEAT_NAMESPACE}/[^/]*$")
         means = pc.coalesce(self._table["long_term_msg_rate"], self._table["msg_rate"])
         # Rates are added in the order of names: the order decides the last digit, which may decide a tie.
@@ -211,7 +211,7 @@ LONG_TERM_SAMPLES = 1000
 """Samples in the long-term mean: from the thousandth on, a new sample has the weight of one thousandth."""
 
 
-def update(bundles: Iterable[Row], previous_means: Iterable[Row]) -> list[Row]:
+def update_means(bundles: Iterable[Row], previous_means: Iterable[Row]) -> list[Row]:
     """Add a sample to the moving averages, and return the updated averages (TimeAverageMessageData.update).
 
     The means of a new bundle start with its values in this sample. While a bundle moves, two brokers can report it;
@@ -241,7 +241,7 @@ def with_parts(means: Iterable[Row], shares: Mapping[str, Mapping[str, float]]) 
     Each part starts with its share of the means.
 
     The parts are the bundles that a bundle was split into. The row of the split bundle is kept, because for a short
-    time one broker can report the bundle and another broker a part. `update` then drops whichever is not in the sample.
+    time one broker can report the bundle and another a part. `update_means` then drops whichever is not in the sample.
     The means of a part that already has a row do not change.
 
     Args:
@@ -254,7 +254,7 @@ def with_parts(means: Iterable[Row], shares: Mapping[str, Mapping[str, float]]) 
         for part, share in shares.get(row["bundle"], {}).items():
             if part in known:
                 continue
-            carried = {name: row[name] * share for name in (*TRAFFIC, *LONG_TERM)}
+            carried = {name: row[name] * share for name in (*TRAFFIC, *LONG_TERM_RATES)}
             rows.append(row | carried | {"bundle": part})
     return rows
 

@@ -50,21 +50,21 @@ DOCUMENTS = {
 """For each document column of `runs`: the path below a run's folder. `documents` has all other JSON files."""
 
 RUNS = "runs"
-KINDS = (*TABLES, RUNS)
+TABLE_KINDS = (*TABLES, RUNS)
 """The order in which tables are published. `runs` is last, so every run in it is complete in the other tables."""
 
 _RUN_COLUMNS: list[pa.Field[Any]] = [
     pa.field("run", pa.string()),  # name of the run's folder
-    pa.field("collected_at", tables.TIME),
+    pa.field("collected_at", tables.TIME_TYPE),
     *(pa.field(name, pa.string()) for name in DOCUMENTS),  # null when the run has no such document
     pa.field("documents", pa.map_(pa.string(), pa.string())),  # path to text
     *(pa.field(f"{kind}_rows", pa.int64()) for kind in TABLES),  # null when the run has no such table
 ]
 RUNS_SCHEMA = pa.schema(_RUN_COLUMNS, metadata={"version": "1"})
 
-_ROWS = 131_072
-_BYTES = 64 * 1024 * 1024
-"""A row group is written once it has `_ROWS` rows, or takes `_BYTES` bytes of memory."""
+_MAX_ROWS = 131_072
+_MAX_BYTES = 64 * 1024 * 1024
+"""A row group is written once it has `_MAX_ROWS` rows, or takes `_MAX_BYTES` bytes of memory."""
 
 
 def table_file(storage: ClusterStorage, table: str, day: date) -> StoragePath:
@@ -111,27 +111,27 @@ class Draft:
 
         Raises ArrowInvalid if a value does not fit its column, or SnapshotError `storage_failed`.
         """
-        columns = [self._column(table, field, run_name) for field in self._schema]
+        columns = [self._typed_column(table, field, run_name) for field in self._schema]
         self._waiting.append(pa.Table.from_arrays(columns, schema=self._schema))
-        if sum(t.num_rows for t in self._waiting) >= _ROWS or sum(t.nbytes for t in self._waiting) >= _BYTES:
-            self._flush()
+        if sum(t.num_rows for t in self._waiting) >= _MAX_ROWS or sum(t.nbytes for t in self._waiting) >= _MAX_BYTES:
+            self._write_row_group()
 
     @staticmethod
-    def _column(table: pa.Table, field: pa.Field[Any], run_name: str | None) -> Any:
+    def _typed_column(table: pa.Table, field: pa.Field[Any], run_name: str | None) -> Any:
         if run_name is not None and field.name == "run":
             return pa.repeat(run_name, table.num_rows)
         if field.name not in table.column_names:
             return pa.nulls(table.num_rows, field.type)
         return table[field.name].cast(field.type)
 
-    def _flush(self) -> None:
+    def _write_row_group(self) -> None:
         if self._waiting:
             with storage_errors(self.file.uri, "written"):
                 self._writer.write_table(pa.concat_tables(self._waiting))
             self._waiting = []
 
     def finish(self) -> None:
-        self._flush()
+        self._write_row_group()
         with storage_errors(self.file.uri, "written"):
             self._writer.close()
             if not isinstance(self._sink, pa.NativeFile):
@@ -169,7 +169,7 @@ def open_parquet(file: StoragePath, dictionaries: list[str] | None = None) -> It
         yield source
 
 
-def footer_of(file: StoragePath) -> tuple[pa.Schema, int]:
+def read_footer(file: StoragePath) -> tuple[pa.Schema, int]:
     with open_parquet(file) as source:
         return source.schema_arrow, source.metadata.num_rows
 
@@ -209,7 +209,7 @@ def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
     listed = table_file(storage, RUNS, day)
     if not listed.exists():
         return set()
-    refuse_other_version(footer_of(listed)[0], RUNS_SCHEMA, listed.uri)
+    refuse_other_version(read_footer(listed)[0], RUNS_SCHEMA, listed.uri)
     columns = ["run", *(f"{kind}_rows" for kind in TABLES)]
     expected = {row["run"]: row for table in listed.read_batches(columns) for row in table.to_pylist()}
     held = {kind: row_counts(table_file(storage, kind, day)) for kind in TABLES}
@@ -227,7 +227,7 @@ def compacted_documents(runs_table: StoragePath, run_name: str, columns: Sequenc
     return {}
 
 
-_NAMES = {"broker", "bundle", "run"}
+_NAME_COLUMNS = {"broker", "bundle", "run"}
 
 
 def read_run(run: StoragePath, table: str, columns: Sequence[str]) -> pa.Table:
@@ -259,21 +259,21 @@ def encoded_batches(file: StoragePath, table: str, columns: Sequence[str], dict_
 
 
 def _check_columns(file: StoragePath, columns: Iterable[str], current_schema: pa.Schema) -> None:
-    schema = footer_of(file)[0]
+    schema = read_footer(file)[0]
     refuse_other_version(schema, current_schema, file.uri)
     for name in columns:
         if name not in schema.names:
             raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri} has no column {name}")
         kind = schema.field(name).type
         if not (
-            pa.types.is_null(kind) or _fits(kind, pa.string() if name == "run" else current_schema.field(name).type)
+            pa.types.is_null(kind) or _can_cast(kind, pa.string() if name == "run" else current_schema.field(name).type)
         ):
-            where = _first_text(file, name) if pa.types.is_string(kind) else ""
+            where = _first_text_value(file, name) if pa.types.is_string(kind) else ""
             raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri}: column {name} holds {kind}{where}")
-    _refuse_null_names(file, [name for name in columns if name in _NAMES])
+    _refuse_null_names(file, [name for name in columns if name in _NAME_COLUMNS])
 
 
-def _fits(stored_type: pa.DataType, current_type: pa.DataType) -> bool:
+def _can_cast(stored_type: pa.DataType, current_type: pa.DataType) -> bool:
     if pa.types.is_string(current_type):
         return pa.types.is_string(stored_type)
     if pa.types.is_timestamp(current_type):
@@ -292,7 +292,7 @@ def _refuse_null_names(file: StoragePath, columns: Iterable[str]) -> None:
             before += table.num_rows
 
 
-def _first_text(file: StoragePath, column: str) -> str:
+def _first_text_value(file: StoragePath, column: str) -> str:
     before = 0
     for table in file.read_batches([column]):
         texts: list[Any] = table[column].to_pylist()

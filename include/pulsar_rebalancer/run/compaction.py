@@ -19,12 +19,12 @@ from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.compacted_tables import (
     DOCUMENTS,
-    KINDS,
     RUNS,
     RUNS_SCHEMA,
+    TABLE_KINDS,
     TABLES,
     Draft,
-    footer_of,
+    read_footer,
     refuse_other_version,
     row_counts,
     table_file,
@@ -72,8 +72,8 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dr
 
 
 def check_run(run: RunFolder) -> None:
-    if run.foreign:
-        raise UnreadableRunError(run.name, f"the run's folder has unknown files: {', '.join(run.foreign[:3])}")
+    if run.foreign_names:
+        raise UnreadableRunError(run.name, f"the run's folder has unknown files: {', '.join(run.foreign_names[:3])}")
     for path in run.files:
         table = path.partition(".parquet/")[0].removesuffix(".parquet") + ".parquet"
         if ".parquet" in path and not path.rpartition("/")[2].startswith(".") and table not in _TABLE_FILES:
@@ -87,7 +87,7 @@ def _write_tables(storage: ClusterStorage, day: date, runs: Sequence[RunFolder])
     rows: dict[str, dict[str, int | None]] = {run.name: {} for run in runs}
     with ExitStack() as stack:
         drafts = []
-        for kind in KINDS:
+        for kind in TABLE_KINDS:
             target = table_file(storage, kind, day)
             columns = _stored_columns(target, RUNS_SCHEMA if kind == RUNS else TABLES[kind][1])
             draft = stack.enter_context(Draft(target, columns if kind == RUNS else _all_columns(columns, kind, runs)))
@@ -118,7 +118,7 @@ def _stored_columns(target: StoragePath, current_schema: pa.Schema) -> pa.Schema
 
 
 def _with_new_columns(columns: pa.Schema, current_schema: pa.Schema, file: StoragePath) -> pa.Schema:
-    stored = footer_of(file)[0]
+    stored = read_footer(file)[0]
     refuse_other_version(stored, current_schema, file.uri)
     return pa.unify_schemas([columns, stored], promote_options="permissive")
 
@@ -148,7 +148,7 @@ def _add_rows(draft: Draft, kind: str, run: RunFolder) -> int | None:
         for part in parts:
             for table in part.read_batches():
                 draft.add(table, run.name)
-        return sum(footer_of(part)[1] for part in parts) if parts else None
+        return sum(read_footer(part)[1] for part in parts) if parts else None
     except (SnapshotError, pa.ArrowException) as error:
         raise _unreadable_error(run, error) from None
 
@@ -206,8 +206,8 @@ class RunFolder:
 
     folder: StoragePath
     at: datetime
-    ours: tuple[Entry, ...]
-    foreign: tuple[str, ...]
+    own_entries: tuple[Entry, ...]
+    foreign_names: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -215,11 +215,11 @@ class RunFolder:
 
     @property
     def files(self) -> dict[str, int]:
-        return {entry.path: entry.size for entry in self.ours if entry.kind is Kind.FILE}
+        return {entry.path: entry.size for entry in self.own_entries if entry.kind is Kind.FILE}
 
     @property
     def has_ended(self) -> bool:
-        return any(entry.path == "outcome.json" for entry in self.ours)
+        return any(entry.path == "outcome.json" for entry in self.own_entries)
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class DayFolder:
     date: date
     folder: StoragePath
     runs: tuple[RunFolder, ...]
-    foreign: tuple[str, ...]
+    foreign_names: tuple[str, ...]
 
 
 def days_before(storage: ClusterStorage, limit: date) -> Iterator[DayFolder]:

@@ -19,13 +19,13 @@ from pulsar_rebalancer.run.bundle_columns import namespaces_of
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.texts import number_of, one_line
 
-LISTED = 10
+MAX_REASONS_LISTED = 10
 """Maximum number of reason codes listed."""
 
-WORST = 3
+MAX_NAMED = 3
 """Maximum number of brokers or bundles named per reason."""
 
-QUOTED = 160
+MAX_QUOTED = 160
 """Maximum number of characters quoted from text that came from the network."""
 
 
@@ -74,12 +74,12 @@ def explain(validation: Validation) -> Explanation:
         groups[finding.reason].append(finding)
     gravity = list(Effect)
     ordered = sorted(groups.items(), key=lambda item: (gravity.index(item[0].effect), -len(item[1])))
-    explained = [_explained_reason(reason, findings) for reason, findings in ordered[:LISTED]]
+    explained = [_explained_reason(reason, findings) for reason, findings in ordered[:MAX_REASONS_LISTED]]
     return Explanation(tuple(explained), len(ordered) - len(explained))
 
 
 def _explained_reason(reason: Reason, findings: Sequence[Finding]) -> ExplainedReason:
-    worst = (_finding_text(finding) for finding in findings[:WORST])
+    worst = (_finding_text(finding) for finding in findings[:MAX_NAMED])
     causes = sorted({cause for f in findings if (cause := Reason.get(f.cause))})
     actions = [reason.action, *(f"{cause}: {cause.action}" for cause in causes if cause.action)]
     text = " ".join(actions).strip()
@@ -87,11 +87,11 @@ def _explained_reason(reason: Reason, findings: Sequence[Finding]) -> ExplainedR
 
 
 def _finding_text(finding: Finding) -> str:
-    name, detail = one_line(finding.subject, QUOTED), one_line(finding.detail, QUOTED)
+    name, detail = one_line(finding.subject, MAX_QUOTED), one_line(finding.detail, MAX_QUOTED)
     return detail if name in detail else f"{name} {detail}".strip()
 
 
-ENOUGH_SAMPLES = 2
+MIN_HOST_SAMPLES = 2
 """A broker's values count only after the broker has taken this number of host samples since its start."""
 
 
@@ -121,7 +121,7 @@ def unexpectedly_left_out(findings: Iterable[Finding], moved_bundles: Collection
 
 # Left-out bundles load their broker, but are not moved: if they carry more than this share of its traffic, the others
 # would have to make up for too much.
-MOST_IN_DOUBT = 0.25
+MAX_LEFT_OUT_SHARE = 0.25
 
 
 def traffic_findings(shares: Mapping[str, float]) -> list[Finding]:
@@ -133,10 +133,10 @@ def traffic_findings(shares: Mapping[str, float]) -> list[Finding]:
         Finding(
             reason=Reason.TRAFFIC_IN_DOUBT,
             subject=broker,
-            detail=f"left-out bundles carry {share:.0%} of the broker's traffic; limit: {MOST_IN_DOUBT:.0%}",
+            detail=f"left-out bundles carry {share:.0%} of the broker's traffic; limit: {MAX_LEFT_OUT_SHARE:.0%}",
         )
         for broker, share in sorted(shares.items(), key=lambda item: (-item[1], item[0]))
-        if share > MOST_IN_DOUBT
+        if share > MAX_LEFT_OUT_SHARE
     ]
 
 
@@ -219,7 +219,7 @@ def _counts_as_quarantined(reason: Reason) -> bool:
 
 
 def _why_too_few(left_out: Mapping[Reason, list[str]], started: Iterable[float], settings: Settings) -> str:
-    missing = max((ENOUGH_SAMPLES - max(samples, 0) for samples in started), default=0)
+    missing = max((MIN_HOST_SAMPLES - max(samples, 0) for samples in started), default=0)
     minutes = math.ceil(missing * settings.host_usage_interval_minutes)
     passes = f"; brokers that just started join after {minutes} min" if left_out.get(Reason.JUST_STARTED) else ""
     named = counts_text({reason: len(brokers) for reason, brokers in left_out.items() if brokers})

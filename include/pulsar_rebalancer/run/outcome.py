@@ -15,11 +15,11 @@ from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.plan import Move, Split, SplitOutcome, read_moves, read_outcomes, read_splits, unsplit
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.state import BundleSplit, Unload
-from pulsar_rebalancer.storage.documents import BUNDLE_CLIENT_GAPS, VersionedDocument, load
+from pulsar_rebalancer.storage.documents import CLIENT_GAPS_FILE, VersionedDocument, load
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import number_of
 
-KEPT = 2000
+MAX_KEPT_GAPS = 2000
 """Maximum number of bundles whose last client gap is stored. Every manual plan reads the file (half a megabyte)."""
 
 
@@ -132,7 +132,7 @@ class LastClientGap(BaseModel):
 
 
 class BundleClientGaps(VersionedDocument):
-    FILE: ClassVar[str] = BUNDLE_CLIENT_GAPS
+    FILE: ClassVar[str] = CLIENT_GAPS_FILE
 
     bundles: dict[str, LastClientGap] = {}
 
@@ -144,11 +144,11 @@ class BundleClientGaps(VersionedDocument):
             if gap is not None and not gap.unknown
         }
         every = self.bundles | known
-        latest = sorted(every, key=lambda bundle: (every[bundle].at, bundle))[-KEPT:]
+        latest = sorted(every, key=lambda bundle: (every[bundle].at, bundle))[-MAX_KEPT_GAPS:]
         return self.model_copy(update={"bundles": {bundle: every[bundle] for bundle in sorted(latest)}})
 
     @classmethod
-    def last(cls, folder: StoragePath, bundles: Iterable[str]) -> dict[str, ClientGap]:
+    def last_gaps(cls, folder: StoragePath, bundles: Iterable[str]) -> dict[str, ClientGap]:
         known = cls.read_or_none(folder) or cls()
         return {bundle: known.bundles[bundle].client_gap for bundle in bundles if bundle in known.bundles}
 
@@ -309,7 +309,7 @@ def _latest_outcomes(
 RETRIED = Trait.PASSING | Trait.RETRIED
 """Traits of failures that a retry of the task may fix."""
 
-TRIES = 3
+MAX_RETURN_TRIES = 3
 """Maximum consecutive runs that try to return a bundle to a restarted broker but see it land on another broker."""
 
 _Record = TypeVar("_Record", Unload, BundleSplit)

@@ -100,7 +100,7 @@ def parts_by_bundle(splits: Mapping[str, BundleSplit]) -> dict[str, dict[str, fl
     }
 
 
-WAVE_DELAY = timedelta(minutes=5)
+MAX_WAVE_DELAY = timedelta(minutes=5)
 """Time by which a plan may exceed its maximum age when a later wave begins."""
 
 SPLIT_GRACE = timedelta(hours=1)
@@ -152,7 +152,7 @@ def unsplit(split: Split, reason: Reason) -> SplitOutcome:
 def write_splits(run: StoragePath, rows: Sequence[Row]) -> list[Row]:
     """Write `plan/splits.parquet` if there are rows; return those to split as read back, for `plan_hash`."""
     if rows:
-        (run / _SPLITS).write_table(table(rows, SPLITS))
+        (run / _SPLITS_FILE).write_table(table(rows, SPLITS))
     return split_rows(run)
 
 
@@ -161,7 +161,7 @@ def split_rows(run: StoragePath) -> list[Row]:
 
     Raises SnapshotError `file_damaged` or `storage_failed`.
     """
-    file = run / _SPLITS
+    file = run / _SPLITS_FILE
     return [row for row in file.read_table().to_pylist() if row["taken"]] if file.exists() else []
 
 
@@ -197,15 +197,15 @@ def read_outcomes(run: StoragePath) -> dict[str, SplitOutcome]:
 
 
 _DECISIONS, _MOVES, _STATE = "plan/decisions.parquet", "plan/moves.parquet", "plan/state.json"
-_SPLITS = "plan/splits.parquet"
+_SPLITS_FILE = "plan/splits.parquet"
 
 MAX_WAVES = 16
 """Maximum number of waves if bundles with equal hash ranges must not move at the same time (`caps.needs_waves`)."""
 
-OF_A_WAVE = 200
+MAX_BUNDLES_PER_WAVE = 200
 """Maximum number of bundles in a wave unless `MAX_WAVES` applies. The gate is checked again before every wave."""
 
-LONGEST_RUN = timedelta(minutes=30)
+RUN_TIMEOUT = timedelta(minutes=30)
 """Timeout of a DAG run: a plan or task that is older cannot belong to a run in progress."""
 
 
@@ -309,12 +309,12 @@ class Summary(VersionedDocument):
     @property
     def wave_start_deadline(self) -> datetime:
         """Return the latest start of a wave. Loads change, so a plan must not wait long."""
-        return self.gate_deadline + WAVE_DELAY
+        return self.gate_deadline + MAX_WAVE_DELAY
 
     @property
     def wave_resume_deadline(self) -> datetime:
         """Return when an interrupted wave may last resume: later, because it must find owners for its bundles."""
-        return max(self.collected_at + LONGEST_RUN, self.wave_start_deadline)
+        return max(self.collected_at + RUN_TIMEOUT, self.wave_start_deadline)
 
     @property
     def score_range(self) -> float:
@@ -420,7 +420,7 @@ class Actions(NamedTuple):
         return hashlib.sha256(json.dumps([sorted(moves), sorted(splits)]).encode()).hexdigest()
 
 
-def verify(run: StoragePath, summary: Summary) -> Actions:
+def verified_actions(run: StoragePath, summary: Summary) -> Actions:
     """Check a plan's files against its hash; return its actions. Raises PlanError `plan_changed`."""
     decisions = read_decisions(run)
     state = (run / _STATE).read_json()

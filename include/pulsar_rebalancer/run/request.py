@@ -22,7 +22,7 @@ from pulsar_rebalancer.config.clusters_file import PLAN_HASH, RunParams, RunSett
 from pulsar_rebalancer.config.field_types import Action, Overrule, SplitAlgorithm
 from pulsar_rebalancer.config.settings import parse_typed
 from pulsar_rebalancer.errors import FieldsError
-from pulsar_rebalancer.names import RANGE, HashRange, is_broker_id, range_of
+from pulsar_rebalancer.names import HASH_RANGE_PATTERN, HashRange, is_broker_id, range_of
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.storage.documents import VersionedDocument
 
@@ -71,7 +71,7 @@ class Finding(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_effect(cls, values: object) -> object:
+    def _drop_effect(cls, values: object) -> object:
         return {name: v for name, v in values.items() if name != "effect"} if isinstance(values, dict) else values
 
 
@@ -89,7 +89,7 @@ class Validation(VersionedDocument):
 
 
 _LISTED = 1000
-_BUNDLES = re.compile(r"[^/\s]+/[^/\s]+(?:/[^/\s]+)?")
+_BUNDLES_PATTERN = re.compile(r"[^/\s]+/[^/\s]+(?:/[^/\s]+)?")
 
 
 def _valid_broker(name: str) -> str:
@@ -99,7 +99,7 @@ def _valid_broker(name: str) -> str:
 
 
 def _valid_bundles(text: str) -> str:
-    if len(text) > 512 or _BUNDLES.fullmatch(text) is None:
+    if len(text) > 512 or _BUNDLES_PATTERN.fullmatch(text) is None:
         raise ValueError(f"{text[:80]!r} is neither tenant/namespace, nor tenant/namespace/0x..._0x..., nor a pattern")
     return text
 
@@ -127,7 +127,7 @@ _Brokers = Annotated[
 ]
 _Position = Annotated[int, Field(strict=True, ge=0, le=0xFFFFFFFF), BeforeValidator(_parsed_position)]
 
-_NEEDED = {
+_REQUIRED_FIELDS = {
     Action.UNLOAD: ("bundles",),
     Action.DRAIN: ("broker", "reason"),
     Action.RELEASE: ("broker", "reason"),
@@ -135,18 +135,18 @@ _NEEDED = {
     Action.UNDO: ("run",),
     Action.SPLIT: ("bundles",),
 }
-_ALLOWED = {Action.UNLOAD: ("destination",), Action.SPLIT: ("algorithm", "positions", "unload")}
-_ALWAYS = ("action", "overrule", "reason", "plan")
-_OF_MOVES = set(Overrule) - {Overrule.EVEN_SPLIT}
-_OVERRULED = {
-    Action.UNLOAD: _OF_MOVES,
-    Action.DRAIN: _OF_MOVES - {Overrule.CAPS},
+_OPTIONAL_FIELDS = {Action.UNLOAD: ("destination",), Action.SPLIT: ("algorithm", "positions", "unload")}
+_COMMON_FIELDS = ("action", "overrule", "reason", "plan")
+_MOVE_OVERRULES = set(Overrule) - {Overrule.EVEN_SPLIT}
+_ALLOWED_OVERRULES = {
+    Action.UNLOAD: _MOVE_OVERRULES,
+    Action.DRAIN: _MOVE_OVERRULES - {Overrule.CAPS},
     Action.RELEASE: set(),
-    Action.FILL: _OF_MOVES,
-    Action.UNDO: _OF_MOVES,
+    Action.FILL: _MOVE_OVERRULES,
+    Action.UNDO: _MOVE_OVERRULES,
     Action.SPLIT: {Overrule.EXCLUSIONS, Overrule.EVEN_SPLIT},
 }
-_MISSING = {
+_MISSING_TEXTS = {
     "bundles": "Name at least one bundle.",
     "broker": "Choose at least one broker.",
     "run": "Name the run to undo.",
@@ -189,10 +189,10 @@ class PlanRequest(BaseModel):
     def _errors(self) -> dict[str, str]:
         if self.action is None:
             return {"action": "Choose an action, or give the hash of a plan that was shown."}
-        needed, splits = _NEEDED[self.action], self.action is Action.SPLIT
-        known = {*needed, *_ALLOWED.get(self.action, ()), *_ALWAYS}
+        needed, splits = _REQUIRED_FIELDS[self.action], self.action is Action.SPLIT
+        known = {*needed, *_OPTIONAL_FIELDS.get(self.action, ()), *_COMMON_FIELDS}
         given = [name for name in type(self).model_fields if getattr(self, name)]
-        wrong = {name: _MISSING[name] for name in needed if name not in given}
+        wrong = {name: _MISSING_TEXTS[name] for name in needed if name not in given}
         wrong |= {name: f"{self.action} does not use this field." for name in given if name not in known}
         if splits and len(self.bundles) > 1:
             wrong["bundles"] = "Name one bundle: a plan can split only one bundle."
@@ -200,11 +200,11 @@ class PlanRequest(BaseModel):
             verb = "Only {} takes positions." if self.positions else "{} needs a position."
             wrong["positions"] = verb.format(SplitAlgorithm.POSITIONS)
         for bundle in self.bundles if splits else ():
-            if RANGE.fullmatch(range_of(bundle)):  # else a pattern
+            if HASH_RANGE_PATTERN.fullmatch(range_of(bundle)):  # else a pattern
                 outside = [f"{at:#010x}" for at in self.positions if not HashRange.of_bundle(bundle).can_be_cut_at(at)]
                 if outside:
                     wrong.setdefault("positions", f"Not inside {range_of(bundle)}: {', '.join(outside)}.")
-        held = sorted({*self.overrule} - _OVERRULED[self.action])
+        held = sorted({*self.overrule} - _ALLOWED_OVERRULES[self.action])
         if held:
             wrong["overrule"] = f"{self.action} cannot overrule {', '.join(held)}."
         if self.overrule and not self.reason:

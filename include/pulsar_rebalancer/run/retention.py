@@ -16,13 +16,13 @@ from pydantic import JsonValue
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.run.compacted_tables import KINDS, complete_runs
+from pulsar_rebalancer.run.compacted_tables import TABLE_KINDS, complete_runs
 from pulsar_rebalancer.run.compaction import DayFolder, RunFolder, compact, days_before, foreign_names
 from pulsar_rebalancer.run.plan import read_state
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.documents import (
-    BUNDLE_CLIENT_GAPS,
-    LOAD_DATA,
+    CLIENT_GAPS_FILE,
+    LOAD_DATA_FILE,
     ClusterStorage,
     day_of,
     last_committed_run,
@@ -30,15 +30,15 @@ from pulsar_rebalancer.storage.documents import (
 )
 from pulsar_rebalancer.storage.path import Entry, Kind, StoragePath, entries, entries_below, remove, walk
 
-_REFERRED_TO = re.compile(r"(?:means|costs)-\d{1,18}-[0-9a-f]{8}\.parquet")
-_EXPORT = re.compile(r"export-(\d{8}T\d{6}Z)\.json")
-_CHANGE = re.compile(r"change-[0-9A-Za-z_.-]+\.json")
-_DRAFT = re.compile(r"\.[A-Za-z0-9=_.-]+\.(?:json|parquet)\.[0-9a-f]{8}")
+_STATE_FILE = re.compile(r"(?:means|costs)-\d{1,18}-[0-9a-f]{8}\.parquet")
+_EXPORT_FILE = re.compile(r"export-(\d{8}T\d{6}Z)\.json")
+_CHANGE_FILE = re.compile(r"change-[0-9A-Za-z_.-]+\.json")
+_DRAFT_FILE = re.compile(r"\.[A-Za-z0-9=_.-]+\.(?:json|parquet)\.[0-9a-f]{8}")
 
-_GRACE = timedelta(days=1)
+_GRACE_PERIOD = timedelta(days=1)
 """Minimum age of files to delete: *decide* writes files before *record* commits the state that refers to them."""
 
-_NEVER = datetime.max.replace(tzinfo=UTC)
+_MAX_TIME = datetime.max.replace(tzinfo=UTC)
 
 
 class Needs(NamedTuple):
@@ -63,12 +63,12 @@ class Needs(NamedTuple):
 
 def drop_means(folder: StoragePath, needed_files: Collection[str]) -> None:
     for name in folder.names():
-        if _REFERRED_TO.fullmatch(name) and name not in needed_files:
+        if _STATE_FILE.fullmatch(name) and name not in needed_files:
             (folder / name).delete()
 
 
 def is_draft(entry: Entry) -> bool:
-    return entry.kind is Kind.FILE and _DRAFT.fullmatch(entry.path) is not None
+    return entry.kind is Kind.FILE and _DRAFT_FILE.fullmatch(entry.path) is not None
 
 
 def unneeded_files(
@@ -97,7 +97,7 @@ def unneeded_files(
         elif kind not in ("changes", "kept"):
             content = _entries_to_delete(folder, entry)
             times = [part.changed_at for part in content if part.changed_at]
-            if times and max(times) < now - _GRACE:
+            if times and max(times) < now - _GRACE_PERIOD:
                 old[kind] += content
     return dict(old), foreign
 
@@ -105,15 +105,15 @@ def unneeded_files(
 def _kind_of_entry(entry: Entry) -> str | None:
     if entry.kind is Kind.OTHER:
         return None
-    if _REFERRED_TO.fullmatch(entry.path):
+    if _STATE_FILE.fullmatch(entry.path):
         return "means"  # Spark may write a folder
     if entry.kind is Kind.FOLDER:
         return None
     if is_draft(entry):
         return "drafts"
-    if entry.path in (LOAD_DATA, BUNDLE_CLIENT_GAPS):
+    if entry.path in (LOAD_DATA_FILE, CLIENT_GAPS_FILE):
         return "kept"
-    named = {"exports": _EXPORT, "changes": _CHANGE}
+    named = {"exports": _EXPORT_FILE, "changes": _CHANGE_FILE}
     return next((kind for kind, pattern in named.items() if pattern.fullmatch(entry.path)), None)
 
 
@@ -122,14 +122,14 @@ def _entries_to_delete(folder: StoragePath, entry: Entry) -> list[Entry]:
 
 
 def _written_at(entry: Entry) -> datetime:
-    match = _EXPORT.fullmatch(entry.path)
+    match = _EXPORT_FILE.fullmatch(entry.path)
     try:
-        return datetime.strptime(match[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC) if match else _NEVER
+        return datetime.strptime(match[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC) if match else _MAX_TIME
     except ValueError:
-        return _NEVER
+        return _MAX_TIME
 
 
-LISTED = 20
+MAX_LISTED = 20
 """Maximum number of kept entries listed in the log."""
 
 
@@ -173,22 +173,22 @@ class Report:
         lines += [f"{s.action:<22}{s.what:<14}{s.runs:>8}{s.files:>10}{s.size:>18,}" for s in self.steps]
         total = self.document()
         lines.append(f"{'total':<36}{sum(s.runs for s in self.steps):>8}{total['files']:>10}{total['bytes']:>18,}")
-        lines += [f"left: {name}: {why}" for name, why in sorted(self.left.items())[:LISTED]]
-        if len(self.left) > LISTED:
-            lines.append(f"left: {len(self.left) - LISTED} more")
+        lines += [f"left: {name}: {why}" for name, why in sorted(self.left.items())[:MAX_LISTED]]
+        if len(self.left) > MAX_LISTED:
+            lines.append(f"left: {len(self.left) - MAX_LISTED} more")
         return "\n".join([*lines, *(f"PROBLEM: {problem}" for problem in self.problems)])
 
 
-_DAY = timedelta(days=1)
-_NOT_OURS = "not written by the rebalancer"
+_ONE_DAY = timedelta(days=1)
+_NOT_OURS_TEXT = "not written by the rebalancer"
 
 
 def maintain(storage: ClusterStorage, settings: Settings, needs: Needs, now: datetime, *, dry_run: bool) -> Report:
     upkeep = _Upkeep(storage, settings, needs, now.astimezone(UTC), Report(dry_run))
-    upkeep.runs()
-    upkeep.history()
-    upkeep.state()
-    upkeep.replays()
+    upkeep.maintain_runs()
+    upkeep.maintain_history()
+    upkeep.maintain_state()
+    upkeep.maintain_replays()
     return upkeep.report
 
 
@@ -207,12 +207,12 @@ class _Upkeep:
 
     # runs
 
-    def runs(self) -> None:
+    def maintain_runs(self) -> None:
         for name in foreign_names(self.storage):
-            self._note_kept(self.storage.runs / name, _NOT_OURS)
+            self._note_kept(self.storage.runs / name, _NOT_OURS_TEXT)
         for day in days_before(self.storage, self.now.date()):
-            for name in day.foreign:
-                self._note_kept(day.folder / name, _NOT_OURS)
+            for name in day.foreign_names:
+                self._note_kept(day.folder / name, _NOT_OURS_TEXT)
             runs = [run for run in day.runs if self._may_delete(run)]
             unwanted = is_expired(day.date, self.now, self.settings.history_days)
             left = runs if unwanted else self._compact_day(day, runs)
@@ -225,7 +225,7 @@ class _Upkeep:
         if run.name in self.needed.plans:
             self._note_kept(run.folder, "the state still refers to the run's plan")
             return False
-        if not run.has_ended and run.at > self.now - _DAY:
+        if not run.has_ended and run.at > self.now - _ONE_DAY:
             self._note_kept(run.folder, "the run has no outcome yet")
             return False
         return True
@@ -250,27 +250,27 @@ class _Upkeep:
     def _remove_runs(self, action: str, day: DayFolder, runs: Sequence[RunFolder]) -> None:
         if not runs:
             return
-        self._add_step(action, day.date.isoformat(), len(runs), [entry for run in runs for entry in run.ours])
+        self._add_step(action, day.date.isoformat(), len(runs), [entry for run in runs for entry in run.own_entries])
         for run in runs:
-            for name in run.foreign:
-                self._note_kept(run.folder / name, _NOT_OURS)
+            for name in run.foreign_names:
+                self._note_kept(run.folder / name, _NOT_OURS_TEXT)
         if self.report.dry_run:
             return
-        whole_day = len(runs) == len(day.runs) and not day.foreign and not any(run.foreign for run in runs)
+        whole_day = len(runs) == len(day.runs) and not day.foreign_names and not any(run.foreign_names for run in runs)
         if whole_day:
-            content = [entry for run in runs for entry in entries_below(run.name, run.ours)]
+            content = [entry for run in runs for entry in entries_below(run.name, run.own_entries)]
             remove(self.storage.base, day.folder, content, is_whole=True)
         else:
             for run in runs:
-                remove(self.storage.base, run.folder, run.ours, is_whole=not run.foreign)
+                remove(self.storage.base, run.folder, run.own_entries, is_whole=not run.foreign_names)
 
     # history
 
-    def history(self) -> None:
+    def maintain_history(self) -> None:
         gone: dict[str, list[tuple[StoragePath, Entry]]] = defaultdict(list)
         top = self.storage.base / "history"
         kinds = {entry.path for entry in entries(top) if entry.kind is Kind.FOLDER}
-        for kind in reversed(KINDS):  # `runs` first: all runs that it lists must be complete
+        for kind in reversed(TABLE_KINDS):  # `runs` first: all runs that it lists must be complete
             if kind not in kinds:
                 continue
             folder = top / kind
@@ -280,10 +280,10 @@ class _Upkeep:
                     if is_expired(day, self.now, self.settings.history_days):
                         gone[day.isoformat()].append((folder, entry))
                 elif is_draft(entry):
-                    if entry.changed_at is not None and entry.changed_at < self.now - _DAY:
+                    if entry.changed_at is not None and entry.changed_at < self.now - _ONE_DAY:
                         gone["drafts"].append((folder, entry))
                 else:
-                    self._note_kept(folder / entry.path, _NOT_OURS)
+                    self._note_kept(folder / entry.path, _NOT_OURS_TEXT)
         for what, files in sorted(gone.items()):
             self._add_step("remove history", what, 0, (entry for _, entry in files))
             for folder, entry in files if not self.report.dry_run else ():
@@ -291,21 +291,21 @@ class _Upkeep:
 
     # state
 
-    def state(self) -> None:
+    def maintain_state(self) -> None:
         folder = self.storage.state
         old, foreign = unneeded_files(folder, self.needed.files, self.now, self.settings.retention_days)
         for name in foreign:
-            self._note_kept(folder / name, _NOT_OURS)
+            self._note_kept(folder / name, _NOT_OURS_TEXT)
         for what, content in old.items():
             self._remove("remove state files", what, folder, content, is_whole=False)
 
     # replays
 
-    def replays(self) -> None:
+    def maintain_replays(self) -> None:
         for entry in entries(self.storage.replays):
             at = time_of(entry.path)
             if entry.kind is not Kind.FOLDER or at is None:
-                self._note_kept(self.storage.replays / entry.path, _NOT_OURS)
+                self._note_kept(self.storage.replays / entry.path, _NOT_OURS_TEXT)
             elif is_expired(at.date(), self.now, self.settings.retention_days):
                 folder = self.storage.replays / entry.path
                 self._remove("remove replays", entry.path, folder, walk(folder), is_whole=True)

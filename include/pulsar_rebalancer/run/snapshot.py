@@ -31,7 +31,7 @@ from pulsar_rebalancer.run.tables import (
     BUNDLES,
     INPUT,
     MEANS,
-    TIME,
+    TIME_TYPE,
     VERSION,
     BrokerSample,
     Row,
@@ -41,7 +41,7 @@ from pulsar_rebalancer.run.tables import (
     version_of,
 )
 from pulsar_rebalancer.state import DecisionState, MovesState
-from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, VersionedDocument, load, state_of
+from pulsar_rebalancer.storage.documents import MAX_CLOCK_SKEW, ClusterStorage, VersionedDocument, load, state_of
 from pulsar_rebalancer.storage.path import StoragePath
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class StateBefore(BaseModel):
         )
 
 
-CLIENTS = ("topics", "producers", "consumers")
+CLIENT_COLUMNS = ("topics", "producers", "consumers")
 """Columns of the bundles table with the numbers of topics and clients that a move disturbs."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -155,7 +155,7 @@ class Snapshot:
         brokers = brokers.filter(pc.equal(brokers["cluster"], pa.scalar(self.cluster)))
         # Only one of the times is used, in microseconds, because Arrow imports pandas to convert a time.
         started = brokers["started_at"].cast(pa.int64()).to_pylist()
-        rows = brokers.select([column.name for column in brokers.schema if column.type != TIME]).to_pylist()
+        rows = brokers.select([column.name for column in brokers.schema if column.type != TIME_TYPE]).to_pylist()
         times = (None if at is None else _EPOCH + timedelta(microseconds=at) for at in started)
         return [row | {"started_at": at} for row, at in zip(rows, times, strict=True)]
 
@@ -212,8 +212,8 @@ class Snapshot:
         return owners
 
     def clients_by_bundle_and_kind(self, bundles: Collection[str]) -> dict[str, dict[str, int]]:
-        rows = self.bundle_rows(bundles, ["bundle", *CLIENTS])
-        return {row["bundle"]: {name: row[name] or 0 for name in CLIENTS} for row in rows}
+        rows = self.bundle_rows(bundles, ["bundle", *CLIENT_COLUMNS])
+        return {row["bundle"]: {name: row[name] or 0 for name in CLIENT_COLUMNS} for row in rows}
 
     @property
     def state_folder(self) -> StoragePath:
@@ -228,7 +228,7 @@ class Snapshot:
         return known_file(self.state_folder, self.state.decision.means, MEANS)
 
 
-_LOOKED_AT = 20
+_MAX_RUNS_SEARCHED = 20
 """Maximum number of recent runs to search for a validated run."""
 
 
@@ -238,7 +238,7 @@ def latest_sample(storage: ClusterStorage, now: datetime, max_age_seconds: float
     Raises SnapshotError `file_missing` if there is none, `no_run` if it is too old, or `blocked` if
     validation stopped the run; or a file cannot be read.
     """
-    for folder in islice(storage.latest_runs(now + SKEW), _LOOKED_AT):
+    for folder in islice(storage.latest_runs(now + MAX_CLOCK_SKEW), _MAX_RUNS_SEARCHED):
         if (folder / Validation.FILE).exists() and not RunRequest.read(folder).dry_run:
             break
     else:
@@ -253,7 +253,7 @@ def latest_sample(storage: ClusterStorage, now: datetime, max_age_seconds: float
     return snapshot
 
 
-FEWEST_TOPICS = 2
+MIN_SPLIT_TOPICS = 2
 """A bundle with fewer topics is never split."""
 
 

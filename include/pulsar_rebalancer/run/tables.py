@@ -23,14 +23,14 @@ from pulsar_rebalancer.storage.path import StoragePath
 
 _log = logging.getLogger(__name__)
 
-TIME = pa.timestamp("us", tz="UTC")
+TIME_TYPE = pa.timestamp("us", tz="UTC")
 RESOURCES = ("cpu", "memory", "direct_memory", "bandwidth_in", "bandwidth_out")
 TRAFFIC = ("msg_rate_in", "msg_rate_out", "msg_throughput_in", "msg_throughput_out")
 
 AVERAGES = ("load_average", "throughput_average")
 """Broker values that only some load managers report."""
 
-_UNITS = {
+_UNIT_BY_COLUMN = {
     "cpu_usage": "percent of one core",
     "cpu_limit": "percent of one core, 100 per core",
     "memory_usage": "MiB of JVM heap",
@@ -79,7 +79,7 @@ VERSION = "1"
 
 def _schema(*columns: tuple[str, pa.DataType]) -> pa.Schema:
     return pa.schema(
-        [pa.field(n, t, metadata={"unit": _UNITS[n]} if n in _UNITS else None) for n, t in columns],
+        [pa.field(n, t, metadata={"unit": _UNIT_BY_COLUMN[n]} if n in _UNIT_BY_COLUMN else None) for n, t in columns],
         metadata={"version": VERSION},
     )
 
@@ -90,7 +90,7 @@ _TRAFFIC = tuple((name, _F) for name in TRAFFIC)
 
 CLUSTER = _schema(
     ("cluster", _S),
-    ("collected_at", TIME),
+    ("collected_at", TIME_TYPE),
     ("leader", _S),  # brokerId, empty when there is none
     ("leader_read", _B),  # whether the leader's configuration could be read
     ("load_manager", _S),  # simple class name
@@ -108,13 +108,13 @@ CLUSTER = _schema(
 BROKERS = _schema(
     ("cluster", _S),
     ("broker", _S),  # brokerId, host:port
-    ("collected_at", TIME),
+    ("collected_at", TIME_TYPE),
     ("error", _S),  # reason code when there is no report, else null
     ("listings", _I),  # how often the cluster lists the broker
     ("reserved_by", _S),  # isolation policy that reserves the broker for its namespaces, else null
-    ("last_update", TIME),
+    ("last_update", TIME_TYPE),
     ("report_age_seconds", _F),
-    ("started_at", TIME),
+    ("started_at", TIME_TYPE),
     ("host_samples", _F),
     *_USAGE,
     *_TRAFFIC,
@@ -142,9 +142,9 @@ BUNDLES = _schema(
 )
 """One row per bundle and reporting broker, for bundles with at least one loaded topic."""
 
-LONG_TERM = ("long_term_msg_rate", "long_term_msg_throughput")
+LONG_TERM_RATES = ("long_term_msg_rate", "long_term_msg_throughput")
 
-MEANS = _schema(("cluster", _S), ("bundle", _S), ("samples", _I), *_TRAFFIC, *((name, _F) for name in LONG_TERM))
+MEANS = _schema(("cluster", _S), ("bundle", _S), ("samples", _I), *_TRAFFIC, *((name, _F) for name in LONG_TERM_RATES))
 """Moving averages of bundles: short-term over at most 10 samples, long-term over 1000 (TimeAverageMessageData)."""
 
 RATES = ("hour_rate", "quick_rate", "quarter_rate", "hour_before")
@@ -236,7 +236,7 @@ class Measure(StrEnum):
 
 
 class ResourceUsage(NamedTuple):
-    """A broker's usage of one resource, in the resource's unit (`_UNITS`); None or -1 if unknown."""
+    """A broker's usage of one resource, in the resource's unit (`_UNIT_BY_COLUMN`); None or -1 if unknown."""
 
     usage: float | None = None
     limit: float | None = None

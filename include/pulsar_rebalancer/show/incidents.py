@@ -131,7 +131,7 @@ def with_delivered(state: _Open, message: PendingMessage) -> _Open:
     return state.model_copy(update={"incidents": incidents})
 
 
-LISTED = 10
+MAX_REASONS_LISTED = 10
 """Maximum number of reason codes in a message."""
 
 
@@ -173,9 +173,9 @@ def _reason_lines(reasons: Mapping[Reason, int], *, with_actions: bool = False) 
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     lines = [
         f"  {code} x{count}: {code.meaning} {code.action if with_actions else ''}".rstrip()
-        for code, count in ordered[:LISTED]
+        for code, count in ordered[:MAX_REASONS_LISTED]
     ]
-    return lines + ([f"  and {len(ordered) - LISTED} more"] if len(ordered) > LISTED else [])
+    return lines + ([f"  and {len(ordered) - MAX_REASONS_LISTED} more"] if len(ordered) > MAX_REASONS_LISTED else [])
 
 
 def value_lines(run: EndedRun) -> list[str]:

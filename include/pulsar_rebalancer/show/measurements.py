@@ -26,7 +26,7 @@ from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import SplitOutcome, Summary
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.state import COUNTING
+from pulsar_rebalancer.state import COUNTING_REASONS
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import Threshold
 from pulsar_rebalancer.strategies.scoring import score
@@ -63,9 +63,9 @@ def scores_of(run: Snapshot) -> Scores:
     return Scores(scores, tuple(value for broker, value in scores.items() if broker not in left_out))
 
 
-PREFIX = "pulsar_rebalancer."
+METRIC_PREFIX = "pulsar_rebalancer."
 
-_NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9_.\-/]")
+_INVALID_IN_LABELS = re.compile(r"[^A-Za-z0-9_.\-/]")
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Measurement:
     @classmethod
     def create(cls, name: str, value: float, *, counter: bool = False, **labels: str) -> Measurement:
         """Return a measurement; characters not allowed in labels (a brokerId's colon) become underscores."""
-        return cls(name, value, {key: _NOT_IN_LABELS.sub("_", text) for key, text in labels.items()}, counter)
+        return cls(name, value, {key: _INVALID_IN_LABELS.sub("_", text) for key, text in labels.items()}, counter)
 
 
 def run_measurements(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> list[Measurement]:
@@ -150,7 +150,7 @@ def _plan_measurements(cluster: str, summary: Summary) -> Iterable[Measurement]:
     yield Measurement.create("pairs_over", summary.pairs_over, cluster=cluster)
     yield Measurement.create("pairs_fired", summary.pairs_fired, cluster=cluster)
     yield Measurement.create("bundles_planned", summary.bundles_taken, cluster=cluster)
-    if summary.counting in COUNTING:  # others look for no splits
+    if summary.counting in COUNTING_REASONS:  # others look for no splits
         candidates = summary.bundles_split + sum(summary.split_skip_reasons.values())
         yield Measurement.create("split_candidates", candidates, cluster=cluster)
     if summary.predicted_range is not None:
@@ -178,7 +178,7 @@ def _result_label(outcome: MoveOutcome | SplitOutcome) -> str:
     return "left" if outcome.reason.has(Trait.SETTLED | Trait.NOT_BEGUN) else "failed"
 
 
-LISTED = 20
+MAX_LISTED = 20
 
 
 def outcome_text(outcome: Outcome, run: StoragePath) -> str:
@@ -193,21 +193,21 @@ def outcome_text(outcome: Outcome, run: StoragePath) -> str:
     if outcome.splits:
         done = sum(split.ok for split in outcome.splits)
         lines.append(f"  splits:  {done} of {len(outcome.splits)} done: {counts_text(outcome.split_counts)}")
-    lines += [f"    {split.bundle}: {split.reason} {split.error}".rstrip() for split in outcome.splits[:LISTED]]
+    lines += [f"    {split.bundle}: {split.reason} {split.error}".rstrip() for split in outcome.splits[:MAX_LISTED]]
     if outcome.moves:
         verified = sum(move.ok for move in outcome.moves)
         lines.append(
             f"  moves:   {verified} of {len(outcome.moves)} on their planned broker: {counts_text(outcome.counts)}"
         )
     lines += [f"  clients: {outcome.client_gap.sentence}"] if outcome.client_gap else []
-    for move in outcome.moves[:LISTED]:
+    for move in outcome.moves[:MAX_LISTED]:
         said = "; ".join(filter(None, (move.error, move.client_gap.text if move.client_gap else "")))
         lines.append(f"    {move.bundle}: {move.source} -> {move.destination}: {move.reason} {said}".rstrip())
-    if len(outcome.moves) > LISTED:
-        lines.append(f"    and {len(outcome.moves) - LISTED} more: {run.uri}/outcome.json")
+    if len(outcome.moves) > MAX_LISTED:
+        lines.append(f"    and {len(outcome.moves) - MAX_LISTED} more: {run.uri}/outcome.json")
     if outcome.destinations_kept:
         lines.append(f"  kept:    {Reason.DESTINATION_KEPT.meaning}")
-    for bundle, destination in sorted(outcome.destinations_kept.items())[:LISTED]:
+    for bundle, destination in sorted(outcome.destinations_kept.items())[:MAX_LISTED]:
         lines.append(f"    {bundle}: {destination}")
     return "\n".join(lines)
 

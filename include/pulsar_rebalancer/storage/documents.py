@@ -110,21 +110,21 @@ class Cache(Generic[_Value]):
         return value
 
 
-SKEW = timedelta(minutes=1)
+MAX_CLOCK_SKEW = timedelta(minutes=1)
 """Tolerated difference between the clocks of two machines."""
 
-LOAD_DATA = "load-data.json"
+LOAD_DATA_FILE = "load-data.json"
 """File in the state folder with the load data of brokers that use the extensible load manager."""
 
-BUNDLE_CLIENT_GAPS = "bundle-client-gaps.json"
+CLIENT_GAPS_FILE = "bundle-client-gaps.json"
 """File in the state folder with the client cost of each bundle's last measured move."""
 
-_DAY = re.compile(r"date=([0-9]{4}-[0-9]{2}-[0-9]{2})")
-_RUN = re.compile(r"([0-9]{8}T[0-9]{6}\.[0-9]{6}Z)-[0-9a-f]{8}")
+_DAY_FOLDER = re.compile(r"date=([0-9]{4}-[0-9]{2}-[0-9]{2})")
+_RUN_FOLDER = re.compile(r"([0-9]{8}T[0-9]{6}\.[0-9]{6}Z)-[0-9a-f]{8}")
 
 
 def day_of(name: str) -> date | None:
-    match = _DAY.fullmatch(name)
+    match = _DAY_FOLDER.fullmatch(name)
     try:
         return date.fromisoformat(match[1]) if match else None
     except ValueError:
@@ -132,7 +132,7 @@ def day_of(name: str) -> date | None:
 
 
 def time_of(name: str) -> datetime | None:
-    match = _RUN.fullmatch(name)
+    match = _RUN_FOLDER.fullmatch(name)
     try:
         return datetime.strptime(match[1], "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC) if match else None
     except ValueError:

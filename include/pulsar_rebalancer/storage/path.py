@@ -25,7 +25,7 @@ from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.texts import require_storable
 
-ROWS_READ_TOGETHER = 100_000
+ROWS_PER_GROUP = 100_000
 """Rows per row group in a Parquet file; Spark tasks can each read different row groups."""
 
 
@@ -109,7 +109,7 @@ class StoragePath:
 
     def write_table(self, table: pa.Table) -> None:
         sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, compression="zstd", row_group_size=ROWS_READ_TOGETHER)
+        pq.write_table(table, sink, compression="zstd", row_group_size=ROWS_PER_GROUP)
         self.write_bytes(sink.getvalue().to_pybytes())
 
     def read_table(self, columns: list[str] | None = None) -> pa.Table:

@@ -297,7 +297,7 @@ class PolicyFilter:
         if self._most_topics > self._settings.max_broker_topics:
             remaining = below_ceiling(allowed, self._topics, self._settings.max_broker_topics)
         if namespace in self._policies.groups:
-            spread, domains = self._spread_of(namespace), self._policies.domains
+            spread, domains = self._group_spread(namespace), self._policies.domains
             remaining = least_of_group(remaining, spread, domains) if domains else self._with_fewest(remaining, spread)
         if self._settings.even_distribution or namespace == SYSTEM_NAMESPACE:
             remaining = self._with_fewest(remaining, self._serving.get(namespace, {}))
@@ -335,7 +335,7 @@ class PolicyFilter:
             return Reason.POLICY_UNKNOWN
         if not any(broker != source for broker in allowed):
             return Reason.POLICY_FORBIDS
-        if namespace in self._policies.groups and not group_allows_leaving(allowed, self._spread_of(namespace)):
+        if namespace in self._policies.groups and not group_allows_leaving(allowed, self._group_spread(namespace)):
             return Reason.ANTI_AFFINITY
         return None
 
@@ -361,7 +361,7 @@ class PolicyFilter:
         return None
 
     def _spreads_no_worse(self, namespace: str, source: str, destination: str) -> bool:
-        serving, spread, domains = self._serving[namespace], self._spread_of(namespace), self._policies.domains
+        serving, spread, domains = self._serving[namespace], self._group_spread(namespace), self._policies.domains
         if serving[destination]:
             return True
         leaves = serving[source] == 1
@@ -378,7 +378,7 @@ class PolicyFilter:
         self._count_namespace(namespace, bundle.broker, -1)
         self._count_namespace(namespace, destination, 1)
 
-    def _spread_of(self, namespace: str) -> Counter[str]:
+    def _group_spread(self, namespace: str) -> Counter[str]:
         return self._spread[self._policies.groups[namespace]]
 
     def _count_namespace(self, namespace: str, broker: str, step: int) -> None:

@@ -11,13 +11,13 @@ from typing import Protocol
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import namespace_of, range_of
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import MAX_WAVES, OF_A_WAVE
+from pulsar_rebalancer.run.plan import MAX_BUNDLES_PER_WAVE, MAX_WAVES
 from pulsar_rebalancer.run.tables import BrokerSample, java_sum
 from pulsar_rebalancer.strategies.sample import CandidateMove
 
 _TAKEN = Reason.TAKEN  # looked up once instead of for each of a million moves
 
-_RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:\.\d+)*")
+_RELEASE_NUMBER = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:\.\d+)*")
 """Pattern of a release number; a distributor may have added numbers. A version with a suffix does not match."""
 
 _FIRST_OF_40, _FIRST = (4, 0, 10), (4, 2, 1)
@@ -107,14 +107,14 @@ class _Caps:
         groups = [self._groups[name] for name in names if name in self._groups]
         reason = self._why_rejected(unit, names, groups)
         if is_counted:
-            self._count(unit, names, groups, reason)
+            self._add_unit(unit, names, groups, reason)
         if reason is not None:
             return [move._replace(reason=reason, wave=None) for move in unit]
         if not is_counted:
             return unit
         if not self._by_range:
             self._in_waves += len(unit)
-            return [move._replace(wave=(self._in_waves - len(unit)) // OF_A_WAVE) for move in unit]
+            return [move._replace(wave=(self._in_waves - len(unit)) // MAX_BUNDLES_PER_WAVE) for move in unit]
         waves = [self._take_wave(move) for move in unit]
         if any(wave >= MAX_WAVES for wave in waves):
             return [move._replace(reason=Reason.CAP_WAVES, wave=None) for move in unit]
@@ -126,7 +126,7 @@ class _Caps:
         over_run = _is_above(self._of_run + len(unit), self._settings.max_bundles_per_run)
         return self._exceeded_cap(unit, names) or (Reason.CAP_RUN if over_run else None)
 
-    def _count(self, unit: list[CandidateMove], names: list[str], groups: list[str], reason: Reason | None) -> None:
+    def _add_unit(self, unit: list[CandidateMove], names: list[str], groups: list[str], reason: Reason | None) -> None:
         if reason is not Reason.ANTI_AFFINITY:
             self._moving.update(groups)
         if reason in (None, Reason.CAP_RUN):
@@ -173,7 +173,7 @@ def needs_waves(brokers: Iterable[BrokerSample]) -> bool:
 
 
 def _is_old_version(version: str | None) -> bool:
-    match = _RELEASE.fullmatch(version or "")
+    match = _RELEASE_NUMBER.fullmatch(version or "")
     if match is None:
         return True
     release = tuple(map(int, match.groups()))

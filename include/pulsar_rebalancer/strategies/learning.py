@@ -21,7 +21,7 @@ import numpy as np
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.tables import BrokerSample, java_sum
-from pulsar_rebalancer.state import NOTHING, SETTLED, Learned, LearnedBroker
+from pulsar_rebalancer.state import NOTHING_LEARNED, SETTLED, Learned, LearnedBroker
 from pulsar_rebalancer.strategies.scoring import relative_limits, score
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 
-MOVED = 4.0  # minutes for which a broker's report may not yet show a move
-_AVERAGES = (1 - 2 ** (-1 / 60), 0.25, 0.045, 0.045)  # steps per minute, in the order of `run.tables.RATES`
-_PERSISTENCE = 1 - 2 ** (-1 / 720)  # step per minute: half-life 12 hours
-_PRIOR = 60  # samples with which the persistence starts at one half
+LAG_MINUTES = 4.0  # minutes for which a broker's report may not yet show a move
+_AVERAGE_STEPS = (1 - 2 ** (-1 / 60), 0.25, 0.045, 0.045)  # steps per minute, in the order of `run.tables.RATES`
+_PERSISTENCE_STEP = 1 - 2 ** (-1 / 720)  # step per minute: half-life 12 hours
+_PRIOR_SAMPLES = 60  # samples with which the persistence starts at one half
 _POINTS, _RESIDUAL, _VARIANCE, _SCORE = 0.01, 0.05, 0.02, 0.045  # further steps, per minute
-_IDLE = 0.002  # step per minute back to the start value: a process that starts may report 0
-_FULL = 97.0  # percent; above it, a score no longer grows with the load
+_IDLE_STEP = 0.002  # step per minute back to the start value: a process that starts may report 0
+_FULL_SCORE = 97.0  # percent; above it, a score no longer grows with the load
 _FRESH = 2  # host intervals after which a broker's value is not of this sample
 
 
@@ -76,7 +76,7 @@ class Correction(NamedTuple):
 class LearningResult(NamedTuple):
     """The values known after a sample, by broker; `corrections` omits brokers that are left out."""
 
-    learned: Learned = NOTHING
+    learned: Learned = NOTHING_LEARNED
     sums: Mapping[str, Sums] = MappingProxyType({})
     corrections: Mapping[str, Correction] = MappingProxyType({})
 
@@ -92,7 +92,7 @@ def sample_weights(samples: npt.NDArray[np.float64], minutes: float) -> tuple[np
     Args:
         samples: number of counted samples of each bundle, including this one.
     """
-    return tuple((1 / samples).clip(step_size(usual, minutes, math.inf)) for usual in _AVERAGES)
+    return tuple((1 / samples).clip(step_size(usual, minutes, math.inf)) for usual in _AVERAGE_STEPS)
 
 
 def learn(
@@ -116,9 +116,9 @@ def learn(
     scores = {broker.broker: score(broker, settings) for broker in present}
     # Only brokers that report averages say when they measured; others say when they last wrote a report.
     old = {b.broker for b in present if b.load_average is not None and (b.report_age_seconds or 0) > oldest}
-    risen = learned.idle + step_size(_IDLE, minutes, math.inf) * (NOTHING.idle - learned.idle)
+    risen = learned.idle + step_size(_IDLE_STEP, minutes, math.inf) * (NOTHING_LEARNED.idle - learned.idle)
     idle = min([risen, *scores.values()])
-    usable = [name for name, now in scores.items() if name not in old and now < _FULL]
+    usable = [name for name, now in scores.items() if name not in old and now < _FULL_SCORE]
     rate, points = java_sum(sums.get(name, Sums()).rate for name in usable), learned.points
     if rate > 0:
         of_one = java_sum(max((scores[name] - idle) * limits[name], 0.1) for name in usable) / rate
@@ -135,17 +135,17 @@ def learn(
     corrections = {}
     for name, now in scores.items():
         seen = _Observed(now, points / limits[name], sums.get(name, Sums()), quiet.get(name, SETTLED), name not in old)
-        known[name], corrections[name] = _learn(known[name], seen, after, minutes)
+        known[name], corrections[name] = _learn_broker(known[name], seen, after, minutes)
     return LearningResult(replace(after, brokers=known), sums, corrections)
 
 
 def _with_persistence(learned: Learned, sums: Mapping[str, Sums], minutes: float) -> Learned:
-    weight = step_size(_PERSISTENCE, minutes, learned.samples)
+    weight = step_size(_PERSISTENCE_STEP, minutes, learned.samples)
     lasted, deviation = (
         before + weight * (java_sum(getattr(of, name) for of in sums.values()) - before)
         for name, before in (("lasted", learned.lasted), ("deviation", learned.deviation))
     )
-    start = _PRIOR * weight * deviation or 1.0
+    start = _PRIOR_SAMPLES * weight * deviation or 1.0
     persistence = min(max((lasted + start / 2) / (deviation + start), 0.0), 1.0)
     return replace(learned, lasted=lasted, deviation=deviation, persistence=persistence)
 
@@ -160,11 +160,11 @@ class _Observed(NamedTuple):
     fresh: bool
 
 
-def _learn(
+def _learn_broker(
     broker: LearnedBroker, observed: _Observed, learned: Learned, minutes: float
 ) -> tuple[LearnedBroker, Correction]:
     samples, residual, variance, correction = broker.samples + 1, broker.residual, broker.variance, Correction()
-    if observed.quiet >= MOVED or not broker.samples:
+    if observed.quiet >= LAG_MINUTES or not broker.samples:
         unexplained = observed.score - learned.idle - observed.points * observed.sums.rate
         residual += step_size(_RESIDUAL, minutes, samples) * (unexplained - residual)
     # Without moves, only changes of the bundles' rates change the score.
@@ -179,7 +179,7 @@ def _learn(
 
 START_COST, START_VARIANCE = 1.0, 0.25  # relative cost of a new bundle's messages, and its variance
 _LEAST_COST, _LARGEST_COST = 0.25, 4.0
-_DRIFT = 2e-6  # by which a cost's variance grows with every sample
+_VARIANCE_DRIFT = 2e-6  # by which a cost's variance grows with every sample
 
 
 class BundleCosts(NamedTuple):
@@ -233,5 +233,5 @@ class BundleCosts(NamedTuple):
     def with_correction(self, change: Floats, gain: Floats, shrinkage: Floats) -> Self:
         known = self.variance * change
         cost = np.clip(self.cost + known * gain, _LEAST_COST, _LARGEST_COST)
-        variance = np.clip(self.variance - known * known * shrinkage + _DRIFT, 0.0, START_VARIANCE)
+        variance = np.clip(self.variance - known * known * shrinkage + _VARIANCE_DRIFT, 0.0, START_VARIANCE)
         return self._replace(cost=cost, variance=variance)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 
-MAX_COUNT = 2**31 - 1
+MAX_COUNTER = 2**31 - 1
 """Value after which the counter starts again at 0."""
 
 
@@ -56,7 +56,7 @@ class RoundRobin:
         if not candidates:
             return []
         index = self._count % len(candidates)
-        self._count = 0 if self._count == MAX_COUNT else self._count + 1
+        self._count = 0 if self._count == MAX_COUNTER else self._count + 1
         members = candidates if isinstance(candidates, AllBut) else self._members.get(candidates)
         if len(self._brokers) != len(candidates) or self._brokers[index] not in members:
             self._brokers = candidates
@@ -186,7 +186,7 @@ class LeastResourceUsageWithWeight:
 
     def _step(self, candidates: Sequence[str]) -> tuple[Sequence[str], bool]:
         """Return the eligible candidates for one call, and True if no average changed."""
-        rows = values_of_each(candidates, self._rows)
+        rows = candidate_values(candidates, self._rows)
         usage, before = self._usage[rows], self._averages[rows]
         # As `scoring.smooth` does for one broker, with the same steps.
         moved = before * self._history + (1 - self._history) * usage
@@ -223,10 +223,10 @@ class ExtensibleLeastResourceUsageWithWeight(StatelessPlacement):
         return np.array([self._averages.get(broker, np.nan) for broker in brokers], float)
 
     def _eligible_brokers(self, candidates: Sequence[str]) -> Sequence[str]:
-        return below_average(candidates, values_of_each(candidates, self._of_each), self._difference)
+        return below_average(candidates, candidate_values(candidates, self._of_each), self._difference)
 
 
-def values_of_each(candidates: Sequence[str], cache: PerCandidates[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+def candidate_values(candidates: Sequence[str], cache: PerCandidates[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     if isinstance(candidates, AllBut):
         return np.delete(cache.get(candidates.brokers), candidates.positions)
     return cache.get(candidates)
@@ -315,13 +315,13 @@ def _destination(
     held = policy_filter.stay_reason(move.bundle, move.source)
     if held is not None:
         return held
-    chosen = _choose_one(move.bundle, policy_filter, selector, overloaded_names, seed)
+    chosen = _choose_destination(move.bundle, policy_filter, selector, overloaded_names, seed)
     if chosen is None:
         return Reason.NO_DESTINATION
     return Reason.SAME_BROKER if chosen == move.source else chosen
 
 
-def _choose_one(
+def _choose_destination(
     bundle: str, policy_filter: PolicyFilter, selector: Selector, overloaded_names: Collection[str], seed: str
 ) -> str | None:
     first = choose_broker(seed, bundle, selector.eligible(bundle, policy_filter.candidates(bundle)))

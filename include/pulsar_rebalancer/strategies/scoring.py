@@ -199,10 +199,10 @@ def scores_after(
 
 MEMORY, NETWORK = "direct_memory", "bandwidth_out"
 
-LASTING = 10
+LASTING_SAMPLES = 10
 """A resource becomes the bottleneck when it has determined the score of this number of counted samples in a row."""
 
-UNIT = {Measure.RATE: 1.0, Measure.THROUGHPUT: 1000.0}
+UNIT_DIVISORS = {Measure.RATE: 1.0, Measure.THROUGHPUT: 1000.0}
 """Divisors from msg/s and bytes/s to msg/s and kB/s, in which the values of learned loads are of similar size."""
 
 
@@ -236,4 +236,4 @@ def learned_before(
         return learned
     now = bottleneck_of(brokers, settings)
     others = learned.others + 1 if now != learned.bottleneck else 0
-    return replace(learned, others=others) if learned.samples and others < LASTING else Learned(bottleneck=now)
+    return replace(learned, others=others) if learned.samples and others < LASTING_SAMPLES else Learned(bottleneck=now)

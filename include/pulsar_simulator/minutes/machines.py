@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_simulator.load import NOBODY, Cost, Flags, Floats, Ints, Rates, per_broker
-from pulsar_simulator.minutes.workload import BLOCK, Workload
+from pulsar_simulator.minutes.workload import BLOCK_MINUTES, Workload
 
 
 class EventKind(StrEnum):
@@ -86,10 +86,10 @@ class RunSpec:
     seed: int = 1
 
 
-KBIT = 8 / 1000
+KBIT_PER_BYTE = 8 / 1000
 """Kbit in a byte. NIC speeds are in Kbit/s, as Pulsar reports them."""
 
-_NOTHING = 1e-9  # instead of a divisor of 0
+_MIN_DIVISOR = 1e-9  # instead of a divisor of 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +150,9 @@ def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor
     wanted = brokers.slowness * per_broker(100 * seconds * factor, owner, count)
     offered = rates.per_broker(owner, count)
     room = np.maximum(brokers.cpu_limit - extra_cpu, 0.0)
-    inward, outward = offered.msg_throughput_in * KBIT, offered.msg_throughput_out * KBIT
+    inward, outward = offered.msg_throughput_in * KBIT_PER_BYTE, offered.msg_throughput_out * KBIT_PER_BYTE
     served = np.minimum.reduce(
-        [_met_share(room, wanted), _met_share(brokers.nic, inward), _met_share(brokers.nic, outward)]
+        [_share_met(room, wanted), _share_met(brokers.nic, inward), _share_met(brokers.nic, outward)]
     )
     return Demand(
         traffic=offered.scaled(served),
@@ -163,11 +163,11 @@ def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor
     )
 
 
-def _met_share(capacity: Floats, wanted: Floats) -> Floats:
-    return np.minimum(1.0, capacity / np.maximum(wanted, _NOTHING))
+def _share_met(capacity: Floats, wanted: Floats) -> Floats:
+    return np.minimum(1.0, capacity / np.maximum(wanted, _MIN_DIVISOR))
 
 
-MINUTE = 60.0
+MINUTE_SECONDS = 60.0
 _REPORTS, _CPU = 21, 23  # one random stream each
 
 
@@ -230,7 +230,7 @@ class Reports:
             minute=minute,
             registered=is_registered.copy(),
             reported=is_registered & is_alive & ~missing,
-            age=np.where(late, minutes * MINUTE, 0.0),
+            age=np.where(late, minutes * MINUTE_SECONDS, 0.0),
             brokers=said,
             owner=owner.copy(),
             rates=rates,
@@ -241,10 +241,10 @@ class Reports:
 
         If this number is low, the report is missing or late (`ClusterRules.missing`, `ClusterRules.late`).
         """
-        number, row = divmod(minute, BLOCK)
+        number, row = divmod(minute, BLOCK_MINUTES)
         if self._drawn is None or self._drawn[0] != number:
             # Draw broker by broker, so that additional brokers do not change the reports of these.
-            size = (len(self._spec.started), BLOCK)
+            size = (len(self._spec.started), BLOCK_MINUTES)
             deviation = np.random.default_rng((self._spec.seed, _CPU, number)).standard_normal(size).T.clip(-3, 3)
             reports = np.random.default_rng((self._spec.seed, _REPORTS, number)).random(size).T
             self._drawn = (number, (1 + self._spec.rules.cpu_noise * deviation).clip(0), reports)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_simulator.load import NOBODY, Floats, Rates
-from pulsar_simulator.minutes.machines import MINUTE, Demand, Event, EventKind, Report, Reports, RunSpec, demand
+from pulsar_simulator.minutes.machines import MINUTE_SECONDS, Demand, Event, EventKind, Report, Reports, RunSpec, demand
 
-_RECONNECTS = 22  # a random stream of its own
+_RECONNECT_STREAM = 22  # a random stream of its own
 
 
 class Unload(NamedTuple):
@@ -20,7 +20,7 @@ class Unload(NamedTuple):
     destination: int | None = None
 
 
-Place = Callable[[int, list[int]], int | None]
+ChooseBroker = Callable[[int, list[int]], int | None]
 """Returns the registered broker that a bundle gets, or None if no broker suits. Bundles and brokers are indexes."""
 
 
@@ -31,7 +31,7 @@ class Simulation:
         place: chooses a broker for a bundle without a destination; by default, the broker with the fewest messages.
     """
 
-    def __init__(self, spec: RunSpec, place: Place | None = None) -> None:
+    def __init__(self, spec: RunSpec, place: ChooseBroker | None = None) -> None:
         self.spec = spec
         self.minute = 0
         self.owner = spec.owner.copy()
@@ -41,7 +41,7 @@ class Simulation:
         """The brokers' actual traffic and usage in the last minute; None before the first step."""
         self.down = np.zeros(len(self.owner))
         """Number of seconds for which each bundle was unavailable in the last minute."""
-        self._place: Place = place or self._fewest_messages
+        self._place: ChooseBroker = place or self._least_loaded_broker
         self._due: dict[int, float] = {int(bundle): 0.0 for bundle in np.flatnonzero(self.owner == NOBODY)}
         self._down = np.zeros(len(self.owner))  # seconds of the current minute during which a bundle is unavailable
         self._landed: list[int] = []
@@ -60,7 +60,7 @@ class Simulation:
         is never looked up. An unload to an unregistered destination is refused. An unload of a bundle without an owner
         has no effect.
         """
-        rules, start = self.spec.rules, self.minute * MINUTE
+        rules, start = self.spec.rules, self.minute * MINUTE_SECONDS
         for bundle, destination in moves:
             if self.owner[bundle] == NOBODY or (destination is not None and not self.registered[destination]):
                 continue
@@ -77,11 +77,11 @@ class Simulation:
 
     def step(self) -> Report:
         """Simulate one minute, and return the brokers' reports at the end of this minute."""
-        start = self.minute * MINUTE
+        start = self.minute * MINUTE_SECONDS
         for event in self._events.get(self.minute, ()):
             self._apply_event(event, start)
-        self._end_sessions(start + MINUTE)
-        self._look_up(start + MINUTE)
+        self._end_sessions(start + MINUTE_SECONDS)
+        self._place_due_bundles(start + MINUTE_SECONDS)
         self.truth, rates = self._carried_traffic()
         report = self._reports.of(self.minute, self.truth, rates, self.owner, self.registered, self.alive)
         self.minute += 1
@@ -126,11 +126,11 @@ class Simulation:
         A bundle's waiting time does not depend on which other bundles lose their broker, so strategies can be compared.
         """
         if self._waits is None or self._waits[0] != self.minute:
-            stream = np.random.default_rng((self.spec.seed, _RECONNECTS, self.minute))
+            stream = np.random.default_rng((self.spec.seed, _RECONNECT_STREAM, self.minute))
             self._waits = (self.minute, stream.standard_exponential(len(self.owner)))
         return self._waits[1]
 
-    def _look_up(self, until: float) -> None:
+    def _place_due_bundles(self, until: float) -> None:
         """Place the bundles whose lookups are due before `until`, in the order of the lookups."""
         for bundle in sorted(self._due, key=lambda bundle: (self._due[bundle], bundle)):
             due = self._due[bundle]
@@ -141,13 +141,13 @@ class Simulation:
 
     def _set_owner(self, bundle: int, broker: int, time: float) -> None:
         self.owner[bundle] = broker
-        self._down[bundle] = min(max(time - self.minute * MINUTE, 0.0), MINUTE)
+        self._down[bundle] = min(max(time - self.minute * MINUTE_SECONDS, 0.0), MINUTE_SECONDS)
         self._landed.append(bundle)
 
     def _registered_brokers(self) -> list[int]:
         return [int(broker) for broker in np.flatnonzero(self.registered)]
 
-    def _fewest_messages(self, bundle: int, candidates: list[int]) -> int | None:
+    def _least_loaded_broker(self, bundle: int, candidates: list[int]) -> int | None:
         rates = self.spec.workload.rates_at(self.minute).per_broker(self.owner, len(self.alive))
         carried = rates.msg_rate_in + rates.msg_rate_out
         return min(candidates, key=lambda broker: (carried[broker], broker), default=None)
@@ -160,16 +160,16 @@ class Simulation:
         offered = spec.workload.rates_at(self.minute)
         self.down = self._down.copy()
         if self._landed or self._due or not self.alive.all():
-            self.down[(self.owner == NOBODY) | ~self.alive[self.owner]] = MINUTE
-            offered = offered.scaled(1 - self.down / MINUTE)
+            self.down[(self.owner == NOBODY) | ~self.alive[self.owner]] = MINUTE_SECONDS
+            offered = offered.scaled(1 - self.down / MINUTE_SECONDS)
         extra = np.where(self.alive, spec.brokers.base_cpu, 0.0)
         columns = spec.workload.bundles
         if rules.busy_cpu:
             extra += rules.busy_cpu * (offered.per_broker(self.owner, len(extra)).msg_rate_in > 0)
-        extra += 100 * rules.unload_cpu_seconds / MINUTE * self._given_up
+        extra += 100 * rules.unload_cpu_seconds / MINUTE_SECONDS * self._given_up
         if self._landed:
             seconds = rules.unload_cpu_seconds + rules.reconnect_cpu_seconds * columns.clients[self._landed]
-            np.add.at(extra, self.owner[self._landed], 100 * seconds / MINUTE)
+            np.add.at(extra, self.owner[self._landed], 100 * seconds / MINUTE_SECONDS)
         for spike in spec.cpu_spikes:
             if spike.minute <= self.minute < spike.minute + spike.minutes:
                 extra[spike.broker] += spike.cpu

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pulsar_simulator.load import Floats, Ints, Rates
 
 MINUTES_PER_DAY = 1440
-BLOCK = 256
+BLOCK_MINUTES = 256
 """Minutes per block. Each block has its own random stream, so a block can be drawn without earlier blocks."""
 
 _SHAPE, _NOISE = 11, 12  # one random stream each, so that one never shifts another
@@ -111,7 +111,7 @@ class Workload:
 
     def rates_at(self, minute: int) -> Rates:
         """Return the traffic offered in a minute (counted from 0), in msg/s and bytes/s per bundle."""
-        number, row = divmod(minute, BLOCK)
+        number, row = divmod(minute, BLOCK_MINUTES)
         if self._block is None or self._block[0] != number:
             self._block = (number, *self._factors(number))
         _, published, delivered = self._block
@@ -123,11 +123,11 @@ class Workload:
     def _factors(self, number: int) -> tuple[Floats, Floats]:
         """Return the factors applied to published and delivered messages, one row per minute of a block."""
         columns, count = self.bundles, len(self.bundles.names)
-        minutes = np.arange(number * BLOCK, (number + 1) * BLOCK)
+        minutes = np.arange(number * BLOCK_MINUTES, (number + 1) * BLOCK_MINUTES)
         days = minutes[:, None] / MINUTES_PER_DAY
         stream = np.random.default_rng((self.seed, _NOISE, number))
         # Draw bundle by bundle, so that additional bundles do not change the noise of these.
-        deviation = np.ascontiguousarray(stream.standard_normal((count, BLOCK)).T)
+        deviation = np.ascontiguousarray(stream.standard_normal((count, BLOCK_MINUTES)).T)
         deviation = deviation.clip(-_LARGEST_DEVIATION, _LARGEST_DEVIATION)
         daily = columns.daily * np.cos(2 * np.pi * (days - columns.peak / 24))
         published = (1 + columns.noise * deviation) * (1 + daily) * (1 + columns.trend * days)
@@ -158,7 +158,7 @@ def random_stream(seed: int, purpose: int, number: int = 0) -> np.random.Generat
     return np.random.default_rng((seed, _SHAPE, purpose, number))
 
 
-def indices(mask: npt.NDArray[np.bool_]) -> Ints:
+def true_indices(mask: npt.NDArray[np.bool_]) -> Ints:
     """Return the indices at which a mask is true."""
     return np.flatnonzero(mask).astype(np.int64)
 

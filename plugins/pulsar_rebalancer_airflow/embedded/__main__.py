@@ -29,8 +29,8 @@ from pulsar_rebalancer.strategies.sample import Threshold
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer.texts import number_of
 from pulsar_rebalancer_airflow.embedded import EmbeddedError, local_airflow
-from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE, AirflowHome, lock_folder
-from pulsar_rebalancer_airflow.embedded.local_airflow import ENDING, DagRun, LocalAirflow, Processes
+from pulsar_rebalancer_airflow.embedded.airflow_home import CHECKOUT, AirflowHome, lock_folder
+from pulsar_rebalancer_airflow.embedded.local_airflow import ENDING_SIGNALS, DagRun, LocalAirflow, Processes
 from pulsar_rebalancer_airflow.options import PAGE_ROUTE, PREFIX
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
 
@@ -54,7 +54,7 @@ class RunLine:
     in_force: str = ""
 
 
-def describe(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> RunLine:
+def describe_run(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> RunLine:
     begun, ended = (datetime.fromisoformat(run[name]) for name in ("start_date", "end_date"))
     head = f"{begun.astimezone():%H:%M:%S}  run {number:<3}"
     seconds = f"{(ended - begun).total_seconds():.1f} s"
@@ -129,12 +129,12 @@ def _failure_text(airflow: LocalAirflow, dag_id: str, run_id: str, uri: str | No
     return f"{where} failed; see its log in the UI"
 
 
-_CONNECTION = "pulsar_admin_embedded"
-_SPARK: dict[str, JsonValue] = {"conn_type": "spark", "host": "local[2]"}
-_BUNDLES_EACH = 25
+_CONNECTION_ID = "pulsar_admin_embedded"
+_SPARK_CONNECTION: dict[str, JsonValue] = {"conn_type": "spark", "host": "local[2]"}
+_BUNDLES_PER_BROKER = 25
 _HOT_SCORE = 85.0
-_ONCE_RUNS = 50
-_ONCE_FAILURES = 3
+_MAX_ONCE_RUNS = 50
+_MAX_ONCE_FAILURES = 3
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -142,7 +142,7 @@ def main(arguments: list[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
     os.umask(0o077)  # inherited by every child: only the owner may read the database, logs and runs
     # Shells start background commands with SIGINT ignored.
-    for number in ENDING:
+    for number in ENDING_SIGNALS:
         signal.signal(number, _interrupt)
     processes = Processes()
     try:
@@ -168,17 +168,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--strategy", choices=strategies, default=DEFAULT_STRATEGY, help="the shedder")
     parser.add_argument("--brokers", type=int, metavar="N", default=8, help="number of simulated brokers (8)")
     parser.add_argument("--interval", type=float, metavar="S", help="seconds between runs (15; 60 with --pulsar)")
-    parser.add_argument("--folder", type=Path, default=SOURCE / ".run", help="folder for all files (.run)")
+    parser.add_argument("--folder", type=Path, default=CHECKOUT / ".run", help="folder for all files (.run)")
     return parser
 
 
 def _run(args: argparse.Namespace, processes: Processes) -> int:
     name, entry, connection = _own_cluster(args) if args.pulsar else _simulated_cluster(args, processes)
-    archive = cached_archive(SOURCE / ".cache", lambda: _say("preparing Spark's class archive (once, half a minute)"))
+    archive = cached_archive(CHECKOUT / ".cache", lambda: _say("preparing Spark's class archive (once, half a minute)"))
     home = AirflowHome(
         folder=args.folder / name,
-        clusters={name: entry | {"connection": _CONNECTION}},
-        connections={_CONNECTION: connection, "spark_default": _SPARK},
+        clusters={name: entry | {"connection": _CONNECTION_ID}},
+        connections={_CONNECTION_ID: connection, "spark_default": _SPARK_CONNECTION},
         spark_archive=archive,
     )
     home.prepare(keep_data=bool(args.pulsar))
@@ -192,13 +192,13 @@ def _run(args: argparse.Namespace, processes: Processes) -> int:
     _say(f"{entry['strategy']} every {entry['interval_seconds']:g} s in mode {entry['mode']}; Ctrl-C stops everything")
     _say("one line per run: range of scores, pairs over the low threshold, most hits of a pair, verdict, seconds")
     _say(f"decisions, moves and validation page of each run: {home.folder / 'storage' / name / 'runs'}")
-    return _watch(airflow, dag_id, one_run=args.once, may_act=not args.pulsar)
+    return _watch_runs(airflow, dag_id, one_run=args.once, may_act=not args.pulsar)
 
 
 def _simulated_cluster(
     args: argparse.Namespace, processes: Processes
 ) -> tuple[str, dict[str, JsonValue], dict[str, JsonValue]]:
-    bundles = _BUNDLES_EACH * args.brokers
+    bundles = _BUNDLES_PER_BROKER * args.brokers
     _say(f"starting the simulated cluster: {args.brokers} brokers, {bundles} bundles, one broker hot, one empty")
     settings = Settings(strategy=args.strategy)
     # Strategies with a fixed upper line need a broker well above it; others act on much smaller differences.
@@ -251,10 +251,10 @@ def _own_cluster(args: argparse.Namespace) -> tuple[str, dict[str, JsonValue], d
     return name, entry, connection
 
 
-def _watch(airflow: LocalAirflow, dag_id: str, *, one_run: bool, may_act: bool) -> int:
+def _watch_runs(airflow: LocalAirflow, dag_id: str, *, one_run: bool, may_act: bool) -> int:
     failures, moved, in_force = 0, not may_act, ""
     for number, run in enumerate(airflow.ended_runs(dag_id), start=1):
-        line = describe(airflow, dag_id, run, number)
+        line = describe_run(airflow, dag_id, run, number)
         print(line.text, flush=True)
         # The start messages already named the mode; an order adds a semicolon.
         if line.in_force and line.in_force != in_force and ";" in line.in_force + in_force:
@@ -265,9 +265,9 @@ def _watch(airflow: LocalAirflow, dag_id: str, *, one_run: bool, may_act: bool) 
         if one_run and line.balanced and moved:
             _say(f"balanced after {number_of(number, 'run')}: nothing more to move")
             return 0
-        if one_run and failures == _ONCE_FAILURES:
+        if one_run and failures == _MAX_ONCE_FAILURES:
             raise EmbeddedError(f"not balanced: {failures} runs in a row failed, the last run with: {line.failed}")
-        if one_run and number == _ONCE_RUNS:
+        if one_run and number == _MAX_ONCE_RUNS:
             missed = "not balanced" if moved else "nothing was moved"
             raise EmbeddedError(f"{missed} after {number_of(number, 'run')}; the last run: {line.text}")
     return 0
@@ -279,7 +279,7 @@ def _say(text: str) -> None:
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     """Interrupt the program at the first signal. Further signals are ignored, so that the shutdown completes."""
-    for number in ENDING:
+    for number in ENDING_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 

@@ -24,12 +24,12 @@ from pulsar_rebalancer_airflow.embedded import EmbeddedError
 from pulsar_rebalancer_airflow.operators.spark_application import ARCHIVE_VARIABLE
 from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE, STORAGE_VARIABLE
 
-SOURCE = Path(__file__).resolve().parents[3]
+CHECKOUT = Path(__file__).resolve().parents[3]
 """Root of the source tree, with the DAG file and the configuration of the embedded Airflow."""
 
-_PORTS = 12_000
-_numbers = itertools.count(secrets.randbelow(_PORTS))
-_ANOTHER_FOLDER = "choose another folder (make run FOLDER=…, or --folder)"
+_PORT_COUNT = 12_000
+_port_offsets = itertools.count(secrets.randbelow(_PORT_COUNT))
+_FOLDER_ADVICE = "choose another folder (make run FOLDER=…, or --folder)"
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class AirflowHome:
     connections: dict[str, dict[str, JsonValue]]
     port: int = field(default_factory=lambda: free_port())
     spark_archive: Path | None = None
-    dags: Path = SOURCE / "dags"
+    dags: Path = CHECKOUT / "dags"
 
     @property
     def storage(self) -> Path:
@@ -69,7 +69,7 @@ class AirflowHome:
             if any(self.folder.iterdir()) and not self._marker_path.exists():
                 raise EmbeddedError(
                     f"no earlier run created {self.folder}, so this run does not delete it: delete the folder yourself "
-                    f"if you do not need it, or {_ANOTHER_FOLDER}"
+                    f"if you do not need it, or {_FOLDER_ADVICE}"
                 )
             shutil.rmtree(self.folder)
         make_private(self.folder.parent)
@@ -77,7 +77,7 @@ class AirflowHome:
         make_private(self.folder / "config")
         self.folder.chmod(0o700)
         settings = "airflow_local_settings.py"
-        shutil.copyfile(SOURCE / "deploy" / settings, self.folder / "config" / settings)
+        shutil.copyfile(CHECKOUT / "deploy" / settings, self.folder / "config" / settings)
         self.clusters_file.write_text(yaml.safe_dump({"clusters": self.clusters}), encoding="utf-8")
         if not self.passwords.exists():
             # Otherwise Airflow generates a password and prints it to its log.
@@ -142,19 +142,19 @@ def lock_folder(folder: Path) -> Iterator[Path]:
         descriptor = os.open(folder / "lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         why = f"{error.filename} cannot be written ({error.strerror})"
-        raise EmbeddedError(f"{why}: if this file is a link, remove the link; otherwise, {_ANOTHER_FOLDER}") from None
+        raise EmbeddedError(f"{why}: if this file is a link, remove the link; otherwise, {_FOLDER_ADVICE}") from None
     with os.fdopen(descriptor, "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise EmbeddedError(f"another run is using {folder}: end that run, or {_ANOTHER_FOLDER}") from None
+            raise EmbeddedError(f"another run is using {folder}: end that run, or {_FOLDER_ADVICE}") from None
         yield folder
 
 
 def _require_own(folder: Path) -> None:
     """Check that only the user and root can replace the contents of a folder."""
     # Anyone who can replace the source tree can run any code anyway.
-    trusted = {SOURCE, *SOURCE.parents}
+    trusted = {CHECKOUT, *CHECKOUT.parents}
     ends = {folder.absolute(), folder.resolve()}
     for step in sorted(ends | {parent for end in ends for parent in end.parents} - trusted):
         if not os.path.lexists(step):
@@ -162,12 +162,12 @@ def _require_own(folder: Path) -> None:
         status = step.lstat()
         if status.st_uid not in (0, os.getuid()):
             owner = f"{step} belongs to another user (id {status.st_uid})"
-            raise EmbeddedError(f"{owner}, who could replace the files of this run: {_ANOTHER_FOLDER}")
+            raise EmbeddedError(f"{owner}, who could replace the files of this run: {_FOLDER_ADVICE}")
         kept = stat.S_ISLNK(status.st_mode) or (status.st_mode & stat.S_ISVTX and step not in ends)
         if status.st_mode & 0o022 and not kept:
             raise EmbeddedError(
                 f"other users may write to {step}, and could replace the files of this run: "
-                f"run chmod go-w {step}, or {_ANOTHER_FOLDER}"
+                f"run chmod go-w {step}, or {_FOLDER_ADVICE}"
             )
 
 
@@ -176,9 +176,9 @@ def free_port() -> int:
 
     By default, Linux does not use it for outgoing connections, so it is likely to stay free.
     """
-    for _ in range(_PORTS):
-        port = 20_000 + next(_numbers) % _PORTS
+    for _ in range(_PORT_COUNT):
+        port = 20_000 + next(_port_offsets) % _PORT_COUNT
         with suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
             return port
-    raise EmbeddedError(f"no port between 20000 and {19_999 + _PORTS} is free")
+    raise EmbeddedError(f"no port between 20000 and {19_999 + _PORT_COUNT} is free")

@@ -24,7 +24,7 @@ from pulsar_rebalancer_airflow.embedded import EmbeddedError
 from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome
 
 _GRACE_SECONDS = 10
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Processes:
@@ -64,10 +64,10 @@ class Processes:
         self.start(name, command, environment, log)
         process, _ = self._started[name]
         if process.wait():
-            self.check()
+            self.check_alive()
         del self._started[name]
 
-    def listens(self, port: int) -> bool:
+    def is_listening(self, port: int) -> bool:
         """Return whether a started process or one of its descendants listens on this TCP port."""
         for process in _process_tree(self._leader_pids()):
             with suppress(psutil.Error):
@@ -76,7 +76,7 @@ class Processes:
                     return True
         return False
 
-    def check(self) -> None:
+    def check_alive(self) -> None:
         """Raise EmbeddedError, with the last lines of the log, if a started process has ended."""
         for name, (process, log) in self._started.items():
             if process.poll() is not None:
@@ -102,7 +102,7 @@ class Processes:
 def _delay_signals() -> Iterator[None]:
     """Delay signals during a `with` block; at its end, handle the first signal."""
     held: list[int] = []
-    before = {number: signal.signal(number, lambda which, _: held.append(which)) for number in ENDING}
+    before = {number: signal.signal(number, lambda which, _: held.append(which)) for number in ENDING_SIGNALS}
     try:
         yield
     finally:
@@ -135,7 +135,7 @@ def tail(log: Path) -> str:
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
 
 
-_CLUSTER_SECONDS = 60
+_CLUSTER_START_SECONDS = 60
 
 
 def start_cluster(
@@ -153,11 +153,11 @@ def start_cluster(
     options |= {"stats-period": 1, "host-check-period": 1}
     command = [sys.executable, "-m", "pulsar_simulator", *(f"--{name}={value}" for name, value in options.items())]
     processes.start("the simulated cluster", command, os.environ, log)
-    limit = time.monotonic() + _CLUSTER_SECONDS
+    limit = time.monotonic() + _CLUSTER_START_SECONDS
     while not ready.exists():
-        processes.check()
+        processes.check_alive()
         if time.monotonic() > limit:
-            raise EmbeddedError(f"the simulated cluster was not ready within {_CLUSTER_SECONDS} s; see {log}")
+            raise EmbeddedError(f"the simulated cluster was not ready within {_CLUSTER_START_SECONDS} s; see {log}")
         time.sleep(0.1)
     url, password = urlsplit(json.loads(ready.read_text())["urls"][0]), token.read_text().strip()
     return {"conn_type": "pulsar_admin", "schema": "http", "host": url.hostname, "port": url.port, "password": password}
@@ -165,7 +165,7 @@ def start_cluster(
 
 _START_SECONDS, _RUN_SECONDS = 300, 600
 _PAUSE_SECONDS = 0.5
-_ENDED = {"success", "failed", "skipped", "upstream_failed", "removed"}
+_ENDED_STATES = {"success", "failed", "skipped", "upstream_failed", "removed"}
 
 # Not `airflow standalone`, which would serve task logs on all addresses. Here task logs are read from files.
 _COMPONENTS = (["api-server"], ["scheduler", "--skip-serve-logs"], ["dag-processor"])
@@ -199,31 +199,31 @@ class LocalAirflow:
 
     def start(self) -> None:
         """Start Airflow. Raises EmbeddedError if a process ended or Airflow is not healthy in five minutes."""
-        self._start(["db", "migrate"], self._processes.run)
+        self._start_component(["db", "migrate"], self._processes.run)
         for arguments in _COMPONENTS:
-            self._start(arguments, self._processes.start)
-        for _ in self._poll(_START_SECONDS):
+            self._start_component(arguments, self._processes.start)
+        for _ in self._poll_processes(_START_SECONDS):
             if self._is_healthy():
                 self._log_in()
-                self._start(["triggerer", "--skip-serve-logs"], self._processes.start)
+                self._start_component(["triggerer", "--skip-serve-logs"], self._processes.start)
                 return
         raise EmbeddedError(f"Airflow was not healthy within {_START_SECONDS} s; see {self.home.folder / 'logs'}")
 
-    def _poll(self, seconds: float) -> Iterator[None]:
+    def _poll_processes(self, seconds: float) -> Iterator[None]:
         """Yield every half second for `seconds`; raise an error if a process has ended."""
         limit = time.monotonic() + seconds
         while time.monotonic() < limit:
-            self._processes.check()
+            self._processes.check_alive()
             yield
             time.sleep(_PAUSE_SECONDS)
 
-    def _start(self, arguments: list[str], start_process: Callable[..., object]) -> None:
+    def _start_component(self, arguments: list[str], start_process: Callable[..., object]) -> None:
         log = self.home.folder / "logs" / f"{arguments[0]}.log"
         command = [str(Path(sys.executable).parent / "airflow"), *arguments]
         start_process(f"airflow {arguments[0]}", command, self.home.environment(), log)
 
     def _is_healthy(self) -> bool:
-        if not self._processes.listens(self.home.port):
+        if not self._processes.is_listening(self.home.port):
             return False
         try:
             health = self._client.get("/api/v2/monitor/health").json()
@@ -238,7 +238,7 @@ class LocalAirflow:
 
     def _log_in(self) -> None:
         """Log in, but only to the server started here, so that no other program on the port receives the password."""
-        if not self._processes.listens(self.home.port):
+        if not self._processes.is_listening(self.home.port):
             raise EmbeddedError(f"another program uses Airflow's port {self.home.port}: repeat the command")
         login = {"username": "admin", "password": self.password}
         answer = self._send_request("POST", "/auth/token", json=login)
@@ -265,7 +265,7 @@ class LocalAirflow:
         """Send a request; retry after a server error, because the machine might be busy or SQLite locked."""
         limit = time.monotonic() + _START_SECONDS
         while True:
-            self._processes.check()
+            self._processes.check_alive()
             again = time.monotonic() < limit
             try:
                 answer = self._client.request(method, url, **options)
@@ -282,7 +282,7 @@ class LocalAirflow:
 
         Raises EmbeddedError if a DAG file cannot be imported, or the DAG does not appear within five minutes.
         """
-        for _ in self._poll(_START_SECONDS):
+        for _ in self._poll_processes(_START_SECONDS):
             if self.get(f"/dags/{dag_id}") is not None:
                 return
             errors = self.get("/importErrors")
@@ -319,7 +319,7 @@ class LocalAirflow:
 
     def wait(self, dag_id: str, run_id: str) -> DagRun:
         """Wait until a run has ended. Raises EmbeddedError after ten minutes."""
-        for _ in self._poll(_RUN_SECONDS):
+        for _ in self._poll_processes(_RUN_SECONDS):
             run = self.run(dag_id, run_id)
             if run["state"] in ("success", "failed"):
                 return run
@@ -332,7 +332,7 @@ class LocalAirflow:
     def ended_runs(self, dag_id: str) -> Iterator[DagRun]:
         """Yield each run of a DAG once, when the run and all its tasks have ended. This iterator never ends."""
         seen: set[str] = set()
-        for _ in self._poll(math.inf):
+        for _ in self._poll_processes(math.inf):
             for run in self.runs(dag_id):
                 run_id = run["dag_run_id"]
                 if run["state"] in ("success", "failed") and run_id not in seen and self._has_ended(dag_id, run_id):
@@ -340,4 +340,4 @@ class LocalAirflow:
                     yield run
 
     def _has_ended(self, dag_id: str, run_id: str) -> bool:
-        return all(task["state"] in _ENDED for task in self.tasks(dag_id, run_id))
+        return all(task["state"] in _ENDED_STATES for task in self.tasks(dag_id, run_id))

@@ -14,7 +14,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary, verify
+from pulsar_rebalancer.run.plan import RUN_TIMEOUT, Summary, verified_actions
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import one_line
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-_ASKED = "asked"
-LONGEST_REASON = 500
+_ASKED_KEY = "asked"
+MAX_REASON_CHARS = 500
 
 
 class ApproveOperator(ApprovalOperator):
@@ -45,7 +45,7 @@ class ApproveOperator(ApprovalOperator):
 
     def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
         why = Param(
-            None, type=["null", "string"], maxLength=LONGEST_REASON, title="Reason", description="why; it is recorded"
+            None, type=["null", "string"], maxLength=MAX_REASON_CHARS, title="Reason", description="why; it is recorded"
         )
         super().__init__(
             subject="", defaults=self.REJECT, params={"reason": why}, **kwargs, inlets=[state_asset(entry.name)]
@@ -67,7 +67,7 @@ class ApproveOperator(ApprovalOperator):
             if question.run_id != context["dag_run"].run_id:
                 raise AirflowSkipException(Reason.PLAN_EXPIRED.meaning)
             until = self._set_deadline(question)
-            if is_retry(context, self) and asked.get(_ASKED):
+            if is_retry(context, self) and asked.get(_ASKED_KEY):
                 raise TaskAwaitingInput(method_name="execute_complete", timeout=self.response_timeout)
             if question.plan_id in store.get(Answers).plans:
                 raise AirflowSkipException("The request was answered before its task was cleared")
@@ -75,7 +75,7 @@ class ApproveOperator(ApprovalOperator):
         try:
             super().execute(context)
         except TaskAwaitingInput:
-            asked.set(_ASKED, True)
+            asked.set(_ASKED_KEY, True)
             raise
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
@@ -107,7 +107,7 @@ class ApproveOperator(ApprovalOperator):
     def _request_texts(self, question: Question, deadline: datetime) -> ApprovalRequest:
         run, summary = self._plan_asked_about(question)
         requesters = summary.requested_by if self.entry.settings.two_people else ()
-        return approval_request(summary, verify(run, summary), run, deadline, requesters)
+        return approval_request(summary, verified_actions(run, summary), run, deadline, requesters)
 
     def _plan_asked_about(self, question: Question) -> tuple[StoragePath, Summary]:
         run = self.storage.run(question.plan_id)
@@ -137,7 +137,7 @@ class ApproveOperator(ApprovalOperator):
             reason=_answer_reason(event),
             carried_out_by=carried_out_by,
         )
-        store.put(answers.record(answer, timedelta(minutes=self.entry.settings.max_awaiting_minutes) + LONGEST_RUN))
+        store.put(answers.record(answer, timedelta(minutes=self.entry.settings.max_awaiting_minutes) + RUN_TIMEOUT))
         self.log.warning("%s %s", "Approved" if carried_out_by else "Rejected", answer.by_text)
         return None
 
@@ -185,7 +185,7 @@ def _user_names(answer: dict[str, Any]) -> list[str]:
 def _answer_reason(answer: dict[str, Any]) -> str:
     given = answer.get("params_input")
     said = given.get("reason") if isinstance(given, dict) else None
-    return one_line(said.strip(), LONGEST_REASON) if isinstance(said, str) else ""
+    return one_line(said.strip(), MAX_REASON_CHARS) if isinstance(said, str) else ""
 
 
 class QuestionsOperator(BaseOperator):

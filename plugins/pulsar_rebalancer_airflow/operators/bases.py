@@ -12,7 +12,7 @@ from airflow.sdk import BaseOperator
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.orders.in_force import LASTING, holds_now
+from pulsar_rebalancer.orders.in_force import LASTING_REASONS, holds_now
 from pulsar_rebalancer.orders.manual_plans import Answers, HandedOverPlans
 from pulsar_rebalancer.orders.order import JudgedRun
 from pulsar_rebalancer.orders.roll_document import Roll
@@ -109,7 +109,7 @@ def refusal_now(
     if context["ti"].get_dag(dag_id).is_paused:
         return PlanError(Reason.DAG_PAUSED, f"DAG {dag_id} is paused, so a new run would not start yet")
     closed = holds_now(entry.settings, store.orders(), now, JudgedRun(now, store.last_plan()))
-    closed = [each for each in closed if not may_wait or each.reason in LASTING]
+    closed = [each for each in closed if not may_wait or each.reason in LASTING_REASONS]
     return PlanError(closed[0].reason, f"the plan is not carried out: {closed[0].detail}") if closed else None
 
 

@@ -33,7 +33,7 @@ from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import BundleClientGaps, Outcome, read_waves
-from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary, read_moves, read_outcomes
+from pulsar_rebalancer.run.plan import RUN_TIMEOUT, Summary, read_moves, read_outcomes
 from pulsar_rebalancer.run.request import PlanRequest, RunRequest, parse_form
 from pulsar_rebalancer.run.snapshot import Candidates, Snapshot, StateBefore
 from pulsar_rebalancer.storage.documents import ClusterStorage, time_of
@@ -140,7 +140,7 @@ class PlanByHandOperator(BaseOperator):
                 store, now = StateStore.from_context(context, self.cluster), datetime.now(UTC)
                 entry = ShownPlan(plan_id=run.name, action=request.action, at=summary.collected_at, by=by)
                 store.put(store.get(ShownPlans).with_plan(summary.hash, entry, now, kept))
-            last = BundleClientGaps.last(storage.state, (move.bundle for move in read_moves(run)))
+            last = BundleClientGaps.last_gaps(storage.state, (move.bundle for move in read_moves(run)))
             self.log.info("%s", plan_text(summary, run, context["dag_run"].dag_id, last))
         return plan_document(summary, run, last)
 
@@ -191,7 +191,7 @@ class CarryOutOperator(HandOverOperator):
             else:
                 handed = self._next_run(context, store, handed, before)
             kept = timedelta(minutes=self.entry.settings.max_awaiting_minutes)
-            store.put(others.with_plan(form.plan, handed, kept + LONGEST_RUN))
+            store.put(others.with_plan(form.plan, handed, kept + RUN_TIMEOUT))
             refuse_while_rolling(store)  # it may have begun since the check above
             if drains:  # recorded above: if this attempt ends early, the run's next attempt continues
                 drain = Drain(at=handed.at, by=handed.by, reason=request.reason, overrule=request.overrule)

@@ -78,7 +78,7 @@ class CollectOperator(ClusterOperator):
                 control=orders.get(Control).without_ended(datetime.now(UTC)),
                 drains=Drains(brokers=orders.get(Drains).brokers),
                 roll=roll if roll.active else None,
-                handed_over=self._handover(store, params.plan, context["dag_run"].run_id) if params.plan else None,
+                handed_over=self._find_handover(store, params.plan, context["dag_run"].run_id) if params.plan else None,
             )
             now = datetime.now(UTC)
             gc.freeze()  # keeps the garbage collector from scanning Airflow's objects every few hundred answers
@@ -97,7 +97,7 @@ class CollectOperator(ClusterOperator):
     def _run_params(self, context: Context) -> RunParams:
         return parse_params(context["params"])
 
-    def _handover(self, store: StateStore, identity: str, airflow_run_id: str) -> HandedOverPlan:
+    def _find_handover(self, store: StateStore, identity: str, airflow_run_id: str) -> HandedOverPlan:
         """Return the plan that this run was started to carry out.
 
         Raises:
@@ -130,7 +130,7 @@ def _with_orders(request: RunRequest, orders: OrdersInForce, previous_plan_id: s
     return request.model_copy(update={"closed": closed[0].reason if closed else None, "in_force": in_force})
 
 
-FINDINGS = "findings"
+FINDINGS_KEY = "findings"
 """XCom key of the findings, for people and other tasks. The key is missing if there are no findings."""
 
 _MEANS = {
@@ -178,7 +178,7 @@ class ValidateOperator(BaseOperator):
         report, result = explain(validation), (run / "validation.json").uri
         gravest = report.reasons[0].effect
         document = {"cluster": self.cluster, "effect": gravest.value, **report.document()}
-        context["ti"].xcom_push(key=FINDINGS, value=document | {"result": result, "page": page_file(run).uri})
+        context["ti"].xcom_push(key=FINDINGS_KEY, value=document | {"result": result, "page": page_file(run).uri})
         text = (
             f"Cluster {self.cluster}: {_MEANS[gravest]}\n{report.text()}\nThe full result: {result}, as a page: {page}"
         )

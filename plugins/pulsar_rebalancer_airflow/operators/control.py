@@ -21,12 +21,12 @@ from pulsar_rebalancer.orders.order import Control, GivenOrder, Order
 from pulsar_rebalancer.orders.pause import without_used_skip
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import read_waves
-from pulsar_rebalancer.run.plan import LONGEST_RUN, read_moves, read_outcomes, read_splits, read_state
+from pulsar_rebalancer.run.plan import RUN_TIMEOUT, read_moves, read_outcomes, read_splits, read_state
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import MEANS, known_file
 from pulsar_rebalancer.state import DecisionState, MovesState
-from pulsar_rebalancer.storage.documents import SKEW, ClusterStorage, CommitMark, last_committed_run, time_of
+from pulsar_rebalancer.storage.documents import MAX_CLOCK_SKEW, ClusterStorage, CommitMark, last_committed_run, time_of
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.notifications import send_order_metrics
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, refuse_cleared, requester
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_NUMBERED = re.compile(r"change-.+-re(?:set|store)\.json")
+_STATE_CHANGE_FILE = re.compile(r"change-.+-re(?:set|store)\.json")
 
 
 def state_summary(store: StateStore) -> dict[str, JsonValue]:
@@ -114,14 +114,14 @@ def _sequence_numbers(store: StateStore) -> Iterator[int]:
     document = store.raw(DecisionState.KEY)
     stored = document.get("seq") if isinstance(document, Mapping) else None
     yield stored if isinstance(stored, int) else 0
-    for run in store.storage.latest_runs(datetime.now(UTC) + SKEW):
+    for run in store.storage.latest_runs(datetime.now(UTC) + MAX_CLOCK_SKEW):
         if committed := CommitMark.read_or_none(run):
             yield committed.seq
             break
         with suppress(SnapshotError):  # it read the state, perhaps of a task that was killed before it left the mark
             yield StateBefore.read(run).decision.seq
     state = store.storage.state
-    for name in filter(_NUMBERED.fullmatch, state.names()):
+    for name in filter(_STATE_CHANGE_FILE.fullmatch, state.names()):
         with suppress(SnapshotError, KeyError, TypeError):
             yield int((state / name).read_json()["seq_after"])
 
@@ -137,7 +137,7 @@ def _documents_to_restore(storage: ClusterStorage, name: str) -> tuple[str, Deci
             )
         decision = DecisionState.parse(document[DecisionState.KEY], name)
         return name, decision, MovesState.parse(document[MovesState.KEY], name)
-    run = last_committed_run(storage, datetime.now(UTC) + SKEW)
+    run = last_committed_run(storage, datetime.now(UTC) + MAX_CLOCK_SKEW)
     if run is None:
         raise SnapshotError(Reason.FILE_MISSING, f"{storage.runs.uri} has no committed run to restore the state from")
     # Hits that may have led to moves must be earned again.
@@ -199,7 +199,7 @@ class RunInProgress(TypedDict):
     without_outcome: int
 
 
-def last_run(store: StateStore) -> RunInProgress:
+def find_last_run(store: StateStore) -> RunInProgress:
     """Return the last recorded plan, and its bundles that are in progress.
 
     Raises:
@@ -229,14 +229,14 @@ def wait_for_end(store: StateStore, run_in_progress: RunInProgress, timeout_s: f
         time.sleep(_SECONDS_BETWEEN_LOOKS)
         left &= _unfinished_bundles(store, run_in_progress["plan"])
     run = store.storage.run(run_in_progress["plan"])
-    ended = {bundle: reason for bundle, reason in _reasons(run).items() if bundle in begun - left} if run else {}
+    ended = {bundle: reason for bundle, reason in _move_reasons(run).items() if bundle in begun - left} if run else {}
     finished = {bundle: reason for bundle, reason in ended.items() if not reason.has(Trait.NOT_BEGUN)}
     return StopOutcome(finished, tuple(sorted(left)), run_in_progress["without_outcome"] - len(finished) - len(left))
 
 
 def is_in_progress(storage: ClusterStorage, plan_id: str, now: datetime) -> bool:
     at, run = time_of(plan_id), storage.run(plan_id)
-    return at is not None and run is not None and now - at <= LONGEST_RUN and not (run / "outcome.json").exists()
+    return at is not None and run is not None and now - at <= RUN_TIMEOUT and not (run / "outcome.json").exists()
 
 
 def _pending_bundles(run: StoragePath) -> set[str]:
@@ -244,10 +244,10 @@ def _pending_bundles(run: StoragePath) -> set[str]:
     if (run / "outcome.json").exists():
         return set()
     planned = {move.bundle for move in read_moves(run)} | {split.bundle for split in read_splits(run)}
-    return planned - _reasons(run).keys()
+    return planned - _move_reasons(run).keys()
 
 
-def _reasons(run: StoragePath) -> dict[str, Reason]:
+def _move_reasons(run: StoragePath) -> dict[str, Reason]:
     moves = {bundle: outcome.reason for bundle, outcome in read_waves(run).items()}
     splits = {bundle: outcome.reason for bundle, outcome in read_outcomes(run).items()}
     return dict(sorted((moves | splits).items()))
@@ -298,11 +298,11 @@ class OrderOperator(ClusterOperator):
             request, order = form_and_order(context)
             if request.action in (RESET, RESTORE):
                 _forget_used_skip(store)
-            elif request.form_action.gives:
+            elif request.form_action.apply:
                 ordered["lost"] = _store_order(store, request, order)
             if request.form_action.stops:
                 with suppress(StateError, SnapshotError):  # the order is in force; the *control* task reports the error
-                    ordered["found"] = last_run(store)
+                    ordered["found"] = find_last_run(store)
         send_order_metrics(context, self.entry.name, self.entry.settings)
         return ordered
 
@@ -335,8 +335,8 @@ def _store_order(store: StateStore, request: ControlRequest, order: GivenOrder) 
     if not chosen.after_loss:
         store.get(Control)
     was = lost_documents(store, lost)
-    if chosen.gives:
-        store.put(chosen.gives(store.orders(), order))
+    if chosen.apply:
+        store.put(chosen.apply(store.orders(), order))
     details = {name: str(value) for name in ("subject", "until") if (value := getattr(order, name))}
     write_change(store.storage, request.action, order, was | details)
     return lost
@@ -351,7 +351,7 @@ def _forget_used_skip(store: StateStore) -> None:
         store.put(changed)
 
 
-_NAMED = 20
+_MAX_NAMED = 20
 """Maximum number of bundles named in the answer to a stop or a pause."""
 
 
@@ -409,12 +409,12 @@ class ControlOperator(ClusterOperator):
     def _stop_outcome(self, store: StateStore) -> dict[str, object] | str:
         """Return the outcome of the stopped run, or the error message if one of the run's files cannot be read."""
         try:
-            stopped = wait_for_end(store, self.ordered.get("found") or last_run(store), self.timeout_seconds)
+            stopped = wait_for_end(store, self.ordered.get("found") or find_last_run(store), self.timeout_seconds)
         except (StateError, SnapshotError) as error:
             return error.message
         return {
-            "finished": dict(list(stopped.finished.items())[:_NAMED]),
-            "unfinished": list(stopped.unfinished[:_NAMED]),
+            "finished": dict(list(stopped.finished.items())[:_MAX_NAMED]),
+            "unfinished": list(stopped.unfinished[:_MAX_NAMED]),
             "not_begun": stopped.not_begun,
         }
 

@@ -19,7 +19,7 @@ from pulsar_rebalancer.orders.manual_plans import Answers, Drains, GateOpening, 
 from pulsar_rebalancer.orders.order import Control, Hold, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Effect, Reason
-from pulsar_rebalancer.run.plan import Move, Split, Summary, read_state, verify
+from pulsar_rebalancer.run.plan import Move, Split, Summary, read_state, verified_actions
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.retention import drop_means
 from pulsar_rebalancer.run.snapshot import StateBefore
@@ -31,7 +31,7 @@ from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 from pulsar_rebalancer_airflow.operators.approve import has_open_run
 from pulsar_rebalancer_airflow.operators.bases import RunOperator, new_run_id
 from pulsar_rebalancer_airflow.options import clusters_file, fail_unless_temporary, run_folder, storage_of
-from pulsar_rebalancer_airflow.state_store import ORDERS, StateStore
+from pulsar_rebalancer_airflow.state_store import ORDER_DOCUMENTS, StateStore
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -61,7 +61,7 @@ class RecordOperator(RunOperator):
         with fail_unless_temporary(context):
             run = run_folder(context, self.cluster, self.run)
             summary = Summary.read(run)
-            actions = verify(run, summary)
+            actions = verified_actions(run, summary)
             blocking = Validation.read(run).reasons(Effect.BLOCK)
             if blocking:
                 raise PlanError(Reason.BLOCKED, f"validation stopped this run: {', '.join(blocking)}")
@@ -122,7 +122,7 @@ class GateOperator(RunOperator):
         present, now = store.get(Question), datetime.now(UTC)
         if present.plan_id == summary.plan_id:
             return  # a retry
-        identity, stands = verify(run, summary).identity, has_open_run(context, self.cluster, present.run_id)
+        identity, stands = verified_actions(run, summary).identity, has_open_run(context, self.cluster, present.run_id)
         until = present.deadline(self.settings.max_awaiting_minutes)
         young = until is not None and now < until
         # A person who requested moves expects a question about this plan.
@@ -253,7 +253,7 @@ class Holds:
     def _refresh(self) -> None:
         if self._reason is not None or time.monotonic() - self._looked_at < self._between_looks:
             return
-        orders = self._store.orders(models=ORDERS)
+        orders = self._store.orders(models=ORDER_DOCUMENTS)
         self._control = control = orders.get(Control).without_ended(datetime.now(UTC))
         roll, self._drained = orders.get(Roll), frozenset(orders.get(Drains).brokers)
         if self._before.roll is not None:
@@ -293,14 +293,14 @@ class _CurrentSettings:
     def settings(self) -> Settings | None:
         """Return the settings; None after two failed reads, because one can fail while an editor writes."""
         try:
-            self._read()
+            self._reload()
         except (OSError, SettingsError) as error:
             self.error, again, self._failed = str(error), self._failed, True
             return None if again else self._settings
         self._failed = False
         return self._settings
 
-    def _read(self) -> None:
+    def _reload(self) -> None:
         if self._stamp is None and not self._path.exists():
             return
         status = self._path.stat()

@@ -16,11 +16,11 @@ from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.orders.breaker import Breaker, Tally, advance, last_closing
-from pulsar_rebalancer.orders.in_force import OF_FILE
+from pulsar_rebalancer.orders.in_force import FILE_ONLY_SETTINGS
 from pulsar_rebalancer.orders.manual_plans import Answers, Question
 from pulsar_rebalancer.orders.order import Control
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.outcome import TRIES, BundleClientGaps, Outcome, conclude, failed_moves
+from pulsar_rebalancer.run.outcome import MAX_RETURN_TRIES, BundleClientGaps, Outcome, conclude, failed_moves
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.retention import Needs, maintain
@@ -85,7 +85,7 @@ class ReportOperator(RunOperator):
         settings = request.resolved.settings
         # `Unload.tries` counts runs in a row: a record must outlast the intervals between them. What strategies learn
         # pauses for `SETTLED` minutes after a move.
-        shortest = max(settings.shedding_delay_seconds, TRIES * settings.interval_seconds) / 60
+        shortest = max(settings.shedding_delay_seconds, MAX_RETURN_TRIES * settings.interval_seconds) / 60
         grace = max(settings.grace_period_minutes, shortest, SETTLED)
         counted_at = store.get(DecisionState).counted_at
         splits = splitting.splits_to_keep(history.splits, outcome, now, counted_at)
@@ -107,7 +107,7 @@ class ReportOperator(RunOperator):
         if self.settings is not None and self.settings.breaker is not None:
             closed = last_closing(store.peek(Control))
             failed = failed_moves(outcome.moves, stored.unloads, closed)
-            seen = _tally(run, request, outcome, earlier, failed)
+            seen = _breaker_tally(run, request, outcome, earlier, failed)
             if earlier is None or seen.failed or seen.moved:
                 # A retry has the same name, so what an earlier attempt has counted is not counted again.
                 counted = f"{run.name} {outcome.moved_count} {len(failed)}"
@@ -144,11 +144,11 @@ class ReportOperator(RunOperator):
     def _orders_text(self, context: Context, store: StateStore, run_settings: RunSettings) -> str:
         settings = run_settings.settings
         if self.settings is not None:
-            settings = settings.model_copy(update={name: getattr(self.settings, name) for name in OF_FILE})
+            settings = settings.model_copy(update={name: getattr(self.settings, name) for name in FILE_ONLY_SETTINGS})
         return store.orders_text(settings, context["dag_run"].start_date, run_settings.origins)
 
 
-def _tally(
+def _breaker_tally(
     run: StoragePath, request: RunRequest, outcome: Outcome, earlier_outcome: Outcome | None, failed_bundles: set[str]
 ) -> Tally:
     """Return what the circuit breaker counts: the moves that an earlier report has not reported yet."""

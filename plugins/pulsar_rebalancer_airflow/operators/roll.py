@@ -16,7 +16,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.decide import roll_plan
 from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, why_unsafe
 from pulsar_rebalancer.errors import AdminError, PlanError, SettingsError, SnapshotError, StateError
-from pulsar_rebalancer.orders.in_force import LASTING, holds_now
+from pulsar_rebalancer.orders.in_force import LASTING_REASONS, holds_now
 from pulsar_rebalancer.orders.manual_plans import Drains, Question, deadline_of
 from pulsar_rebalancer.orders.order import Control, Hold, Situation
 from pulsar_rebalancer.orders.roll_document import Phase, Roll, RollRequest, ShownRestarts, parse_roll_form
@@ -34,10 +34,10 @@ from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-_FEWEST_INTERVALS = 5
+_MIN_STUCK_INTERVALS = 5
 """Minimum number of intervals without progress before a rolling restart stops."""
 
-_LONGEST_RUN = timedelta(minutes=3)
+_MAX_EXTRA_AGE = timedelta(minutes=3)
 """Time by which the age of the latest sample may exceed one interval."""
 
 
@@ -68,7 +68,7 @@ class RollOperator(BaseSensorOperator):
         with fail_unless_temporary(context):
             store = StateStore.from_context(context, self.entry.name)
             roll = store.get(Roll)
-            if not self._is_continued(context, roll):
+            if not self._is_continuation(context, roll):
                 form = parse_roll_form(context["params"])
                 if not form.plan:
                     return PokeReturnValue(True, self._show_plan(context, store, roll, form))
@@ -86,7 +86,7 @@ class RollOperator(BaseSensorOperator):
                 raise PlanError(after.ended, after.progress)
             return PokeReturnValue(not after.active, after.done)
 
-    def _is_continued(self, context: Context, roll: Roll) -> bool:
+    def _is_continuation(self, context: Context, roll: Roll) -> bool:
         ti = context["ti"]
         first = ti.max_tries - (self.retries or 0) + 1  # since the task was last cleared
         return roll.run_id == context["dag_run"].run_id and (roll.active or ti.try_number > first)
@@ -96,12 +96,12 @@ class RollOperator(BaseSensorOperator):
         by = requester(context)
         shown = roll_plan.roll_preview(sample, form.brokers, by, form.reason)
         try:
-            planned = roll_plan.restarts(sample, shown.order)
+            planned = roll_plan.predict_restarts(sample, shown.order)
         except AirflowTaskTimeout as error:
             # A retry would take as long, and an active roll could take no step meanwhile.
             raise AirflowFailException("the dry run timed out: name fewer brokers") from error
         refused = "; ".join(f"{why.reason}: {why.message}" for why in self._refusals(context, store, roll, now))
-        closed = (f"{why.reason} {why.detail}" for why in self._holds(store, now) if why.reason not in LASTING)
+        closed = (f"{why.reason} {why.detail}" for why in self._holds(store, now) if why.reason not in LASTING_REASONS)
         waits = "; ".join(filter(None, [*closed, roll_plan.why_no_turn(sample)]))
         store.put(roll.model_copy(update={"shown": shown}))
         answer = ShownRestarts(plan=shown.id, refused=refused, waits=waits, restarts=tuple(planned))
@@ -138,7 +138,7 @@ class RollOperator(BaseSensorOperator):
         if drained := store.orders().get(Drains).brokers:
             yield PlanError(Reason.DRAINING, f"release these brokers first: {', '.join(drained)[:500]}")
         for closed in self._holds(store, now):
-            if closed.reason in LASTING:
+            if closed.reason in LASTING_REASONS:
                 yield PlanError(closed.reason, f"the rolling restart does not begin: {closed.detail}")
         try:
             refuse_while_plan_waits(context, f"{REBALANCE_DAG}{self.entry.name}", store)
@@ -174,7 +174,7 @@ class RollOperator(BaseSensorOperator):
         return roll.model_copy(update={"run_id": run.run_id})
 
     def _latest_sample(self) -> Snapshot:
-        age = timedelta(seconds=self.entry.settings.interval_seconds) + _LONGEST_RUN
+        age = timedelta(seconds=self.entry.settings.interval_seconds) + _MAX_EXTRA_AGE
         return latest_sample(self.storage, datetime.now(UTC), age.total_seconds())
 
     def _roll_facts(self, context: Context, store: StateStore, roll: Roll) -> RollFacts:
@@ -185,13 +185,13 @@ class RollOperator(BaseSensorOperator):
         stop, skip = roll.stop_order(control), roll.skip_order(control)
         facts = RollFacts(
             now=now,
-            minutes=max(settings.roll_wait_minutes, _FEWEST_INTERVALS * settings.interval_seconds / 60),
+            minutes=max(settings.roll_wait_minutes, _MIN_STUCK_INTERVALS * settings.interval_seconds / 60),
             seen=seen,
             unknown=unknown,
-            held=held,
+            why_held=held,
             stop=stop,
             skip=skip,
-            apart=timedelta(seconds=settings.interval_seconds / 2),
+            min_gap=timedelta(seconds=settings.interval_seconds / 2),
         )
         if not settings.roll_restart_dag:
             return facts
@@ -199,7 +199,7 @@ class RollOperator(BaseSensorOperator):
         safe = seen is not None and not why_unsafe(roll, seen)
         restart = self._restart_state(context, roll, run_id, may_start=safe and not (held or stop or skip or hindrance))
         dag = f"{settings.roll_restart_dag}, run {run_id}"
-        return facts._replace(restart=restart, dag=dag, no_restart=hindrance)
+        return facts._replace(restart=restart, dag=dag, why_no_restart=hindrance)
 
     def _why_held(self, store: StateStore, now: datetime) -> str:
         closed = self._holds(store, now)
@@ -222,7 +222,7 @@ class RollOperator(BaseSensorOperator):
         try:
             return roll_plan.with_owned_bundles(sample, self.storage, roll, asyncio.run(self._owned_bundles(roll)))
         except (AdminError, SettingsError) as error:
-            return sample._replace(unwell={**sample.unwell, roll.broker: error.reason})
+            return sample._replace(problems={**sample.problems, roll.broker: error.reason})
 
     async def _owned_bundles(self, roll: Roll) -> set[str]:
         settings = self.entry.settings

@@ -188,13 +188,13 @@ class SparkApplicationOperator(BaseOperator):
                     self._connected = ConnectedApplication([self.application, *self.application_args], server)
                     self._connected.wait(self.log.info)
                 else:
-                    self._submitted = self._hook(connection)
+                    self._submitted = self._make_hook(connection)
                     self._submitted.submit(self.application)
         except Exception as error:
             context["ti"].xcom_push(key=FAILURE, value=_reason_in_output(str(error)) or Reason.SPARK_FAILED)
             raise
 
-    def _hook(self, connection: Connection) -> SparkSubmitHook:
+    def _make_hook(self, connection: Connection) -> SparkSubmitHook:
         # It loads two Kubernetes clients, which takes as long as loading Airflow: no DAG file has to wait for that.
         from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 

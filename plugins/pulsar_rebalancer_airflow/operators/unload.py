@@ -19,7 +19,7 @@ from pulsar_rebalancer.carry_out.move_executor import AdaptivePace, carry_out_mo
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.carry_out.split_executor import SplitHistory, carry_out_splits
 from pulsar_rebalancer.config.clusters_file import Origin
-from pulsar_rebalancer.config.settings import MOST_MOVES, Settings
+from pulsar_rebalancer.config.settings import MAX_CONCURRENT_MOVES, Settings
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import is_extensible, range_of
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
@@ -72,12 +72,12 @@ class PlanPartOperator(RunOperator):
         return PulsarAdminHook(self.present.connection).get_writing_settings()
 
     def _run_with_admin(self, connection: AdminConnection, work: Callable[[PulsarAdmin], Awaitable[None]]) -> None:
-        async def go() -> None:
+        async def run_work() -> None:
             self._task = asyncio.current_task()
             async with PulsarAdmin(connection) as admin:
                 await work(admin)
 
-        asyncio.run(go())
+        asyncio.run(run_work())
 
     def on_kill(self) -> None:
         """Prevent further moves and splits. Those in progress remain in the history without an outcome."""
@@ -109,7 +109,7 @@ class PlanPartOperator(RunOperator):
 
 _log = logging.getLogger(__name__)
 
-_SECONDS_BETWEEN_WORDS = 1.0
+_SECONDS_BETWEEN_REPORTS = 1.0
 
 
 class _Progress:
@@ -118,10 +118,10 @@ class _Progress:
     def __init__(self, context: Context, move_count: int) -> None:
         self._context = context
         self._total = move_count
-        self._told_at = -math.inf
+        self._published_at = -math.inf
 
     def publish_if_due(self, history: WaveHistory) -> None:
-        if time.monotonic() - self._told_at >= _SECONDS_BETWEEN_WORDS:
+        if time.monotonic() - self._published_at >= _SECONDS_BETWEEN_REPORTS:
             self.publish(history)
 
     def publish(self, history: WaveHistory) -> None:
@@ -129,7 +129,7 @@ class _Progress:
         progress = {"done": len(done), "of": self._total, "failed": sum(not outcome.ok for outcome in done)}
         self._context["ti"].xcom_push(key="progress", value=progress)
         _log.info("%(done)d of %(of)d bundles done, %(failed)d of them not on their planned broker", progress)
-        self._told_at = time.monotonic()
+        self._published_at = time.monotonic()
 
 
 class UnloadWaveOperator(PlanPartOperator):
@@ -196,7 +196,7 @@ class UnloadWaveOperator(PlanPartOperator):
             datetime.now(UTC),
         )
         # Bundles that an earlier attempt unloaded must still be placed, so they are not fresh.
-        unloaded = history.maybe_unloaded
+        unloaded = history.maybe_unloaded_bundles
         fresh = [move for move in history.remaining(planned_moves) if move.bundle not in unloaded]
         if verdict.reason is not Reason.OPEN:
             if verdict.reason is Reason.PLAN_TOO_OLD or verdict.reason.has(Trait.NOT_BEGUN):
@@ -224,7 +224,7 @@ class UnloadWaveOperator(PlanPartOperator):
         limits = [limit for limit in given if limit != "auto"]
         pace = AdaptivePace(self.present.max_client_gap_seconds) if "auto" in given else None
 
-        def ended(outcome: MoveOutcome) -> None:
+        def record_outcome(outcome: MoveOutcome) -> None:
             history.add(outcome, datetime.now(UTC))
             progress.publish_if_due(history)
 
@@ -237,13 +237,13 @@ class UnloadWaveOperator(PlanPartOperator):
             await carry_out_moves(
                 admin.bundles,
                 moves,
-                concurrency=min(limits, default=MOST_MOVES),
+                concurrency=min(limits, default=MAX_CONCURRENT_MOVES),
                 timeout_seconds=settings.move_timeout_seconds,
-                on_outcome=ended,
+                on_outcome=record_outcome,
                 stop_reason=holds.reason,
                 skip_reason=holds.skip_reason,
                 before_move=history.begin,
-                unloaded_bundles=history.maybe_unloaded,
+                unloaded_bundles=history.maybe_unloaded_bundles,
                 uses_affinity=not is_extensible(runtime.get("loadManagerClassName", "")),
                 meter=ClientGapMeter(admin, moves, history.record_client_gap),
                 pace=pace,

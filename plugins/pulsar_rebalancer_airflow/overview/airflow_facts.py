@@ -24,7 +24,7 @@ from sqlalchemy import and_, exists, select
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Action
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
-from pulsar_rebalancer.orders.in_force import LASTING, buttons
+from pulsar_rebalancer.orders.in_force import LASTING_REASONS, buttons
 from pulsar_rebalancer.orders.manual_plans import Answers, HandedOverPlans, ShownPlans
 from pulsar_rebalancer.orders.order import Order
 from pulsar_rebalancer.reasons import Reason
@@ -61,9 +61,9 @@ def read_xcom(session: Session, dag_id: str, run_id: str, *, key: str, task: str
     return None if left is None else XComModel.deserialize_value(left)
 
 
-_ASKS = "approve"
+_APPROVAL_TASK = "approve"
 
-_STARTED = (CONTROL_DAG, REBALANCE_DAG, BY_HAND_DAG, ROLL_DAG)
+_STARTABLE_DAGS = (CONTROL_DAG, REBALANCE_DAG, BY_HAND_DAG, ROLL_DAG)
 
 CANCELLED = exists().where(
     TaskInstance.dag_id == DagRun.dag_id,
@@ -239,7 +239,7 @@ def may(user: BaseUser, dag_id: str, method: ResourceMethod, entity: DagAccessEn
 
 def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: BaseUser, now: datetime) -> UserActions:
     """Return the DAGs that the user may trigger in Airflow, and the question that the user may answer."""
-    dag_ids = {prefix: f"{prefix}{entry.name}" for prefix in _STARTED}
+    dag_ids = {prefix: f"{prefix}{entry.name}" for prefix in _STARTABLE_DAGS}
     allowed = {prefix: dag_id for prefix, dag_id in dag_ids.items() if may(user, dag_id, "POST")}
     asks = f"{APPLY_DAG}{entry.name}"
     question = None
@@ -260,7 +260,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: Bas
         grace_minutes=entry.settings.grace_period_minutes,
         rolls=facts.roll.active,
         closed=why_held(closed[0]) if closed else "",
-        stays_closed=next((why_held(closing) for closing in closed if closing.reason in LASTING), ""),
+        stays_closed=next((why_held(closing) for closing in closed if closing.reason in LASTING_REASONS), ""),
         paused_dags=tuple(sorted(session.scalars(paused))),
         barred=(str(user.get_id()), user.get_name()) if entry.settings.two_people else (),
     )
@@ -272,12 +272,12 @@ def _shown_question(
     until, run_id = facts.answer_deadline(entry.settings, now), facts.question.run_id
     if until is None:
         return None
-    asked = (TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id, TaskInstance.task_id == _ASKS)
+    asked = (TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id, TaskInstance.task_id == _APPROVAL_TASK)
     parked = TaskInstance.state.in_((TaskInstanceState.AWAITING_INPUT, TaskInstanceState.DEFERRED))
     details = select(HITLDetail.ti_id).join(TaskInstance, TaskInstance.id == HITLDetail.ti_id)
     if session.scalar(details.where(*asked, parked, HITLDetail.responded_at.is_(None))) is None:
         return None
-    return QuestionView(dag=dag_id, run=run_id, task=_ASKS, hash=facts.question.hash, until=until)
+    return QuestionView(dag=dag_id, run=run_id, task=_APPROVAL_TASK, hash=facts.question.hash, until=until)
 
 
 def with_links(page: Overview, dag_id: str, storage: ClusterStorage, failed_run: FailedRun | None = None) -> Overview:
@@ -287,7 +287,7 @@ def with_links(page: Overview, dag_id: str, storage: ClusterStorage, failed_run:
     """
     dag = f"{base_path()}/dags/{quote(dag_id, safe='')}"
     status = page.status.model_copy(update={"dag_id": dag_id})
-    of_people = "|".join(f"{prefix}{storage.cluster}" for prefix in _STARTED)
+    of_people = "|".join(f"{prefix}{storage.cluster}" for prefix in _STARTABLE_DAGS)
     requests = f"{base_path()}/dag_runs?{urlencode({'dag_id_pattern': of_people, 'run_type': 'manual'})}"
     links, folder = Links(dag=dag, requests=requests), storage.run(page.folder)
     if folder is not None:

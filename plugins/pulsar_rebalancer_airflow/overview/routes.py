@@ -39,16 +39,16 @@ from pulsar_rebalancer_airflow.overview import airflow_facts, run_answers
 from pulsar_rebalancer_airflow.overview.run_answers import answer_of, report_of_run
 from pulsar_rebalancer_airflow.suites import base_path, report_path
 
-POLICY = (
+SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
 )
 """Content security policy: load everything from this server, and allow nothing inline."""
 
-_HEADERS = {"Content-Security-Policy": POLICY}
+_HEADERS = {"Content-Security-Policy": SECURITY_POLICY}
 
-_RUN = DagAccessEntity.RUN
-_KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_RUN_ENTITY = DagAccessEntity.RUN
+_MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 router = APIRouter(dependencies=[Depends(requires_access_dag("GET"))])
 
@@ -56,7 +56,7 @@ router = APIRouter(dependencies=[Depends(requires_access_dag("GET"))])
 @router.get("/page/static/{name}")
 def static(name: str) -> Response:
     """Return a static file of the page, or status 404."""
-    kind = next((kind for ending, kind in _KINDS.items() if name.endswith(ending)), None)
+    kind = next((kind for ending, kind in _MEDIA_TYPES.items() if name.endswith(ending)), None)
     # Pick the file from the folder's own listing: the name in the request never becomes part of a path.
     file = next((file for file in files(__package__).joinpath("static").iterdir() if file.name == name), None)
     if kind is None or file is None:
@@ -118,7 +118,7 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
     return airflow_facts.with_links(view.model_copy(update={"acts": acts}), balances, storage, facts.failed)
 
 
-@router.get("/dags/{dag_id}/runs/{run_id}/answer", dependencies=[Depends(requires_access_dag("GET", _RUN))])
+@router.get("/dags/{dag_id}/runs/{run_id}/answer", dependencies=[Depends(requires_access_dag("GET", _RUN_ENTITY))])
 def answer(dag_id: str, run_id: str, session: SessionDep) -> RunAnswer:
     """Return the outcome of a run that the page started. Status 404 if there is none."""
     outcome = answer_of(session, dag_id, run_id)

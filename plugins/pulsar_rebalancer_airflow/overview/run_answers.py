@@ -43,15 +43,15 @@ from pulsar_rebalancer_airflow.options import (
     storage_root,
 )
 from pulsar_rebalancer_airflow.overview.airflow_facts import CANCELLED, facts_of_dag, failure_of, read_xcom, run_folder
-from pulsar_rebalancer_airflow.suites import POLICY, page_file
+from pulsar_rebalancer_airflow.suites import SECURITY_POLICY, page_file
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 
-_OF_PEOPLE = (CONTROL_DAG, APPLY_DAG, BY_HAND_DAG, REBALANCE_DAG, ROLL_DAG)
+_ANSWERED_DAGS = (CONTROL_DAG, APPLY_DAG, BY_HAND_DAG, REBALANCE_DAG, ROLL_DAG)
 
-_IN_PROGRESS = {
+_PROGRESS_ANSWERS = {
     DagRunState.QUEUED: RunAnswer(state="waiting", text="for its turn"),
     DagRunState.RUNNING: RunAnswer(state="running", text=""),
 }
@@ -62,15 +62,15 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
 
     The outcome of a run that has started another to carry out a plan is that run's.
     """
-    prefix = next((dag for dag in _OF_PEOPLE if dag_id.startswith(dag)), "")
+    prefix = next((dag for dag in _ANSWERED_DAGS if dag_id.startswith(dag)), "")
     run = session.scalar(select(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
     if not prefix or run is None:
         return None
     state = DagRunState(run.state)
     if _was_cancelled(session, run):
         return RunAnswer(state="cancelled", text=words.NOT_BEGUN)
-    if state in _IN_PROGRESS:
-        return _IN_PROGRESS[state]
+    if state in _PROGRESS_ANSWERS:
+        return _PROGRESS_ANSWERS[state]
     files = _ended_run(session, dag_id, run_id) if prefix == REBALANCE_DAG else None
     if state is DagRunState.FAILED:
         return _refusal_answer(session, dag_id, run_id, headline_of_run(files, "", 0).sentence if files else "")
@@ -153,10 +153,10 @@ def _approval_answer(session: Session, dag_id: str, run: Run) -> RunAnswer:
     return RunAnswer(state="refused", text=said.sentence) if said else RunAnswer(state="awaiting approval", text="")
 
 
-FOR_READERS_OF_LOGS = [Depends(requires_access_dag("GET", DagAccessEntity.TASK_LOGS))]
+LOG_READERS_ONLY = [Depends(requires_access_dag("GET", DagAccessEntity.TASK_LOGS))]
 """Dependencies of a route that is open only to users who may read the task logs of the DAG `dag_id`."""
 
-_HEADERS = {"Content-Security-Policy": f"{POLICY}; frame-ancestors 'self'; sandbox"}
+_HEADERS = {"Content-Security-Policy": f"{SECURITY_POLICY}; frame-ancestors 'self'; sandbox"}
 
 
 def cluster_of(dag_id: str, *prefixes: str) -> str | None:
@@ -176,14 +176,14 @@ router = APIRouter()
 
 
 @router.get(
-    "/dags/{dag_id}/runs/{run_id}/validation/{folder}", response_class=HTMLResponse, dependencies=FOR_READERS_OF_LOGS
+    "/dags/{dag_id}/runs/{run_id}/validation/{folder}", response_class=HTMLResponse, dependencies=LOG_READERS_ONLY
 )
 def validation_result(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
     page = stored_page(storage_root(), dag_id, run_id, folder)
     return page_response(page, "This DAG run has no such validation result; results are kept for history_days.")
 
 
-@router.get("/dags/{dag_id}/runs/{run_id}/validation", response_class=HTMLResponse, dependencies=FOR_READERS_OF_LOGS)
+@router.get("/dags/{dag_id}/runs/{run_id}/validation", response_class=HTMLResponse, dependencies=LOG_READERS_ONLY)
 def validation_of_run(dag_id: str, run_id: str, session: SessionDep) -> HTMLResponse:
     """Return the validation result for the run's tab, from the run's folder or the history."""
     left = None
@@ -231,9 +231,7 @@ def _page_in_history(root: str, storage: ClusterStorage, name: str) -> tuple[Any
     return (json_document(settings, listed.uri), page.encode()) if settings and page else None
 
 
-@router.get(
-    "/dags/{dag_id}/runs/{run_id}/replay/{folder}", response_class=HTMLResponse, dependencies=FOR_READERS_OF_LOGS
-)
+@router.get("/dags/{dag_id}/runs/{run_id}/replay/{folder}", response_class=HTMLResponse, dependencies=LOG_READERS_ONLY)
 def replay_report(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
     page = stored_report(storage_root(), dag_id, run_id, folder)
     return page_response(page, "This DAG run has no such report; reports are kept for retention_days.")

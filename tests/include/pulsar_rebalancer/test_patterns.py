@@ -13,7 +13,7 @@ from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.isolation import parse_isolation, policies_of
 from pulsar_rebalancer.orders.in_force import new_exclusion, parse_control_form
 from pulsar_rebalancer.orders.order import Control
-from pulsar_rebalancer.replay.variants import expand
+from pulsar_rebalancer.replay.variants import expand_grid
 
 SIZES = (10, 20, 40)
 NAMES = [f"acme/{number:03}{'a' * 60}" for number in range(100)]
@@ -44,7 +44,7 @@ def of_clusters(size: int, path: Path) -> None:
 
 
 def of_grid(size: int, path: Path) -> None:
-    found = expand([{"excluded_bundles": [["*" + "a*" * size + "z"]]}], Settings())
+    found = expand_grid([{"excluded_bundles": [["*" + "a*" * size + "z"]]}], Settings())
     excludes_none(found.variants[1].settings.excluded_bundles)
 
 
@@ -76,4 +76,4 @@ def test_patterns_of_bundles_are_few_and_short(given: list[str], tmp_path: Path)
         return str(error.value)
 
     refused(lambda: parse_params({"excluded_bundles": given}))
-    refused(lambda: expand([{"excluded_bundles": [given]}], Settings()))
+    refused(lambda: expand_grid([{"excluded_bundles": [given]}], Settings()))

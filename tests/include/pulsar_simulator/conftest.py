@@ -4,14 +4,14 @@ import httpx
 import pytest
 
 from pulsar_simulator.cluster import Cluster
-from pulsar_simulator.load import QUIET
-from pulsar_simulator.scenario import build
+from pulsar_simulator.load import NO_NOISE
+from pulsar_simulator.scenario import build_cluster
 from pulsar_simulator.serve import RunningCluster, running
 
 
 @pytest.fixture
 def cluster() -> Cluster:
-    return build(brokers=4, bundles=60, noise=QUIET)
+    return build_cluster(brokers=4, bundles=60, noise=NO_NOISE)
 
 
 @pytest.fixture

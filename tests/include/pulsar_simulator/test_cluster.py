@@ -5,7 +5,7 @@ import pytest
 
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.faults import Refusal
-from pulsar_simulator.load import QUIET
+from pulsar_simulator.load import NO_NOISE
 from pulsar_simulator.scenario import spec
 
 
@@ -34,7 +34,7 @@ def move(cluster: Cluster, bundle: str, destination: str) -> str:
 
 
 def test_rates_follow_at_the_next_statistics_and_cpu_at_the_next_host_sample() -> None:
-    base = spec(brokers=3, bundles=30, noise=QUIET)
+    base = spec(brokers=3, bundles=30, noise=NO_NOISE)
     base.timing = replace(base.timing, stats_period=10.0, host_check_period=60.0)
     cluster = Cluster(base)
     hot, empty = hot_and_empty(cluster)

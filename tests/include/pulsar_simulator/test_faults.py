@@ -1,7 +1,7 @@
 import httpx
 import pytest
 
-from pulsar_simulator.faults import KINDS, FaultKind
+from pulsar_simulator.faults import FAULT_INFOS, FaultKind
 from pulsar_simulator.serve import RunningCluster
 
 BROKERS = "/admin/v2/brokers"
@@ -38,4 +38,4 @@ def test_faults_are_switched_over_http_and_never_hide_the_switch(served: Running
 
 
 def test_every_kind_is_described() -> None:
-    assert set(KINDS) == set(FaultKind)
+    assert set(FAULT_INFOS) == set(FaultKind)

@@ -88,7 +88,7 @@ def test_a_run_takes_no_name_at_its_word(served, storage, state, tmp_path, monke
     assert not any(work.iterdir())
     assert not [found for found in tmp_path.rglob("*") if "owned" in found.name]
     (seen,) = days_before(storage, date(2100, 1, 1))
-    assert [found.foreign for found in seen.runs] == [()]
+    assert [found.foreign_names for found in seen.runs] == [()]
 
     page = page_file(written).read_bytes().decode()
     assert "&lt;script&gt;alert" in page

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_rebalancer_airflow.embedded.airflow_home import SOURCE
+from pulsar_rebalancer_airflow.embedded.airflow_home import CHECKOUT
 
 NO_SUCH = "no-such"
 
@@ -47,7 +47,7 @@ def test_set_up_judges_the_same_java(case: tuple[int | None, str], tmp_path: Pat
     tree, commands = tmp_path / "tree", Path(os.environ["PATH"])
     for name in ("scripts", ".venv/bin"):
         (tree / name).mkdir(parents=True)
-    shutil.copy(SOURCE / "scripts" / "setup.sh", tree / "scripts")
+    shutil.copy(CHECKOUT / "scripts" / "setup.sh", tree / "scripts")
     for name in ("requirements.lock", "pyproject.toml"):
         (tree / name).touch()
     empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"  # SHA-256 of nothing

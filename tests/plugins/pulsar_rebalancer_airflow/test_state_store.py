@@ -12,7 +12,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.state import DecisionState, HitCount, MovesState
 from pulsar_rebalancer.storage.documents import ClusterStorage, CommitMark
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.state_store import DOCUMENTS, StoredState
+from pulsar_rebalancer_airflow.state_store import ALL_DOCUMENTS, StoredState
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 DRAIN = Drain(at=NOW, by="ada", reason="new disks")
@@ -41,7 +41,7 @@ def test_missing_documents_are_initial_ones_until_a_run_is_committed(storage):
 
     committed(storage)
 
-    assert store.lost_documents() == {model.KEY: "missing" for model in DOCUMENTS}
+    assert store.lost_documents() == {model.KEY: "missing" for model in ALL_DOCUMENTS}
     with pytest.raises(StateError, match=r"decision: missing \[state_lost\]"):
         store.get(DecisionState)
 
@@ -74,7 +74,7 @@ def test_documents_are_read_once(state, storage):
 
     StoredState(raw, storage).orders()
 
-    assert sorted(read) == sorted(model.KEY for model in DOCUMENTS)
+    assert sorted(read) == sorted(model.KEY for model in ALL_DOCUMENTS)
 
 
 def test_a_storage_that_fails_is_no_loss(storage):

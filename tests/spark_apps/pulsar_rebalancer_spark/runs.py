@@ -77,7 +77,7 @@ def sample(given: RunInput, previous: Iterable[dict[str, Any]] = ()) -> tuple[li
     refused = set(given.validation.quarantined)
     found = {
         row["bundle"]: row
-        for row in bundle_columns.update([r for r in bundles if r["bundle"] not in refused], previous)
+        for row in bundle_columns.update_means([r for r in bundles if r["bundle"] not in refused], previous)
     }
     names = pa.array([row["bundle"] for row in bundles], pa.string())
     reasons = stays.stay_reasons(names, stays.BundleFacts.of_run(given, given.settings)).to_pylist()

@@ -52,11 +52,11 @@ def test_sixteen_times_the_bundles(spark, tmp_path, settings):
             assert decide(lambda: spark, given).bundles_taken
 
         def yardstick(run=run, means=means):
-            bundles = bundle_means.read(spark, [run / "input" / "bundles.parquet"], BUNDLES)
-            known = bundle_means.read(spark, [means], MEANS).withColumnsRenamed(
+            bundles = bundle_means.read_frame(spark, [run / "input" / "bundles.parquet"], BUNDLES)
+            known = bundle_means.read_frame(spark, [means], MEANS).withColumnsRenamed(
                 {name: f"known_{name}" for name in MEANS.names[2:]}
             )
-            bundle_means.write(
+            bundle_means.write_frame(
                 bundles.join(known, on=["cluster", "bundle"], how="left"), run / "plan" / "yardstick.parquet"
             )
 

@@ -23,7 +23,7 @@ from pulsar_rebalancer.run.tables import COSTS, MEANS, Measure
 from pulsar_rebalancer.state import DecisionState, Learned, MovesState, StrategyState, Unload, commit
 from pulsar_rebalancer.strategies import scoring
 from pulsar_rebalancer.strategies.sample import RecentMove
-from pulsar_rebalancer.strategies.scoring import UNIT
+from pulsar_rebalancer.strategies.scoring import UNIT_DIVISORS
 from pulsar_rebalancer_spark import rebalance
 from pulsar_rebalancer_spark.rebalance import decide
 
@@ -37,7 +37,7 @@ FORCED = RunParams(force="hot broker")
 
 
 def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr(scoring, "LASTING", 2)
+    monkeypatch.setattr(scoring, "LASTING_SAMPLES", 2)
     content = runs.tables("east", 4, 24)
     brokers, bundles = (content[name].to_pylist() for name in ("brokers", "bundles"))
     roster = Roster([row["broker"] for row in brokers], [row["bundle"] for row in bundles])
@@ -124,7 +124,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     given = RunInput.read(folder.uri)
     summary = decide(lambda: spark, given)
     last = StrategyState.parse({}, plan.read_state(folder).strategy_state).shedder.learned
-    rate[-1] = columns.costs.quick[-1] * UNIT[Measure.THROUGHPUT] / size[-1] / 2
+    rate[-1] = columns.costs.quick[-1] * UNIT_DIVISORS[Measure.THROUGHPUT] / size[-1] / 2
     last_sample: Any = {"brokers": given.brokers, "recent_moves": [], "settings": given.settings, "minute": minute + 1}
     expected = columns.learn(known, owner, carried(2 * rate, size), **last_sample, is_counted=True).learned.points
     assert last.points == pytest.approx(expected, rel=1e-4)

@@ -32,7 +32,7 @@ def test_every_move_has_a_destination_whatever_the_order_of_the_input_and_its_pa
 ):
     run = runs.make(tmp_path, runs.tables("east", 6, 20), strategy=strategy, **SHEDDING[strategy])
     summary = decided(spark, tmp_path, run)
-    moves = plan.verify(run, summary).moves
+    moves = plan.verified_actions(run, summary).moves
     assert len(moves) == summary.bundles_taken > 0
     assert all(move.destination not in ("", move.source) for move in moves)
     # Those that come back in a swap are told apart.
@@ -54,13 +54,13 @@ def test_executors_write_only_below_the_state_and_leave_nothing_of_a_sample_that
     spark, tmp_path, monkeypatch
 ):
     """A deployment lets them write nowhere else."""
-    written, write = [], bundle_means.write
+    written, write = [], bundle_means.write_frame
 
     def noted(frame, file):
         written.append(file.uri)
         write(frame, file)
 
-    monkeypatch.setattr(bundle_means, "write", noted)
+    monkeypatch.setattr(bundle_means, "write_frame", noted)
     content, settings = runs.tables("east", 6, 20), SHEDDING[Strategy.OVERLOAD]
     for params in (RunParams(), RunParams(force="hot broker")):
         run = runs.make(tmp_path, content, params=params, strategy=Strategy.OVERLOAD, **settings)

@@ -34,7 +34,7 @@ def test_outside_shedder_collects_hits_and_fires(spark, tmp_path, monkeypatch):
     assert (fired.bundles_taken, fired.hits, fired.pairs_fired) == (1, (2, 0), 1)
     assert fired.resolved.settings.strategy_settings == own
     assert fired.sentence.startswith("the outermost two are ")
-    (move,) = plan.verify(run, fired).moves
+    (move,) = plan.verified_actions(run, fired).moves
     assert (move.source, move.destination) == ("broker-00003.pulsar:8080", "broker-00000.pulsar:8080")
 
 

@@ -140,7 +140,7 @@ def test_the_plan_is_the_one_that_rows_give(spark, tmp_path, eventful, monkeypat
 def test_the_summary_vouches_for_the_files(spark, tmp_path, eventful):
     summary = decided(spark, tmp_path, eventful)
     assert plan.Summary.read(eventful) == summary
-    moves = plan.verify(eventful, summary).moves
+    moves = plan.verified_actions(eventful, summary).moves
     assert len(moves) == summary.bundles_taken > 0
     assert max(move.wave for move in moves) + 1 == summary.waves
     state = plan.read_state(eventful)

@@ -11,7 +11,7 @@ from pulsar_rebalancer.replay.replay_run import prepare
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.snapshots import record
 from pulsar_rebalancer.replay.variant_outcome import Agreement, metrics
-from pulsar_rebalancer.replay.variants import ANSWER, CURRENT, REPORT, REQUEST, TABLE, ReplayRequest
+from pulsar_rebalancer.replay.variants import ANSWER, CURRENT_VARIANT, REPORT, REQUEST, TABLE, ReplayRequest
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.replay import run
@@ -58,7 +58,7 @@ def test_clusters_variants_and_days_side_by_side(
     here = [metrics(outcome, 16) for outcome in outcomes]
     table = (whole / TABLE).read_table().to_pylist()
     assert [{name: row[name] for name in here[0]._fields} for row in table] == [each._asdict() for each in here]
-    assert [row["variant"] for row in table if row["current"]] == [CURRENT]
+    assert [row["variant"] for row in table if row["current"]] == [CURRENT_VARIANT]
     assert {row["strategy"] for row in table} == {"AvgShedder", "ThresholdShedder", "TransferShedder"}
 
     assert {(row["samples"], row["expected"], row["gaps"]) for row in table} == {(16, 1500, 1)}
@@ -79,7 +79,7 @@ def test_clusters_variants_and_days_side_by_side(
     assert "$" not in page
     for words in ("as recorded", "current settings, replayed", "time, UTC", "Pareto front", "picked"):
         assert words in page[page.index("<svg") :]
-    agreement = Agreement.compare(recording, next(o for o in outcomes if o.variant == CURRENT), 16)
+    agreement = Agreement.compare(recording, next(o for o in outcomes if o.variant == CURRENT_VARIANT), 16)
     assert Agreement.model_validate(answer["agreement"]) == agreement
     assert f"<p>{agreement.sentence}.</p>" in page
     for words in ("16 of 1,500 samples (1.1%)", "extrapolated from 0.3 hours", "left out: 2 more"):

@@ -154,7 +154,7 @@ def test_every_minute_is_decided_as_a_run_decides_it(
             **settings,
         )
         summary = decide(lambda: spark, RunInput.read(run.uri))
-        planned = plan.verify(run, summary).moves
+        planned = plan.verified_actions(run, summary).moves
         found = {(NAMES[move.bundle], BROKERIDS[move.destination]) for move in moves}
         assert found == {(move.bundle, move.destination) for move in planned}, number
         moved += len(found)

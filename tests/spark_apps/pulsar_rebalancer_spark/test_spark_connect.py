@@ -103,7 +103,7 @@ def test_the_same_plans_after_a_killed_task_whose_run_has_ended_too(spark, tmp_p
     large = runs.make(tmp_path, runs.tables("east", 6, 20), **other)
     bundles = large / "input" / "bundles.parquet"
     bundles.write_table(pa.concat_tables([bundles.read_table()] * 10_000))
-    monkeypatch.setattr(spark_connect, "_RELEASED_SECONDS", 60)  # a busy machine takes longer than a task may
+    monkeypatch.setattr(spark_connect, "_RELEASE_TIMEOUT_S", 60)  # a busy machine takes longer than a task may
     killed(server, task(large), context_of(large))
     assert not (large / "plan" / "summary.json").exists()
     for run in made:

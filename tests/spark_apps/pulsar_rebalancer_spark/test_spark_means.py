@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from pulsar_rebalancer.run import bundle_columns as specification
-from pulsar_rebalancer.run.tables import BUNDLES, LONG_TERM, MEANS, TRAFFIC
+from pulsar_rebalancer.run.tables import BUNDLES, LONG_TERM_RATES, MEANS, TRAFFIC
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark import bundle_means
 
@@ -23,7 +23,7 @@ def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_
                 "cluster": cluster,
                 "bundle": bundle,
                 "samples": samples,
-                **{name: random.uniform(0, 1e6) for name in (*TRAFFIC, *LONG_TERM)},
+                **{name: random.uniform(0, 1e6) for name in (*TRAFFIC, *LONG_TERM_RATES)},
             }
             for bundle, samples in zip(NAMES[::2], cycle(KNOWN_SAMPLES), strict=False)
         ]
@@ -42,7 +42,7 @@ def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_
         bundles, previous = StoragePath(str(tmp_path / "bundles.parquet")), StoragePath(str(tmp_path / "means.parquet"))
         bundles.write_table(pa.Table.from_pylist(rows, schema=BUNDLES))
         previous.write_table(pa.Table.from_pylist([row for each in known.values() for row in each], schema=MEANS))
-        sample = bundle_means.read(spark, [bundles], BUNDLES).withColumn("refused", F.lit(False)).repartition(3)
+        sample = bundle_means.read_frame(spark, [bundles], BUNDLES).withColumn("refused", F.lit(False)).repartition(3)
         # one of the bundles was split since: its two parts carry on with their shares until they have means
         parts: dict[str, dict[str, dict[str, float]]] = {"c1": {NAMES[0]: {NAMES[1]: 0.25, NAMES[3]: 0.75}}, "c2": {}}
         of_split: list[dict[str, Any]] = [
@@ -52,7 +52,7 @@ def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_
             for part, share in of_bundle.items()
         ]
         before = bundle_means.with_parts(
-            bundle_means.read(spark, [previous], MEANS), bundle_means.literal(spark, of_split, bundle_means.PARTS)
+            bundle_means.read_frame(spark, [previous], MEANS), bundle_means.literal(spark, of_split, bundle_means.PARTS)
         )
         updated = bundle_means.update(sample, before, is_shared=True)
         answer = sorted(
@@ -61,7 +61,7 @@ def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_
         )
         for cluster in known:
             carried = specification.with_parts(known[cluster], parts[cluster])
-            known[cluster] = specification.update([row for row in rows if row["cluster"] == cluster], carried)
+            known[cluster] = specification.update_means([row for row in rows if row["cluster"] == cluster], carried)
         assert answer == [row for cluster in sorted(known) for row in known[cluster]]
         seen |= {row["samples"] for row in answer}
     assert seen == {1, 2, 3, 9, 10, 11, 12, 13, 999, 1000}

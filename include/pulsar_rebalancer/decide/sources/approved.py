@@ -13,7 +13,7 @@ from pulsar_rebalancer.decide.sources.drains import drain_moves
 from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.orders.manual_plans import HandedOverPlan
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import Move, Summary, read_state, split_rows, verify
+from pulsar_rebalancer.run.plan import Move, Summary, read_state, split_rows, verified_actions
 from pulsar_rebalancer.run.request import ManualPlanRecord, PlanRequest, RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Row
@@ -40,7 +40,7 @@ class EarlierPlan(NamedTuple):
     restarts: Mapping[str, CountedSample]
 
 
-def read(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPlan:
+def read_earlier_plan(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPlan:
     """Return the earlier plan that a run carries out.
 
     Raises PlanError: `other_plan`, `plan_changed`, `plan_expired`.
@@ -57,7 +57,7 @@ def read(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPlan:
         overruled |= {Overrule.GRACE_PERIOD}
     who = {"approved_by": handed.by, "approved_because": handed.reason} if handed.approved else {}
     asked_by = summary.by_hand.by if summary.by_hand and who else handed.by
-    moves, _ = verify(folder, summary)
+    moves, _ = verified_actions(folder, summary)
     return EarlierPlan(
         sample=PlanningSample.read(snapshot, overruled),
         summary=summary,
@@ -82,7 +82,7 @@ def proposal(earlier_plan: EarlierPlan) -> tuple[list[CandidateMove], Callable[[
     if not leave:
         return moves, None
     drains = _drain_proposal(sample.snapshot, earlier_plan.summary, leave)
-    return [*drains.moves, *moves], drains.room
+    return [*drains.moves, *moves], drains.make_room
 
 
 def _repeated_request(sample: PlanningSample, move: Move) -> RequestedMove:

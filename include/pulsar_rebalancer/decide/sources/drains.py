@@ -19,10 +19,10 @@ from pulsar_rebalancer.run.tables import Measure, java_sum
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.texts import number_of
 
-NAMED = 20
+MAX_NAMED = 20
 """Maximum number of immovable bundles to name for each broker."""
 
-NEVER = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
+NEVER_MOVE_REASONS = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
 
 
 def drain_moves(
@@ -46,7 +46,7 @@ def drain_moves(
     for rules, brokers in groups.items():
         sample = PlanningSample.read(snapshot, rules)
         if snapshot.state.roll is not None:
-            sample = sample.for_roll()
+            sample = sample.with_any_version()
         wanted = [move for broker in brokers for move in moves_of_broker(sample, broker)]
         moves.extend(place_moves(sample, candidates_of(sample, wanted, len(samples) - len(overruled))))
         samples.update(dict.fromkeys(brokers, sample))
@@ -54,7 +54,7 @@ def drain_moves(
     def new_capacity() -> SpareCapacity:
         return SpareCapacity(samples, overruled, planned_only=planned_only)
 
-    return Proposal(moves, lambda _: SourceReport([]), room=new_capacity), samples
+    return Proposal(moves, lambda _: SourceReport([]), make_room=new_capacity), samples
 
 
 def drain_proposal(snapshot: Snapshot) -> Proposal:
@@ -114,5 +114,5 @@ def _drain_progress(snapshot: Snapshot, broker: str, drain: Drain, moves: Iterab
         bundles=None if broker in snapshot.silent_brokers or broker not in snapshot.starts else len(mine) + len(hidden),
         moving=sum(move.is_taken for move in mine),
         stay=dict(sorted(stay.items())),
-        named=tuple(sorted(move.bundle for move in mine if move.reason in NEVER)[:NAMED]),
+        named=tuple(sorted(move.bundle for move in mine if move.reason in NEVER_MOVE_REASONS)[:MAX_NAMED]),
     )

@@ -16,20 +16,20 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.state import Unload
 
-_NEW = timedelta(minutes=30)
+_NEW_BROKER_AGE = timedelta(minutes=30)
 """A broker counts as new until its process reaches this age."""
 
-_REPORTED = timedelta(minutes=4)
+_REPORT_LAG = timedelta(minutes=4)
 """Time after which a broker's report includes the bundles that moved to it."""
 
-_BELOW = 5.0
+_FILLED_MARGIN = 5.0
 """A broker counts as filled if its score is at most this number of points below the mean."""
 
 
 def new_broker_proposal(snapshot: Snapshot) -> Proposal | None:
     """Return the moves that fill new brokers, like the manual action `fill`; None if there are none."""
     now = snapshot.request.collected_at
-    new = {name for name, at in snapshot.starts.items() if at and abs(now - at) <= _NEW}
+    new = {name for name, at in snapshot.starts.items() if at and abs(now - at) <= _NEW_BROKER_AGE}
     # A broker that has just received bundles is left out: its report may lack them.
     getting = {end for unload in recent_unloads(snapshot).values() for end in (unload.destination, unload.owner)}
     brokers = sorted(new - getting)
@@ -40,7 +40,7 @@ def new_broker_proposal(snapshot: Snapshot) -> Proposal | None:
     if not healthy:
         return None
     mean = fmean(value for name, value in sample.scores.items() if name not in sample.left_out)
-    empty = [name for name in healthy if sample.scores[name] < mean - _BELOW]
+    empty = [name for name in healthy if sample.scores[name] < mean - _FILLED_MARGIN]
     requested = fill_moves(sample, empty) if empty else []
     moves = place_moves(sample, candidates_of(sample, requested, -len(requested)))
     return Proposal(
@@ -113,7 +113,7 @@ def recent_unloads(snapshot: Snapshot) -> dict[str, Unload]:
     """Return recent unloads, by bundle, that the new owner's report might not include yet."""
     now = snapshot.request.collected_at
     return {
-        bundle: unload for bundle, unload in snapshot.state.moves.unloads.items() if abs(now - unload.at) < _REPORTED
+        bundle: unload for bundle, unload in snapshot.state.moves.unloads.items() if abs(now - unload.at) < _REPORT_LAG
     }
 
 
@@ -126,7 +126,7 @@ def recent_arrivals(snapshot: Snapshot, broker: str) -> set[str]:
     open_ended = {
         bundle: {broker, unload.source}
         for bundle, unload in recent.items()
-        if not unload.owner and broker in (unload.source, unload.destination) and not unload.untouched
+        if not unload.owner and broker in (unload.source, unload.destination) and not unload.never_began
     }
     owners = snapshot.owners(open_ended)
     maybe = {bundle for bundle, ends in open_ended.items() if owners.get(bundle, ends) <= ends}

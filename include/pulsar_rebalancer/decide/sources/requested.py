@@ -101,20 +101,20 @@ def unload_moves(sample: PlanningSample, terms: Iterable[str], destination: str)
     if destination:
         check_receiver(sample, destination)
     names = pa.array(sample.owners, pa.string())
-    bundles = dict.fromkeys(bundle for name in terms for bundle in _matches_of(sample.owners, names, name) or [name])
+    bundles = dict.fromkeys(bundle for name in terms for bundle in _matched_names(sample.owners, names, name) or [name])
     if not bundles.keys() & sample.owners.keys():
         raise PlanError(Reason.UNKNOWN_NAME, f"no broker reports a bundle named or matching {', '.join(terms)[:200]}")
     return [RequestedMove(bundle, destination or None) for bundle in bundles]
 
 
-def _matches_of(owners: Mapping[str, str], names: Any, name: str) -> list[str]:
+def _matched_names(owners: Mapping[str, str], names: Any, name: str) -> list[str]:
     if name in owners:
         return [name]
     pattern = regex_of_glob(name if {"*", "?"} & set(name) else f"{name}/*")
     return [str(bundle) for bundle in names.filter(match_mask(pattern, names)).to_pylist()]
 
 
-_COMPARED = (SplitAlgorithm.TOPIC_COUNT, SplitAlgorithm.RANGE, SplitAlgorithm.FLOW)
+_COMPARED_ALGORITHMS = (SplitAlgorithm.TOPIC_COUNT, SplitAlgorithm.RANGE, SplitAlgorithm.FLOW)
 """Split algorithms to compare. The first algorithm with the most even parts is chosen."""
 
 LARGEST, HOT = "LARGEST", "HOT"
@@ -156,10 +156,10 @@ def split_row(sample: PlanningSample, request: PlanRequest, candidates: Candidat
         raise PlanError(Reason.CONTRADICTION, f"{given} positions: the extensible load manager accepts only one")
     tried = {
         each: find_cut(candidate, each, sample.settings, given_positions=request.positions, single_cut=single)
-        for each in filter(None, dict.fromkeys([request.algorithm, *_COMPARED]))
+        for each in filter(None, dict.fromkeys([request.algorithm, *_COMPARED_ALGORITHMS]))
     }
     cuts = {each: cut for each, cut in tried.items() if isinstance(cut, Cut)}
-    most_even = max(cuts, key=lambda algorithm: cuts[algorithm].evenness, default=_COMPARED[0])
+    most_even = max(cuts, key=lambda algorithm: cuts[algorithm].evenness, default=_COMPARED_ALGORITHMS[0])
     algorithm = request.algorithm or most_even
     cut = tried[algorithm]
     if isinstance(cut, Reason):

@@ -12,7 +12,7 @@ from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapaci
 from pulsar_rebalancer.decide.sources.filling import unreported_points
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason, counts_text
-from pulsar_rebalancer.run.outcome import TRIES
+from pulsar_rebalancer.run.outcome import MAX_RETURN_TRIES
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.strategies.caps import by_pair_and_rank
 from pulsar_rebalancer.strategies.sample import CandidateMove
@@ -23,7 +23,7 @@ def return_proposal(snapshot: Snapshot, bundles: Collection[str], home_broker: s
 
     Policies, exclusions and caps apply, and the home must not exceed `overloaded_threshold`. So does the
     grace period, except to a bundle that left only because its home was drained or down, or that missed its
-    home in fewer than `TRIES` runs. Parts into which Pulsar has split a bundle return as well; bundles that
+    home in fewer than `MAX_RETURN_TRIES` runs. Parts into which Pulsar has split a bundle return as well; bundles that
     no broker reports are ignored. If all bundles stay, the plan has only the reasons.
     """
     sample = PlanningSample.read(snapshot, (Overrule.GRACE_PERIOD,))
@@ -42,7 +42,7 @@ def return_proposal(snapshot: Snapshot, bundles: Collection[str], home_broker: s
     def renumbered(capped_moves: Sequence[CandidateMove]) -> list[CandidateMove]:
         return by_pair_and_rank(move._replace(pair=pairs[move.source], rank=move.pair) for move in capped_moves)
 
-    return Proposal(moves, lambda moves: _return_report(sample, moves), room=new_capacity, renumbered=renumbered)
+    return Proposal(moves, lambda moves: _return_report(sample, moves), make_room=new_capacity, renumber=renumbered)
 
 
 def _return_report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> SourceReport:
@@ -79,7 +79,7 @@ def _requested_moves(sample: PlanningSample, bundles: Iterable[str], home: str, 
         if unload is None or unload.source == home or unload.plan_id <= since_run:
             return None
         if unload.missed(home):
-            return Reason.ASTRAY if unload.tries >= TRIES else None
+            return Reason.ASTRAY if unload.tries >= MAX_RETURN_TRIES else None
         return Reason.RECENTLY_UNLOADED if bundle in recent else None
 
     return [RequestedMove(bundle, home, stay_reason(bundle)) for bundle in bundles if sample.owners[bundle] != home]

@@ -9,7 +9,7 @@ from functools import cache
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import stays
-from pulsar_rebalancer.decide.planning import HELD_BACK, Proposal, SourceReport, taken_and_passed_over_text
+from pulsar_rebalancer.decide.planning import HELD_BACK_REASONS, Proposal, SourceReport, taken_and_passed_over_text
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import Bundles
@@ -139,7 +139,7 @@ def _too_soon_decision(decision: Decision) -> Decision:
 def _sentence_with_moves(sentence: str, moves: Sequence[CandidateMove]) -> str:
     if not moves:
         return sentence
-    held_back = Counter(move.reason for move in moves if move.reason in HELD_BACK)
+    held_back = Counter(move.reason for move in moves if move.reason in HELD_BACK_REASONS)
     return f"{sentence}. {taken_and_passed_over_text([move for move in moves if move.is_taken], held_back)}"
 
 

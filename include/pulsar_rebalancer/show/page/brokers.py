@@ -24,16 +24,16 @@ from pulsar_rebalancer.strategies.sample import Threshold
 from pulsar_rebalancer.strategies.scoring import SCORED, percent, score
 from pulsar_rebalancer.strategies.shedders.registry import safe_profile_of
 
-OF_LATE = timedelta(minutes=30)
+RECENT_PERIOD = timedelta(minutes=30)
 """Period before a sample for which the page shows each broker's lowest and highest score."""
 
-_MOST_PERCENT = 1000.0
+_MAX_PERCENT = 1000.0
 """Maximum load that the page draws: no real load is higher, and a longer bar would flatten all other bars."""
 
-_SLOT = 15
+_SLOT_SECONDS = 15
 """Length of a time slot in seconds. One sample per slot is read: a broker measures its CPU only once a minute."""
 
-_READING_SECONDS = 0.4
+_MAX_READ_SECONDS = 0.4
 """Maximum seconds spent reading files for one response; the next response reads the remaining files."""
 
 
@@ -95,15 +95,15 @@ def _load(sample: BrokerSample, settings: Settings, scores: Collection[float], *
 
 
 def _is_percent(value: float) -> bool:
-    return abs(value) <= _MOST_PERCENT  # False for NaN
+    return abs(value) <= _MAX_PERCENT  # False for NaN
 
 
 def _recent_score_ranges(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float, float]]:
     recent: dict[int, StoragePath] = {}
-    for at, folder in takewhile(lambda dated: dated[0] >= until - OF_LATE, storage.dated_runs(until)):
-        recent[int(at.timestamp()) // _SLOT] = folder  # the first of each slot, so that the choice is stable
+    for at, folder in takewhile(lambda dated: dated[0] >= until - RECENT_PERIOD, storage.dated_runs(until)):
+        recent[int(at.timestamp()) // _SLOT_SECONDS] = folder  # the first of each slot, so that the choice is stable
     ranges: dict[str, tuple[float, float]] = {}
-    end = time.monotonic() + _READING_SECONDS
+    end = time.monotonic() + _MAX_READ_SECONDS
     for folder in recent.values():
         if time.monotonic() > end and not scores_are_known(folder):
             continue
@@ -125,9 +125,9 @@ def short_names(brokers: Collection[str]) -> dict[str, str]:
     return first if one_domain and not any(name.isdecimal() for name in first.values()) else shorter
 
 
-_ORDERED = (Reason.DRAIN, Reason.FILL, Reason.GIVE_BACK, Reason.BY_HAND)
+_ORDERED_REASONS = (Reason.DRAIN, Reason.FILL, Reason.GIVE_BACK, Reason.BY_HAND)
 
-SHOWN = 40
+MAX_LISTED = 40
 """Maximum number of pairs that the page lists, or of brokers if the strategy has no pairs."""
 
 
@@ -146,7 +146,7 @@ def pair_views(run: Run) -> list[PairView]:
 
 def pairs_to_list(pairs: Sequence[PairView]) -> list[PairView]:
     """Return the pairs with a gap that reaches a threshold, or that have fired or are waiting."""
-    return [pair for pair in pairs if pair.band != "calm" or pair.fired or _is_waiting(pair)][:SHOWN]
+    return [pair for pair in pairs if pair.band != "calm" or pair.fired or _is_waiting(pair)][:MAX_LISTED]
 
 
 def judged_pairs(pairs: Iterable[PairView], drains: Mapping[str, Drain]) -> list[PairView]:
@@ -154,7 +154,7 @@ def judged_pairs(pairs: Iterable[PairView], drains: Mapping[str, Drain]) -> list
 
     Sources of drains, fills and manual plans are no verdict of the strategy.
     """
-    chosen = (pair for pair in pairs if pair.reason not in _ORDERED)
+    chosen = (pair for pair in pairs if pair.reason not in _ORDERED_REASONS)
     return [pair for pair in chosen if drains.keys().isdisjoint((pair.source, pair.destination))]
 
 

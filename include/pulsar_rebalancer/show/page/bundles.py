@@ -20,36 +20,36 @@ from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Measure, Row
 from pulsar_rebalancer.show.page.brokers import drain_text, pair_views, short_names
 from pulsar_rebalancer.show.page.page_model import DrainView, FoundBundle, FoundBundles, PairView, StayView
-from pulsar_rebalancer.show.page.recent_runs import Run, latest
+from pulsar_rebalancer.show.page.recent_runs import Run, latest_runs
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import amount
 
-FOUND_LISTED = 50
+MAX_FOUND_LISTED = 50
 
-_COLUMNS = ["bundle", "broker", "topics", "msg_throughput_in", "msg_throughput_out"]
+_FOUND_COLUMNS = ["bundle", "broker", "topics", "msg_throughput_in", "msg_throughput_out"]
 
 Column: TypeAlias = Any
-Rules: TypeAlias = Callable[[Snapshot, Collection[str]], dict[str, Reason]]
+KeepingRules: TypeAlias = Callable[[Snapshot, Collection[str]], dict[str, Reason]]
 
 
-def find_bundles(storage: ClusterStorage, text: str, now: datetime, keeping_rules: Rules) -> FoundBundles:
+def find_bundles(storage: ClusterStorage, text: str, now: datetime, keeping_rules: KeepingRules) -> FoundBundles:
     """Return the bundles of a broker, of a topic, or with a text in their names, those with the most traffic first.
 
     `keeping_rules` returns the rule that keeps each of some bundles (`decide.stays.keeping_rules`).
 
     Raises SnapshotError if the latest sample cannot be read.
     """
-    begun, ended = latest(storage, now)
+    begun, ended = latest_runs(storage, now)
     run = begun if begun is None or begun.summary else ended or begun
     if run is None:
         return FoundBundles()
-    table = run.snapshot.table("bundles", _COLUMNS)
+    table = run.snapshot.table("bundles", _FOUND_COLUMNS)
     labels = short_names([sample.broker for sample in run.brokers])
     broker = next((name for name, label in labels.items() if text in (name, label)), "")
     table = table.filter(_topic_mask(table["bundle"], text) if "://" in text else _match_mask(table, text, broker))
     table = table.append_column("traffic", pc.add(table["msg_throughput_in"], table["msg_throughput_out"]))
-    largest = table.sort_by([("traffic", "descending"), ("bundle", "ascending")]).slice(0, FOUND_LISTED)
+    largest = table.sort_by([("traffic", "descending"), ("bundle", "ascending")]).slice(0, MAX_FOUND_LISTED)
     rows = largest.select(["bundle", "broker", "traffic", "topics"]).to_pylist()
     stays = _StayReasons(run, [row["bundle"] for row in rows], keeping_rules)
     found = tuple(FoundBundle(**row, **stays.explain(row["bundle"], row["broker"])) for row in rows)
@@ -69,7 +69,7 @@ def _topic_mask(bundles: Column, topic: str) -> Column:
 class _StayReasons:
     """Why some bundles stay: the run's own answer, else the rule that keeps the bundle, else what its broker did."""
 
-    def __init__(self, run: Run, names: Collection[str], rules: Rules) -> None:
+    def __init__(self, run: Run, names: Collection[str], rules: KeepingRules) -> None:
         self.run, self.settings = run, run.request.resolved.settings
         try:
             considered = candidates_table(run.folder)
@@ -133,10 +133,10 @@ class _StayReasons:
         return f"No rule keeps the bundle in place. {broker} sheds nothing.{gap} {f'{hits}.' if hits else pair.meaning}"
 
 
-NAMES_LISTED = 1000
+MAX_NAMES_LISTED = 1000
 """Maximum number of bundles named for each drained broker or plan."""
 
-_NEVER_MOVE = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
+_NEVER_MOVE_REASONS = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
 """Reasons why a bundle never leaves a drained broker."""
 
 
@@ -166,7 +166,7 @@ def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainV
             left[row["source"]].setdefault(row["bundle"], (reason, row["bundle"], row["source"]))
     for broker, drain in drains.items():
         bundles = served[broker].bundles if broker in served else None
-        never = own[broker] + sum(reason in _NEVER_MOVE for reason, *_ in left[broker].values())
+        never = own[broker] + sum(reason in _NEVER_MOVE_REASONS for reason, *_ in left[broker].values())
         ended = [move for move in run.move_outcomes.values() if move.source == broker]
         yield DrainView(
             broker=broker,
@@ -176,7 +176,7 @@ def drain_views(run: Run | None, drains: Mapping[str, Drain]) -> Iterator[DrainV
             moving=served[broker].moving - len(ended) if broker in served and run.outcome is None else 0,
             gone=sum(move.reason.has(Trait.NEW_OWNER) for move in ended),
             left=_views(left[broker].values()),
-            more=max(0, len(left[broker]) - NAMES_LISTED),
+            more=max(0, len(left[broker]) - MAX_NAMES_LISTED),
         )
 
 
@@ -198,5 +198,5 @@ def _considered_rows(folder: StoragePath) -> list[Row]:
 def _views(rows: Iterable[tuple[str, str, str]]) -> tuple[StayView, ...]:
     return tuple(
         StayView(bundle=bundle, broker=broker, reason=Reason(reason))
-        for reason, bundle, broker in sorted(rows)[:NAMES_LISTED]
+        for reason, bundle, broker in sorted(rows)[:MAX_NAMES_LISTED]
     )

@@ -8,7 +8,7 @@ from datetime import datetime
 from pydantic import AwareDatetime
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.in_force import WORDS, holds_now, order_texts, orders_sentence
+from pulsar_rebalancer.orders.in_force import WORDING_BY_REASON, holds_now, order_texts, orders_sentence
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Drains, HandedOverPlans, Question, deadline_of
 from pulsar_rebalancer.orders.order import Control, Hold, JudgedRun, OrdersInForce, Situation, Wording
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
@@ -135,4 +135,4 @@ class AirflowContext(View):
 
 
 def why_held(hold: Hold) -> str:
-    return WORDS.get(hold.reason, Wording()).next_run.replace("{}", hold.detail) or hold.reason.meaning
+    return WORDING_BY_REASON.get(hold.reason, Wording()).next_run.replace("{}", hold.detail) or hold.reason.meaning

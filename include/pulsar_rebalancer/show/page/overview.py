@@ -29,36 +29,36 @@ from pulsar_rebalancer.show.page.recent_runs import (
     Run,
     change_of_run,
     known_scores,
-    latest,
     latest_changes,
+    latest_runs,
     read_run,
     rounded,
 )
-from pulsar_rebalancer.show.page.status import Headline, headline_of_run, now_of
+from pulsar_rebalancer.show.page.status import Headline, current_headline, headline_of_run
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import safe_profile_of
 from pulsar_rebalancer.texts import capitalized, number_of
 
-_ENDED_ROLL = timedelta(days=1)
+_ENDED_ROLL_SHOWN = timedelta(days=1)
 """How long the page shows a rolling restart that has ended."""
 
 
 def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime) -> Status:
     """Return the strip at the top of the page. Raises SnapshotError `storage_failed`."""
     shown, measured, said = _current_runs(storage, entry, facts, now)
-    return _status(entry, facts, shown, said, now, measured)
+    return _make_status(entry, facts, shown, said, now, measured)
 
 
 def unreadable_status(entry: ClusterEntry, facts: AirflowContext, error: RebalancerError, now: datetime) -> Status:
     said = Headline(State.UNREADABLE, f"{error.message} ({error.reason}). {error.reason.action}".rstrip())
-    return _status(entry, facts, None, said, now)
+    return _make_status(entry, facts, None, said, now)
 
 
 def current_overview(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime) -> Overview:
     """Return a cluster's page. The arguments and errors are those of `status`."""
     shown, measured, said = _current_runs(storage, entry, facts, now)
-    strip = _status(entry, facts, shown, said, now, measured)
+    strip = _make_status(entry, facts, shown, said, now, measured)
     awaiting = _awaiting_plan(storage, entry, facts, shown, now)
     if shown is None:
         return overview_without_run(strip, facts, now).model_copy(update={"awaiting": awaiting})
@@ -81,9 +81,9 @@ def _current_runs(
 
     The run to show is the one that is moving bundles, else the latest run that has ended.
     """
-    begun, ended = latest(storage, now, facts.opened)
+    begun, ended = latest_runs(storage, now, facts.opened)
     shown = begun if begun is not None and begun.under_way else ended or begun
-    return shown, begun or shown, now_of(entry, facts, begun, ended, now)
+    return shown, begun or shown, current_headline(entry, facts, begun, ended, now)
 
 
 def _awaiting_plan(
@@ -107,13 +107,13 @@ def run_overview(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePa
     entry = entry.model_copy(update={"settings": settings})
     in_force = run.request.in_force if run.request.closed else ""
     past = {"in_force": in_force, "tone": said.state.tone, "sentence": said.sentence, "fresh_until": None}
-    strip = _status(entry, AirflowContext(), run, said, now).model_copy(update=past)
+    strip = _make_status(entry, AirflowContext(), run, said, now).model_copy(update=past)
     own = change_of_run(folder, run.request.collected_at)
     changed = _last_change_fields(latest_changes(storage, now)[0], own.moved if own else None)
     return _overview_of(storage, run, strip, AirflowContext(), now).model_copy(update=changed | {"of_one_run": True})
 
 
-def _status(
+def _make_status(
     entry: ClusterEntry,
     facts: AirflowContext,
     shown_run: Run | None,
@@ -184,7 +184,7 @@ def _roll_view(facts: AirflowContext, now: datetime) -> RollView | None:
     roll = facts.roll
     if roll.stranded not in facts.drains:  # released since the roll ended
         roll = roll.model_copy(update={"stranded": ""})
-    if not roll.active and (roll.ended_at is None or now - roll.ended_at >= _ENDED_ROLL):
+    if not roll.active and (roll.ended_at is None or now - roll.ended_at >= _ENDED_ROLL_SHOWN):
         return None
     stop = words.STOPPED_IN[roll.phase].format(roll.broker) if roll.active else ""
     return RollView(text=f"{capitalized(roll.progress)}.", turns=tuple(_turn_views(roll)), stop=stop)

@@ -10,7 +10,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.findings import ReasonWithMeaning
 from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap, MoveOutcome, client_gap_of, last_cost_text
 from pulsar_rebalancer.run.plan import Actions, Move, Summary, read_moves, read_splits, split_rows, taken_candidates
-from pulsar_rebalancer.run.snapshot import CLIENTS
+from pulsar_rebalancer.run.snapshot import CLIENT_COLUMNS
 from pulsar_rebalancer.show.page.brokers import pair_views
 from pulsar_rebalancer.show.page.page_model import BrokerChangeView, Count, MoveView, PairView, PlanView, SplitView
 from pulsar_rebalancer.show.page.recent_runs import Run, known_scores, rounded
@@ -19,9 +19,9 @@ from pulsar_rebalancer.strategies.sample import CandidateMove
 from pulsar_rebalancer.strategies.scoring import scores_after
 from pulsar_rebalancer.texts import capitalized
 
-LISTED = 100
+MAX_LISTED = 100
 
-ENDS = 40
+MAX_BROKERS_LISTED = 40
 """Maximum number of brokers whose predicted scores are shown; the largest predicted change comes first."""
 
 
@@ -55,7 +55,7 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
     verdict = run.outcome.verdict if run.outcome else Reason.OPEN if run.under_way else None
     ended_at = run.outcome.ended_at if run.outcome else None
     disturbed = _clients_by_bundle_and_kind(run, actions)
-    last = BundleClientGaps.last(storage.state, (move.bundle for move in moves)) if run.request.dry_run else None
+    last = BundleClientGaps.last_gaps(storage.state, (move.bundle for move in moves)) if run.request.dry_run else None
     rows = _move_views(run, summary, moves, disturbed, last or {})
     splits = tuple(
         SplitView(
@@ -87,9 +87,9 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
         clients=sum(row.clients for row in noticed),
         range_before=round(summary.score_range, 2),
         predicted_range=rounded(summary.predicted_range),
-        brokers=_end_views(run),
-        moves=tuple(rows[:LISTED]),
-        more=max(0, len(rows) - LISTED),
+        brokers=_broker_change_views(run),
+        moves=tuple(rows[:MAX_LISTED]),
+        more=max(0, len(rows) - MAX_LISTED),
         splits=splits,
         about_splits=_split_sentences(run, summary),
         unknown=summary.by_hand.unknown if summary.by_hand else (),
@@ -168,14 +168,14 @@ def requester_text(summary: Summary) -> str:
     return f"forced by {summary.forced.by or 'unknown'}: {summary.forced.reason}" if summary.forced else ""
 
 
-def _end_views(run: Run) -> tuple[BrokerChangeView, ...]:
+def _broker_change_views(run: Run) -> tuple[BrokerChangeView, ...]:
     before = known_scores(run.folder).by_broker
     ends = [
         BrokerChangeView(name=name, before=round(before[name], 2), after=round(after, 2))
         for name, after in predicted_scores(run).items()
         if name in before
     ]
-    return tuple(sorted(ends, key=lambda view: (-abs(view.before - view.after), view.name))[:ENDS])
+    return tuple(sorted(ends, key=lambda view: (-abs(view.before - view.after), view.name))[:MAX_BROKERS_LISTED])
 
 
 def _move_gap_text(outcome: MoveOutcome | None, last_gap: ClientGap | None) -> str:
@@ -185,7 +185,7 @@ def _move_gap_text(outcome: MoveOutcome | None, last_gap: ClientGap | None) -> s
 
 
 def _client_counts(disturbed_counts: Mapping[str, int]) -> dict[str, int]:
-    counts = {name: disturbed_counts.get(name, 0) for name in CLIENTS}
+    counts = {name: disturbed_counts.get(name, 0) for name in CLIENT_COLUMNS}
     return {"topics": counts["topics"], "clients": counts["producers"] + counts["consumers"]}
 
 

@@ -31,27 +31,27 @@ if TYPE_CHECKING:
     _Ended = TypeVar("_Ended", MoveOutcome, SplitOutcome)
 
 
-_LOOKED_AT = 20
+_MAX_RUNS_SEARCHED = 20
 """Number of latest runs to search for a run that has ended."""
 
-_OF_LATE = timedelta(hours=1)
-_OVERDUE = 2.5
+_RECENT_PERIOD = timedelta(hours=1)
+_OVERDUE_INTERVALS = 2.5
 """Age at which data is overdue, in intervals between runs: new data takes one interval and the duration of a run."""
-_SHORTEST = 60.0
-_STEPS = 6
+_MIN_AGE_LIMIT_S = 60.0
+_MEDIAN_RUNS = 6
 
-_counts: Cache[datetime] = Cache(20_000)
+_counted_at_cache: Cache[datetime] = Cache(20_000)
 
 
 def _counted_at(folder: StoragePath) -> datetime | None:
     """Return the time of the last counted sample after a run; None without a plan."""
-    known = _counts.get(folder.uri)
+    known = _counted_at_cache.get(folder.uri)
     state = None if known else _read_or_none(lambda: read_state(folder))
-    return known or (_counts.put(folder.uri, state.counted_at) if state and state.counted_at else None)
+    return known or (_counted_at_cache.put(folder.uri, state.counted_at) if state and state.counted_at else None)
 
 
 def _median_interval(latest_first: Sequence[datetime]) -> float | None:
-    steps = [(later - earlier).total_seconds() for later, earlier in pairwise(latest_first[:_STEPS])]
+    steps = [(later - earlier).total_seconds() for later, earlier in pairwise(latest_first[:_MEDIAN_RUNS])]
     return median(steps) if len(steps) > 1 else None
 
 
@@ -113,12 +113,12 @@ class Run:
     def longest_age(self, settings: Settings) -> timedelta:
         """Return the age at which the next run's data is overdue, given how often runs really begin."""
         step = max(settings.interval_seconds, _median_interval([at for at, _ in self._runs_before()]) or 0)
-        return timedelta(seconds=max(_OVERDUE * step, _SHORTEST))
+        return timedelta(seconds=max(_OVERDUE_INTERVALS * step, _MIN_AGE_LIMIT_S))
 
     def _runs_before(self) -> list[tuple[datetime, StoragePath]]:
         at = self.request.collected_at
-        runs = islice(self.storage.dated_runs(at) if self.storage else (), _LOOKED_AT)
-        return [(begun, folder) for begun, folder in runs if at - begun < _OF_LATE]
+        runs = islice(self.storage.dated_runs(at) if self.storage else (), _MAX_RUNS_SEARCHED)
+        return [(begun, folder) for begun, folder in runs if at - begun < _RECENT_PERIOD]
 
     @property
     def move_outcomes(self) -> dict[str, MoveOutcome]:
@@ -173,7 +173,7 @@ def _read_or_none(read: Callable[[], _Document]) -> _Document | None:
         return None
 
 
-def latest(storage: ClusterStorage, now: datetime, opened_run: str = "") -> tuple[Run | None, Run | None]:
+def latest_runs(storage: ClusterStorage, now: datetime, opened_run: str = "") -> tuple[Run | None, Run | None]:
     """Return the run in progress (else the latest run) and the latest run that has ended. A missing run is None.
 
     Dry runs are ignored, because they have neither an outcome nor a strategy decision.
@@ -197,17 +197,17 @@ def latest(storage: ClusterStorage, now: datetime, opened_run: str = "") -> tupl
             begun = run
         if run is not None and run.outcome is not None:
             return begun, run
-        if looked_at == _LOOKED_AT:
+        if looked_at == _MAX_RUNS_SEARCHED:
             break
     return begun, None
 
 
-_scores: Cache[Scores] = Cache(200_000)
+_scores_cache: Cache[Scores] = Cache(200_000)
 """Cache of scores by run folder, limited to this number of scores; each score takes about 100 bytes."""
 
 
 def scores_are_known(folder: StoragePath) -> bool:
-    return _scores.get(folder.uri) is not None
+    return _scores_cache.get(folder.uri) is not None
 
 
 def known_scores(folder: StoragePath) -> Scores:
@@ -215,7 +215,7 @@ def known_scores(folder: StoragePath) -> Scores:
 
     Only known scores are cached: files never change once written, but missing files might still be written.
     """
-    known = _scores.get(folder.uri)
+    known = _scores_cache.get(folder.uri)
     if known is not None:
         return known
     run = Snapshot(folder)
@@ -224,7 +224,7 @@ def known_scores(folder: StoragePath) -> Scores:
     except SnapshotError:
         return Scores()
     kept = {sys.intern(broker): score for broker, score in scores.by_broker.items() if broker not in excluded}
-    return _scores.put(folder.uri, scores._replace(by_broker=kept), len(kept) + 1)
+    return _scores_cache.put(folder.uri, scores._replace(by_broker=kept), len(kept) + 1)
 
 
 def rounded(value: float | None, factor: float = 1) -> float | None:
@@ -232,7 +232,7 @@ def rounded(value: float | None, factor: float = 1) -> float | None:
     return None if value is None or not math.isfinite(value) else round(value * factor, 2)
 
 
-_LOOKED_BACK = 240
+_MAX_RUNS_BACK = 240
 
 
 class Change(NamedTuple):
@@ -247,7 +247,7 @@ class Change(NamedTuple):
     moved: UndoView | None
 
 
-_changes: Cache[Change] = Cache(20_000)
+_changes_cache: Cache[Change] = Cache(20_000)
 
 
 def latest_changes(storage: ClusterStorage, now: datetime) -> tuple[Change | None, UndoView | None]:
@@ -257,7 +257,7 @@ def latest_changes(storage: ClusterStorage, now: datetime) -> tuple[Change | Non
         SnapshotError: `storage_failed`.
     """
     latest = None
-    for at, folder in islice(storage.dated_runs(now), _LOOKED_BACK):
+    for at, folder in islice(storage.dated_runs(now), _MAX_RUNS_BACK):
         change = change_of_run(folder, at)
         if change is None or not change.begun:
             continue
@@ -269,7 +269,7 @@ def latest_changes(storage: ClusterStorage, now: datetime) -> tuple[Change | Non
 
 def change_of_run(folder: StoragePath, collected_at: datetime) -> Change | None:
     """Return what a run changed; None if it has not ended."""
-    known = _changes.get(folder.uri)
+    known = _changes_cache.get(folder.uri)
     if known is not None:
         return known
     outcome = Outcome.read_or_none(folder)
@@ -280,4 +280,4 @@ def change_of_run(folder: StoragePath, collected_at: datetime) -> Change | None:
     moved = UndoView(folder=folder.name, collected_at=collected_at) if outcome.moved_count else None
     change = Change(folder, outcome.ended_at, bool(begun), moved)
     # The waves of a stopped run can be cleared; they then carry out the rest.
-    return change if len(begun) < len(planned) else _changes.put(folder.uri, change)
+    return change if len(begun) < len(planned) else _changes_cache.put(folder.uri, change)

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Mode
-from pulsar_rebalancer.orders.in_force import WORDS
+from pulsar_rebalancer.orders.in_force import WORDING_BY_REASON
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.findings import explain
-from pulsar_rebalancer.run.plan import LONGEST_RUN, Summary
+from pulsar_rebalancer.run.plan import RUN_TIMEOUT, Summary
 from pulsar_rebalancer.show import words
 from pulsar_rebalancer.show.page.brokers import pair_views, short_names
 from pulsar_rebalancer.show.page.facts import AirflowContext, FailedRun, why_held
@@ -24,10 +24,10 @@ from pulsar_rebalancer.texts import capitalized, number_of
 FIRES, WOULD_FIRE = "moves start", "moves would start"
 """What a pair does once it has enough hits; `WOULD_FIRE` is used while moves are forbidden."""
 
-_LOOKS_WELL = (State.BALANCED, State.WAITING, State.MOVED, State.STUCK)
+_CALM_STATES = (State.BALANCED, State.WAITING, State.MOVED, State.STUCK)
 """States that suggest all is well. The page does not show them while moves are forbidden or a plan awaits approval."""
 
-_ORDERED = {reason: words.then for reason, words in WORDS.items() if words.then}
+_VERDICT_TEXT = {reason: words.then for reason, words in WORDING_BY_REASON.items() if words.then}
 """Texts for verdicts whose causes may have ended since the run."""
 
 
@@ -42,7 +42,7 @@ class Headline(NamedTuple):
     firing: str = ""
 
 
-def now_of(
+def current_headline(
     entry: ClusterEntry, facts: AirflowContext, begun_run: Run | None, ended_run: Run | None, now: datetime
 ) -> Headline:
     """Return a cluster's current state.
@@ -54,7 +54,7 @@ def now_of(
     """
     if entry.error:
         return Headline(State.BROKEN, entry.error)
-    if begun_run is not None and begun_run.under_way and now - begun_run.request.collected_at < LONGEST_RUN:
+    if begun_run is not None and begun_run.under_way and now - begun_run.request.collected_at < RUN_TIMEOUT:
         return _moving_headline(begun_run)
     if entry.settings.mode is Mode.OFF:
         return Headline(State.OFF, f"{Reason.MODE_OFF.meaning} No broker is contacted.")
@@ -68,19 +68,19 @@ def now_of(
     age = (now - known.request.collected_at).total_seconds()
     if not facts.scheduled:
         said = headline_of_run(known, "", age)
-        state: State = State.CLOSED if said.state in (*_LOOKS_WELL, State.PAUSED) else said.state
+        state: State = State.CLOSED if said.state in (*_CALM_STATES, State.PAUSED) else said.state
         return Headline(state, f"Airflow's scheduler is not running, so no run starts. {said.sentence}")
     held = facts.run_holds(entry.settings, now)
     firing = FIRES if entry.settings.mode.may_move and not held else WOULD_FIRE
     until = facts.answer_deadline(entry.settings, now)
     said = state_after_answer(known, facts, is_pending=until is not None) or headline_of_run(known, firing, age)
-    ordered = known.outcome is not None and known.outcome.verdict in _ORDERED
-    if held and (ordered or said.state in _LOOKS_WELL):
+    ordered = known.outcome is not None and known.outcome.verdict in _VERDICT_TEXT
+    if held and (ordered or said.state in _CALM_STATES):
         state = State.PAUSED if held[0].reason is Reason.PAUSED else State.CLOSED
         return Headline(state, f"{why_held(held[0])} {said.sentence}", firing)
     if ordered:
         return Headline(State.WOULD_MOVE, said.sentence, firing)
-    if until is not None and said.state in _LOOKS_WELL:
+    if until is not None and said.state in _CALM_STATES:
         waits = f"The {facts.question.at:%H:%M} plan waits for a person's approval until {until:%H:%M %Z}."
         return Headline(State.AWAITING, f"{waits} {said.sentence}", firing)
     return said._replace(firing=firing)
@@ -102,7 +102,7 @@ def state_after_answer(run: Run, facts: AirflowContext, *, is_pending: bool) -> 
     approval, refused = f"{plan} was approved {answer.by_text}", facts.not_handed_over.get(answer.question.plan_id)
     if refused is None:
         return Headline(State.WOULD_MOVE, f"{approval}; no bundle has moved yet.")
-    return Headline(State.CLOSED, f"{approval}, but was not carried out: {_ORDERED.get(refused, refused.meaning)}")
+    return Headline(State.CLOSED, f"{approval}, but was not carried out: {_VERDICT_TEXT.get(refused, refused.meaning)}")
 
 
 def _empty_headline(facts: AirflowContext) -> Headline:
@@ -161,8 +161,8 @@ def headline_of_run(run: Run, fire_text: str, age_seconds: float) -> Headline:
     """
     verdict, mode = run.outcome.verdict if run.outcome else None, run.request.resolved.settings.mode
     if verdict is Reason.BLOCKED or (verdict is None and run.is_blocked):
-        return Headline(State.BLOCKED, _block_text(run))
-    young = age_seconds < LONGEST_RUN.total_seconds()
+        return Headline(State.BLOCKED, _blocked_text(run))
+    young = age_seconds < RUN_TIMEOUT.total_seconds()
     if run.under_way and young:
         return _moving_headline(run)
     if run.outcome is None and run.summary is None and young:
@@ -186,7 +186,7 @@ def _was_interrupted(run: Run) -> bool:
     return run.summary is None or (run.outcome is not None and run.outcome.verdict is Reason.UNFINISHED)
 
 
-def _block_text(run: Run) -> str:
+def _blocked_text(run: Run) -> str:
     if run.validation is None:
         return Reason.BLOCKED.meaning
     first = next(group for group in explain(run.validation).reasons if group.effect is Effect.BLOCK)
@@ -223,7 +223,7 @@ def _plan_headline(run: Run, summary: Summary, verdict: Reason | None, mode: Mod
         return Headline(State.WOULD_MOVE, f"Would {planned}. {words.not_moved_text(mode)}")
     state = State.PAUSED if verdict is Reason.PAUSED else State.CLOSED
     holds = run.validation.reasons(Effect.HOLD) if run.validation and verdict is Reason.ON_HOLD else {}
-    why = [_ORDERED.get(verdict, verdict.meaning), *(hold.meaning for hold in holds)]
+    why = [_VERDICT_TEXT.get(verdict, verdict.meaning), *(hold.meaning for hold in holds)]
     if verdict is Reason.PLAN_TOO_OLD and run.outcome:
         took = (run.outcome.ended_at - run.request.collected_at).total_seconds()
         limit = summary.resolved.settings.max_plan_age_seconds

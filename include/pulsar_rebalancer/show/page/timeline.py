@@ -22,11 +22,11 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import safe_profile_of
 from pulsar_rebalancer.texts import number_of
 
-_LENGTH = timedelta(hours=1)
-_READING_SECONDS = 1.0
+_TIMELINE_LENGTH = timedelta(hours=1)
+_MAX_READ_SECONDS = 1.0
 """Maximum time that one request may spend reading files, in seconds."""
 
-_SEEN_TO = Trait.ON_PLANNED_BROKER | Trait.SETTLED | Trait.NOT_BEGUN
+_NOT_FAILED = Trait.ON_PLANNED_BROKER | Trait.SETTLED | Trait.NOT_BEGUN
 
 
 class Point(View):
@@ -62,7 +62,7 @@ class Timeline(View):
 
 
 def timeline_start(now: datetime) -> datetime:
-    return now - _LENGTH
+    return now - _TIMELINE_LENGTH
 
 
 class _RunEvents(NamedTuple):
@@ -70,7 +70,7 @@ class _RunEvents(NamedTuple):
     event: Event | None
 
 
-_ended: Cache[_RunEvents] = Cache(20_000)
+_events_cache: Cache[_RunEvents] = Cache(20_000)
 """Cache of ended runs by folder; the files of these runs no longer change."""
 
 
@@ -80,7 +80,7 @@ def timeline(
     now: datetime,
     orders: Iterable[Event] = (),
     failure_events: Sequence[Event] = (),
-    max_read_s: float = _READING_SECONDS,
+    max_read_s: float = _MAX_READ_SECONDS,
 ) -> Timeline:
     """Return the timeline of the hour before `now`.
 
@@ -95,7 +95,7 @@ def timeline(
     runs: list[_RunEvents] = []
     until = time.monotonic() + max_read_s
     for at, folder in takewhile(lambda dated: dated[0] >= begin, storage.dated_runs(now)):
-        known = _ended.get(folder.uri)
+        known = _events_cache.get(folder.uri)
         if known is None and runs and time.monotonic() > until:
             unread += 1
         elif known := known or _read_events(folder, at):
@@ -123,13 +123,13 @@ def _read_events(folder: StoragePath, collected_at: datetime) -> _RunEvents | No
     judged = summary is not None and outcome.verdict not in (Reason.BLOCKED, Reason.UNFINISHED)
     known = summary is not None and judged and summary.score_max is not None
     point = Point(at=collected_at, range=rounded(summary.score_range) if summary and known else None)
-    return _ended.put(folder.uri, _RunEvents(point, _change_event(collected_at, outcome, summary)))
+    return _events_cache.put(folder.uri, _RunEvents(point, _change_event(collected_at, outcome, summary)))
 
 
 def _change_event(ended_at: datetime, outcome: Outcome, summary: Summary | None) -> Event | None:
     moved = sum(move.reason.has(Trait.NEW_OWNER) for move in outcome.moves)
     split = sum(each.ok for each in outcome.splits)
-    failed = sum(not move.reason.has(_SEEN_TO) for move in outcome.moves) + len(outcome.splits) - split
+    failed = sum(not move.reason.has(_NOT_FAILED) for move in outcome.moves) + len(outcome.splits) - split
     counted = ((moved, "bundle", "moved"), (split, "bundle", "split"), (failed, "move or split", "failed"))
     texts = [f"{number_of(count, noun)} {verb}" for count, noun, verb in counted if count]
     by = requester_text(summary) if summary else ""

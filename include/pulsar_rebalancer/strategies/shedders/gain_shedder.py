@@ -28,7 +28,7 @@ from pulsar_rebalancer.strategies.sample import (
     gap_and_hits,
     hits_after,
 )
-from pulsar_rebalancer.strategies.scoring import MEMORY, UNIT, relative_limits
+from pulsar_rebalancer.strategies.scoring import MEMORY, UNIT_DIVISORS, relative_limits
 from pulsar_rebalancer.strategies.shedders import avg_shedder
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-_ROUNDS = 40  # the largest number of bundles that a pair may move in one run
-_CRUMB = 0.2  # points; smaller bundles stay
-_LARGE = 8.0  # points; the move of such a bundle has twice the price of a small one
-_URGENT = 2  # by which the price of a move is divided for an urgent pair
-_OF_OTHERS = 50  # number of candidates, the largest, of a broker whose pair does not fire
+_MAX_MOVES_PER_PAIR = 40  # the largest number of bundles that a pair may move in one run
+_MIN_BUNDLE_POINTS = 0.2  # points; smaller bundles stay
+_LARGE_BUNDLE_POINTS = 8.0  # points; the move of such a bundle has twice the price of a small one
+_URGENT_DIVISOR = 2  # by which the price of a move is divided for an urgent pair
+_MAX_OTHER_CANDIDATES = 50  # number of candidates, the largest, of a broker whose pair does not fire
 
 
 class GainSettings(BaseModel):
@@ -58,12 +58,12 @@ class _Broker:
         height: points above the mean of the broker's pool.
         gives, takes: whether the broker is the hotter (gives) or the colder (takes) broker of a pair that fires.
         urgent: whether the broker's pair fires because of high hits or because the run is forced.
-        unread: whether the broker has candidates that have not been read yet; they are read for its first move.
+        has_unread: whether the broker has candidates that have not been read yet; they are read for its first move.
         reasons: why each candidate stays; None for a candidate that can still move.
-        at_first: why each candidate was not moved first; reported for candidates without a reason in `reasons`.
+        first_reasons: why each candidate was not moved first; reported for candidates without a reason in `reasons`.
         loads: points that each candidate adds to a broker with the median number of cores; infinite if it stays.
-        dearness: price of each candidate's move, in multiples of the lowest possible price.
-        words: about its last move; before its first move, about the best one when it was first examined.
+        price_factors: price of each candidate's move, in multiples of the lowest possible price.
+        remark: about its last move; before its first move, about the best one when it was first examined.
     """
 
     name: str
@@ -73,18 +73,18 @@ class _Broker:
     gives: bool
     takes: bool
     urgent: bool
-    unread: bool = False
+    has_unread: bool = False
     bundles: list[BundleSample] = field(default_factory=list)
     reasons: list[Reason | None] = field(default_factory=list)
-    at_first: list[Reason] = field(default_factory=list)
+    first_reasons: list[Reason] = field(default_factory=list)
     loads: Floats = field(init=False)
-    dearness: Floats = field(init=False)
-    words: str = ""
+    price_factors: Floats = field(init=False)
+    remark: str = ""
 
     @property
     def may_give(self) -> bool:
         """Return whether the broker might have a bundle that can move."""
-        return self.unread or None in self.reasons
+        return self.has_unread or None in self.reasons
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
@@ -100,11 +100,11 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     if any(decision.fired for decision in decisions):
         pools = _broker_pools(sample, decisions)
         _read_givers(sample, pools)
-        words: dict[int | None, str] = {}
-        moves = [move for pool in pools for move in _choose_moves(sample, own, pool, words)]
+        remarks: dict[int | None, str] = {}
+        moves = [move for pool in pools for move in _choose_moves(sample, own, pool, remarks)]
         for broker in (broker for pool in pools for broker in pool if broker.gives):
-            words.setdefault(broker.pair, broker.words)
-        decisions = _with_moves(sample, decisions, words, moves)
+            remarks.setdefault(broker.pair, broker.remark)
+        decisions = _with_moves(sample, decisions, remarks, moves)
     decisions += avg_shedder.left_out_with_hits(sample, before)
     return SheddingResult(decisions, moves, ShedderState(hits=hits_after(decisions), learned=learned), sentence)
 
@@ -127,7 +127,7 @@ def _broker_pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[
         name = broker.broker
         pair, sums = pairs[name], of_brokers.get(name, Sums())
         fires = pair.fired and pair.source != pair.destination
-        coming = sample.arriving.get(name, {}).get(sample.measure, 0.0) / UNIT[sample.measure]
+        coming = sample.arriving.get(name, {}).get(sample.measure, 0.0) / UNIT_DIVISORS[sample.measure]
         unexplained = learned.idle + learned.brokers.get(name, LearnedBroker()).residual
         expected = sums.hour + learned.persistence * (sums.quick - sums.hour)
         height = unexplained + learned.points / cores[name] * (expected + coming)
@@ -145,22 +145,22 @@ def _read_givers(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> N
     points = sample.learning.learned.points
     above = [broker for pool in pools for broker in pool if broker.gives or broker.height > 0]
     sample.bundles.request_brokers([broker.name for broker in above])
-    able = sample.bundles.brokers_with_bundle_above(_CRUMB / points) if points else set()
+    able = sample.bundles.brokers_with_bundle_above(_MIN_BUNDLE_POINTS / points) if points else set()
     for broker in above:
-        broker.unread = broker.name in able
+        broker.has_unread = broker.name in able
         if broker.gives:
             _read_candidates(sample, broker)
 
 
 def _read_candidates(sample: ClusterSample, broker: _Broker) -> None:
-    broker.unread = False
-    broker.bundles = sample.bundles.of_broker(broker.name, None if broker.gives else _OF_OTHERS)
+    broker.has_unread = False
+    broker.bundles = sample.bundles.of_broker(broker.name, None if broker.gives else _MAX_OTHER_CANDIDATES)
     loads = sample.learning.learned.points * np.array([bundle.load for bundle in broker.bundles])
-    broker.dearness = 1 + loads / broker.cores / _LARGE
+    broker.price_factors = 1 + loads / broker.cores / _LARGE_BUNDLE_POINTS
     broker.reasons = [
         bundle.reason
         or (Reason.SYSTEM_NAMESPACE if is_heartbeat(bundle.bundle) else None)
-        or (None if load > _CRUMB else Reason.BELOW_GAIN if load > 0 else Reason.NO_TRAFFIC)
+        or (None if load > _MIN_BUNDLE_POINTS else Reason.BELOW_GAIN if load > 0 else Reason.NO_TRAFFIC)
         for bundle, load in zip(broker.bundles, loads.tolist(), strict=True)
     ]
     broker.loads = np.where([reason is None for reason in broker.reasons], loads, np.inf)
@@ -177,11 +177,11 @@ def _choose_moves(
 ) -> list[CandidateMove]:
     """Return a pool's moves, chosen one after another, and the bundles that stay on the hotter broker of each pair.
 
-    The words about the first move of each pair go into `texts`.
+    The remark about the first move of each pair goes into `texts`.
     """
     moves: list[CandidateMove] = []
     measure, ranks = sample.measure, {broker.pair: count() for broker in pool}
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_MOVES_PER_PAIR):
         # A hot broker without candidates leaves its partner to the next one.
         able = [broker for broker in pool if broker.height < 0 or broker.may_give]
         able.sort(key=lambda broker: (broker.height, broker.name))
@@ -189,7 +189,7 @@ def _choose_moves(
         for colder, hotter in zip(able[: len(able) // 2], reversed(able), strict=False):
             if (hotter.gives or colder.takes) and (bundle := _pick(sample, gain_settings, hotter, colder)):
                 pair = hotter.pair if hotter.gives else colder.pair
-                texts.setdefault(pair, hotter.words)
+                texts.setdefault(pair, hotter.remark)
                 of_move: dict[str, Any] = {"pair": pair, "rank": next(ranks[pair]), "destination": colder.name}
                 moves.append(CandidateMove.new(bundle, measure=measure, reason=Reason.TAKEN, **of_move))
         if len(moves) == before:
@@ -199,11 +199,11 @@ def _choose_moves(
 
 
 def _staying_bundles(broker: _Broker, free_ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
-    if broker.may_give and not broker.at_first:  # it was never the hotter of two brokers
-        broker.words = f"The expected load is {broker.height:+.0f} points from the mean; hotter brokers shed first"
+    if broker.may_give and not broker.first_reasons:  # it was never the hotter of two brokers
+        broker.remark = f"The expected load is {broker.height:+.0f} points from the mean; hotter brokers shed first"
     taken, pair, source = Reason.TAKEN, broker.pair, broker.name  # looked up once instead of for each bundle
-    at_first = broker.at_first or repeat(Reason.NOT_REACHED)
-    for of, reason, first in zip(broker.bundles, broker.reasons, at_first, strict=False):
+    first_reasons = broker.first_reasons or repeat(Reason.NOT_REACHED)
+    for of, reason, first in zip(broker.bundles, broker.reasons, first_reasons, strict=False):
         if reason is not taken:
             values = of.mean(measure), of.msg_rate, of.msg_throughput
             yield CandidateMove(pair, source, None, of.bundle, next(free_ranks), measure, *values, reason or first)
@@ -212,20 +212,20 @@ def _staying_bundles(broker: _Broker, free_ranks: Iterator[int], measure: Measur
 def _pick(sample: ClusterSample, gain_settings: GainSettings, hotter: _Broker, colder: _Broker) -> BundleSample | None:
     """Move the bundle whose gain exceeds its price the most, and return it; None if no bundle is moved."""
     urgent = (hotter.gives and hotter.urgent) or (colder.takes and colder.urgent)
-    least = gain_settings.min_gain / (_URGENT if urgent else 1)
-    if hotter.unread:
+    least = gain_settings.min_gain / (_URGENT_DIVISOR if urgent else 1)
+    if hotter.has_unread:
         _read_candidates(sample, hotter)
     slope = 2 * (hotter.height / hotter.cores - colder.height / colder.cores)
     narrow = hotter.cores**-2 + colder.cores**-2
     most = slope**2 / 4 / narrow  # with a bundle of the best size
-    if None not in hotter.reasons or (hotter.at_first and most < least):
+    if None not in hotter.reasons or (hotter.first_reasons and most < least):
         return None
     # The squared heights before the move minus those after it.
     gains = hotter.loads * (slope - narrow * hotter.loads)
-    prices = least * hotter.dearness
+    prices = least * hotter.price_factors
     net = gains - prices
-    if not hotter.at_first:
-        hotter.at_first = [
+    if not hotter.first_reasons:
+        hotter.first_reasons = [
             Reason.BELOW_GAIN if left >= 0 or gain > 0 else Reason.WOULD_OVERSHOOT
             for gain, left in zip(gains.tolist(), net.tolist(), strict=True)
         ]
@@ -233,14 +233,14 @@ def _pick(sample: ClusterSample, gain_settings: GainSettings, hotter: _Broker, c
         forbidden = sample.forbids(hotter.bundles[best].bundle, hotter.name, colder.name)
         if forbidden is None:
             break
-        hotter.at_first[best], net[best] = forbidden, -np.inf
+        hotter.first_reasons[best], net[best] = forbidden, -np.inf
     bundle, load = hotter.bundles[best], float(hotter.loads[best])
     after = hotter.height - load / hotter.cores, colder.height + load / colder.cores
-    if net[best] >= 0 or (not hotter.words and net[best] > -np.inf):
+    if net[best] >= 0 or (not hotter.remark and net[best] > -np.inf):
         giver = "" if hotter.gives else f" of {hotter.name}"  # a pair may take from a broker that is not its own
         points = f"{hotter.height:+.0f} and {colder.height:+.0f} to {after[0]:+.0f} and {after[1]:+.0f}"
         worth = f"gain {gains[best]:.0f}, price {prices[best]:.0f}"
-        hotter.words = f"{bundle.bundle}{giver} to {colder.name}: loads go from {points} points off the mean; {worth}"
+        hotter.remark = f"{bundle.bundle}{giver} to {colder.name}: loads go from {points} points off the mean; {worth}"
     if net[best] < 0:
         return None
     hotter.height, colder.height = after
@@ -277,5 +277,5 @@ def _with_moves(
     ]
 
 
-_GRID: dict[str, object] = {"low_threshold": [10, 15, 20, 30], "hit_count_low": [4, 8]}
-PROFILE = replace(avg_shedder.PROFILE, shed=shed, own_settings=GainSettings, learns=True, grid=_GRID)
+_REPLAY_GRID: dict[str, object] = {"low_threshold": [10, 15, 20, 30], "hit_count_low": [4, 8]}
+PROFILE = replace(avg_shedder.PROFILE, shed=shed, own_settings=GainSettings, learns=True, grid=_REPLAY_GRID)

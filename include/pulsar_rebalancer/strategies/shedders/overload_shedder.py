@@ -109,7 +109,7 @@ def choose_bundles(sample: ClusterSample, broker: str, pair: int, target: float)
     return moves
 
 
-MARGIN = 0.05
+TARGET_MARGIN = 0.05
 """Shedding aims at a load this far below the threshold; 1 is 100 percent."""
 
 
@@ -126,7 +126,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
             words = f"load {load:.1%}, below {bound:.1%}"
             decisions.append(broker_decision(sample, broker, number, compared, Reason.BALANCED, words))
             continue
-        target = broker.traffic(MEASURE) * (load - bound + MARGIN)
+        target = broker.traffic(MEASURE) * (load - bound + TARGET_MARGIN)
         why = f"load {load:.1%} reaches {bound:.1%}"
         decision, walked = offload(sample, broker, pair=number, target=target, explanation=why, comparison=compared)
         decisions.append(decision)

@@ -45,7 +45,7 @@ Spark and the experiments cannot read Airflow's configuration. Airflow operators
 this variable.
 """
 
-SOURCES: list[Callable[[], str]] = [lambda: os.environ.get(STRATEGIES_VARIABLE, "")]
+PERMITTED_SOURCES: list[Callable[[], str]] = [lambda: os.environ.get(STRATEGIES_VARIABLE, "")]
 """Functions that each return a comma-separated list of the import paths of permitted custom shedders."""
 
 PROFILES: Mapping[str, Profile] = {
@@ -84,15 +84,15 @@ def safe_profile_of(settings: Settings) -> Profile:
     except BaseException as error:  # someone else's module may raise anything
         if not isinstance(error, SettingsError | ValueError):
             _log.warning("strategy %s: %s", settings.strategy, error_line(error))
-        return _DEFAULT
+        return _DEFAULT_PROFILE
     if settings.strategy in PROFILES:
         return profile
-    shown: dict[str, Any] = {name: _or_default(settings.strategy, name, profile) for name in _SHOWN}
+    shown: dict[str, Any] = {name: _with_default(settings.strategy, name, profile) for name in _RESULT_TYPES}
     return replace(profile, **shown)
 
 
-_DEFAULT = Profile(overload_shedder.shed)  # the function is never called
-_SHOWN: dict[str, TypeAdapter[Any]] = {
+_DEFAULT_PROFILE = Profile(overload_shedder.shed)  # the function is never called
+_RESULT_TYPES: dict[str, TypeAdapter[Any]] = {
     "thresholds": TypeAdapter(dict[str, Threshold]),
     "cluster_hits": TypeAdapter(int | None),
     "lines": TypeAdapter(tuple[Line, ...]),
@@ -101,13 +101,13 @@ _SHOWN: dict[str, TypeAdapter[Any]] = {
 """Names of the functions in `Profile` whose results are shown to users, with the type of each result."""
 
 
-def _or_default(strategy: str, name: str, profile: Profile) -> Callable[..., object]:
+def _with_default(strategy: str, name: str, profile: Profile) -> Callable[..., object]:
     def answer(*given: object) -> object:
         try:
-            return _SHOWN[name].validate_python(getattr(profile, name)(*given))
+            return _RESULT_TYPES[name].validate_python(getattr(profile, name)(*given))
         except BaseException as error:
             _log.warning("strategy %s: %s: %s", strategy, name, error_line(error))
-            return getattr(_DEFAULT, name)(*given)
+            return getattr(_DEFAULT_PROFILE, name)(*given)
 
     return answer
 
@@ -152,7 +152,7 @@ def settings_findings(settings: Settings, cpu_limits: Iterable[float]) -> list[F
 def _import_shedder(path: str) -> Profile:
     """Import a custom shedder, and return its module's `PROFILE`, or a default profile if it has none."""
     # Anyone who can write a clusters file, a form or a file of a run must not be able to load a module.
-    if path not in (listed.strip() for source in SOURCES for listed in source().split(",")):
+    if path not in (listed.strip() for source in PERMITTED_SOURCES for listed in source().split(",")):
         raise SettingsError(
             Reason.WRONG_SETTING,
             f"strategy {path[:200]} is not listed in the option strategies of [pulsar_rebalancer]: correct the name, "
@@ -170,8 +170,8 @@ def _import_shedder(path: str) -> Profile:
     return profile if isinstance(profile, Profile) and profile.shed is shed else Profile(shed)
 
 
-_OF_PAIRS = "force_threshold"
-_OF_SOME = {_OF_PAIRS, *(name for profile in PROFILES.values() for name in profile.run_params)}
+_PAIRS_PARAM = "force_threshold"
+_STRATEGY_PARAMS = {_PAIRS_PARAM, *(name for profile in PROFILES.values() for name in profile.run_params)}
 """Parameters of a manual run that only some strategies support."""
 
 
@@ -223,8 +223,8 @@ def resolve(file: Mapping[str, object], brokers: Mapping[str, str], params: RunP
     """
     resolved = clusters_file.resolve(file, brokers, params, checked_settings)
     profile = profile_of(resolved.settings)
-    known = {*profile.run_params, *([_OF_PAIRS] if profile.thresholds(resolved.settings) else [])}
-    unknown = sorted(_OF_SOME - known)
+    known = {*profile.run_params, *([_PAIRS_PARAM] if profile.thresholds(resolved.settings) else [])}
+    unknown = sorted(_STRATEGY_PARAMS - known)
     foreign = [name for name in unknown if getattr(params, name, None) is not None]
     if foreign:
         raise SettingsError(

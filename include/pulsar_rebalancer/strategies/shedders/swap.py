@@ -71,7 +71,7 @@ def _step_count(value: float, step: float) -> int:
 
 MEASURE = Measure.THROUGHPUT
 
-NEVER_MOVED = (
+NEVER_SWAPPED = (
     Reason.SYSTEM_NAMESPACE,
     Reason.NAMESPACE_EXCLUDED,
     Reason.BUNDLE_EXCLUDED,
@@ -172,7 +172,7 @@ class PairTransfer:
                 self.gained += bundle.present_msg_throughput
 
     def _must_stay(self, bundle: BundleSample) -> bool:
-        return bundle.reason in NEVER_MOVED or self._policy_reason(bundle, self.source) is not None
+        return bundle.reason in NEVER_SWAPPED or self._policy_reason(bundle, self.source) is not None
 
     def _policy_reason(self, bundle: BundleSample, destination: BrokerLoad) -> Reason | None:
         """Return why policies forbid a destination; None if they allow it (TransferShedder.isTransferable)."""

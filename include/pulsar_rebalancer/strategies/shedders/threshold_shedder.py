@@ -34,7 +34,7 @@ from pulsar_rebalancer.strategies.scoring import smooth
 from pulsar_rebalancer.strategies.shedders.overload_shedder import MEASURE, Comparison, broker_decision, offload
 from pulsar_rebalancer.texts import number_of
 
-MARGIN = 0.05
+TARGET_MARGIN = 0.05
 """Shedding aims at a load this far below the upper bound; 1 is 100 percent."""
 
 LOWER_MARGIN = 0.5
@@ -95,7 +95,7 @@ def _shed_above_bound(
         words = f"average load {average:.1%} is below {above}" if mean else "the mean load is 0"
         compared = Comparison(average * 100, bound * 100)
         return broker_decision(sample, broker, pair, compared, Reason.BALANCED, words), []
-    target = broker.traffic(MEASURE) * (average - mean - threshold + MARGIN)
+    target = broker.traffic(MEASURE) * (average - mean - threshold + TARGET_MARGIN)
     return _offload(sample, broker, pair, average, bound, target, f"average load {average:.1%} reaches {above}")
 
 

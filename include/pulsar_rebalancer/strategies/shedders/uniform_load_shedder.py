@@ -28,7 +28,7 @@ from pulsar_rebalancer.strategies.sample import (
 from pulsar_rebalancer.strategies.shedders.overload_shedder import Comparison, broker_decision
 
 MAX_INT = 2**31 - 1
-NOTHING = 1e-6
+MIN_TRAFFIC = 1e-6
 """If the idlest broker's traffic is at most this number, 1 is used instead."""
 
 
@@ -39,17 +39,17 @@ class TrafficDifference:
     Attributes:
         measure: message rate or throughput.
         busiest: brokerId of the busiest broker; empty if there are no brokers.
-        most: the busiest broker's traffic.
-        least: the idlest broker's traffic.
-        value: the difference in percent of `least` for message rates; the ratio of `most` to `least` for throughputs.
+        highest: the busiest broker's traffic.
+        lowest: the idlest broker's traffic.
+        value: the difference in percent of `lowest` for message rates; the ratio `highest` / `lowest` for throughputs.
         bound: the limit that the value must exceed. If the limit is 0 or less, the measure is ignored.
         minimum: amount of traffic below which nothing is moved.
     """
 
     measure: Measure
     busiest: str
-    most: float
-    least: float
+    highest: float
+    lowest: float
     value: float
     bound: float
     minimum: float
@@ -65,7 +65,7 @@ class TrafficDifference:
         if self.bound <= 0:
             return f"{name} is ignored"
         limit = f"more than {self.bound:g}{unit}" if self.is_exceeded else f"not more than {self.bound:g}{unit}"
-        most, least = amount(self.measure, self.most), amount(self.measure, self.least)
+        most, least = amount(self.measure, self.highest), amount(self.measure, self.lowest)
         return f"{name} {most} is {self.value:,.1f}{unit} {above_or_times} the lowest, {least}: {limit}"
 
 
@@ -114,16 +114,16 @@ def _traffic_extremes(sample: ClusterSample, measure: Measure) -> tuple[str, flo
     carried = sample.columns.traffic(measure)
     busiest = max(carried, key=carried.__getitem__, default="")
     most, least = carried.get(busiest, -1.0), min([float(MAX_INT), *carried.values()])
-    return busiest, most, 1.0 if abs(least) <= NOTHING else least
+    return busiest, most, 1.0 if abs(least) <= MIN_TRAFFIC else least
 
 
 def _other_decision(sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, pair: int) -> Decision:
     carried = broker.traffic(difference.measure)
     explanation = (
         f"carries {amount(difference.measure, carried)}; only the busiest broker sheds: "
-        f"{difference.busiest} carries {amount(difference.measure, difference.most)}"
+        f"{difference.busiest} carries {amount(difference.measure, difference.highest)}"
     )
-    compared = Comparison(carried, difference.most)
+    compared = Comparison(carried, difference.highest)
     return broker_decision(sample, broker, pair, compared, Reason.NO_PARTNER, explanation)
 
 
@@ -132,7 +132,7 @@ def _shed_busiest(
 ) -> tuple[Decision, list[CandidateMove]]:
     """Return the decision for the busiest broker, and the moves away from it."""
     measure, compared = difference.measure, Comparison(difference.value, difference.bound)
-    required = min(int((difference.most - difference.least) * sample.settings.max_unload_percentage), MAX_INT)
+    required = min(int((difference.highest - difference.lowest) * sample.settings.max_unload_percentage), MAX_INT)
     wanted = f"{difference.sentence}: {amount(measure, required)} must leave"
     if broker.bundles <= 1:
         words = f"{wanted}, but {'the only bundle stays' if broker.bundles else 'the broker has no bundle'}"
@@ -143,10 +143,10 @@ def _shed_busiest(
     fired = broker_decision(
         sample, broker, pair, compared, Reason.FIRED, wanted, measure=measure, target=float(required)
     )
-    return fired, _choose(sample, broker.broker, measure, pair, required)
+    return fired, _pick_bundles(sample, broker.broker, measure, pair, required)
 
 
-def _choose(sample: ClusterSample, broker: str, measure: Measure, pair: int, traffic: int) -> list[CandidateMove]:
+def _pick_bundles(sample: ClusterSample, broker: str, measure: Measure, pair: int, traffic: int) -> list[CandidateMove]:
     """Choose bundles of a broker, busiest first, that fit into the remaining amount. Idle bundles are chosen too."""
     moves: list[CandidateMove] = []
     taken = 0

@@ -53,7 +53,7 @@ class Brokers:
 
 @pytest.fixture(autouse=True)
 def half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_gap_meter, "WATCHED_S", 0.5)
+    monkeypatch.setattr(client_gap_meter, "MAX_WATCH_S", 0.5)
     monkeypatch.setattr(client_gap_meter, "retry_delays", lambda _: repeat(0.01))
 
 
@@ -135,7 +135,7 @@ def test_a_single_client_is_measured():
     ],
 )
 def test_an_error_response_is_a_missing_count_and_silence_or_refusal_an_error(error, topic, counted):
-    counting = Measured(Brokers(error)).meter.count(topic, "b:1")
+    counting = Measured(Brokers(error)).meter.count_clients(topic, "b:1")
     if counted is AdminError:
         with pytest.raises(AdminError):
             asyncio.run(counting)
@@ -148,13 +148,13 @@ def test_a_slow_source_is_not_waited_for_again_until_it_has_answered(monkeypatch
         brokers = Brokers(2)
         brokers.answering.clear()
         measured, found = Measured(brokers), []
-        monkeypatch.setattr(client_gap_meter, "BEFORE_S", 0.05)
+        monkeypatch.setattr(client_gap_meter, "MAX_COUNT_BEFORE_S", 0.05)
         found.append(await measured.unload())
-        monkeypatch.setattr(client_gap_meter, "BEFORE_S", 60.0)
+        monkeypatch.setattr(client_gap_meter, "MAX_COUNT_BEFORE_S", 60.0)
         for answering in (False, True):
             if answering:
                 brokers.answering.set()
-                await asyncio.wait(measured.meter._connected.values())
+                await asyncio.wait(measured.meter._topic_tasks.values())
             measured.move = measured.meter.measurement(MOVE, is_retry=False)
             async with asyncio.timeout(5):
                 found.append(await measured.unload())
@@ -282,7 +282,7 @@ def test_counting_does_not_prolong_a_wave_of_ten_minutes():
     async def reported() -> list[ClientGap]:
         measured = Measured(Brokers(2, 0))
         await measured.unload()
-        measured.meter._started -= 600
+        measured.meter._started_at -= 600
         await measured.meter.finish(lambda: None)
         await measured.meter.close()
         return measured.reported

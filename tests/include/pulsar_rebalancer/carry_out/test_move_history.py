@@ -74,7 +74,7 @@ def attempt(run: StoragePath, wave: int = 0) -> WaveHistory:
 def test_a_retry_knows_what_was_unloaded_and_what_has_ended(run, earlier, unloaded, ended):
     attempt(run).add_skipped([earlier], NOW)
 
-    assert (bool(attempt(run).maybe_unloaded), bool(attempt(run).ended_moves)) == (unloaded, ended)
+    assert (bool(attempt(run).maybe_unloaded_bundles), bool(attempt(run).ended_moves)) == (unloaded, ended)
 
 
 @pytest.mark.parametrize(

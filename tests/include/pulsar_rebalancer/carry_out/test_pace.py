@@ -78,8 +78,8 @@ def test_a_move_waits_while_one_of_its_brokers_is_busy() -> None:
 def test_a_queue_that_is_cleared_releases_the_workers_that_wait() -> None:
     async def released() -> int | None:
         queue = MoveQueue(moves(2), AdaptivePace(1, LIMIT))
-        assert await queue.next() == 0
-        waiting = asyncio.create_task(queue.next())
+        assert await queue.next_index() == 0
+        waiting = asyncio.create_task(queue.next_index())
         await asyncio.sleep(0)
         await queue.clear()
         async with asyncio.timeout(5):
@@ -93,7 +93,7 @@ def test_a_move_between_free_brokers_overtakes_those_that_wait_and_nothing_is_le
     begun: list[int] = []
 
     async def work(queue: MoveQueue) -> None:
-        while (number := await queue.next()) is not None:
+        while (number := await queue.next_index()) is not None:
             begun.append(number)
             await asyncio.sleep(0)
             await queue.record_end(wave[number], cast("MoveClientGap", Returned(in_time=True)))
@@ -116,12 +116,12 @@ def test_an_ended_move_wakes_all_workers_whose_moves_may_begin() -> None:
 
     async def begun() -> set[int | None]:
         queue = MoveQueue(wave, AdaptivePace(1, LIMIT))
-        assert await queue.next() == 0
-        waiting = [asyncio.create_task(queue.next()) for _ in range(3)]
+        assert await queue.next_index() == 0
+        waiting = [asyncio.create_task(queue.next_index()) for _ in range(3)]
         await asyncio.sleep(0)
         await queue.record_end(wave[0], cast("MoveClientGap", Returned(in_time=True)))
         async with asyncio.timeout(5):
-            return {await queue.next(), *await asyncio.gather(*waiting)}
+            return {await queue.next_index(), *await asyncio.gather(*waiting)}
 
     assert asyncio.run(begun()) == {1, 2, 3, 4}
 

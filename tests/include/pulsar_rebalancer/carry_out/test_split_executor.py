@@ -11,7 +11,7 @@ from pulsar_rebalancer.pulsar.transport import Transport
 from pulsar_rebalancer.run.plan import Split, SplitOutcome
 from pulsar_simulator.brokers import BrokerSpec
 from pulsar_simulator.cluster import Cluster, ClusterSpec
-from pulsar_simulator.load import QUIET, Traffic
+from pulsar_simulator.load import NO_NOISE, Traffic
 from pulsar_simulator.serve import running
 from pulsar_simulator.topology import Namespace, Topology
 
@@ -41,7 +41,7 @@ def served():
     """Namespaces of one bundle each, every one used by one test; those of the second broker are split by redirect."""
     bundles = len(NAMES)
     ones = np.ones(bundles)
-    traffic = Traffic(100 * ones, 100 * ones, ones, noise=QUIET, seed=1, step=60)
+    traffic = Traffic(100 * ones, 100 * ones, ones, noise=NO_NOISE, seed=1, step=60)
     topology = Topology([Namespace(name, 1, topics_per_bundle=1 if name == NAMES[0] else 4) for name in NAMES])
     counts = np.ones(bundles, dtype=np.int64)
     brokers = [BrokerSpec(f"127.0.0.1:{port}") for port in (1, 2)]

@@ -19,7 +19,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Move
 from pulsar_simulator.brokers import BrokerSpec
 from pulsar_simulator.cluster import Cluster, ClusterSpec
-from pulsar_simulator.load import QUIET, Traffic
+from pulsar_simulator.load import NO_NOISE, Traffic
 from pulsar_simulator.serve import running
 from pulsar_simulator.topology import Namespace, Topology
 
@@ -103,7 +103,7 @@ class Scene:
                 )
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(bundle_move, "RETRIES", retries)
+            patch.setattr(bundle_move, "MAX_RETRIES", retries)
             outcomes = asyncio.run(act())
         assert {outcome.reason for outcome in outcomes} <= set(Reason)
         return outcomes
@@ -129,7 +129,7 @@ def scenes(*namespaces):
     spec = ClusterSpec(
         brokers=[BrokerSpec(f"127.0.0.1:{port}") for port in (1, 2, 3)],
         topology=topology,
-        traffic=Traffic(rates, 1024 * ones, ones, noise=QUIET, seed=1, step=1.0),
+        traffic=Traffic(rates, 1024 * ones, ones, noise=NO_NOISE, seed=1, step=1.0),
         owner=np.repeat([0, 1], [ON_A, ON_B]),
         producers=clients,
         consumers=clients,

@@ -25,7 +25,7 @@ from pulsar_rebalancer.errors import AdminError, SettingsError
 from pulsar_rebalancer.pulsar import AdminConnection
 from pulsar_rebalancer.pulsar.tokens import Tokens
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.storage.documents import LOAD_DATA
+from pulsar_rebalancer.storage.documents import LOAD_DATA_FILE
 from pulsar_rebalancer.storage.path import StoragePath
 
 SAMPLE = json.loads((Path(__file__).parent / "data" / "extensible-4.0.8.json").read_text())
@@ -44,7 +44,7 @@ NO_FIGURES = [group for group in METRICS if "jvm_start_time" in group["metrics"]
 
 
 def published(*, age_s=0.0, factor=1.0, **changes):
-    rates = {name: factor * sum(stats[name] for stats in STATS.values()) for name in load_data.RATES}
+    rates = {name: factor * sum(stats[name] for stats in STATS.values()) for name in load_data.RATE_FIELDS}
     return PUBLISHED | rates | {"updatedAt": NOW_MS - age_s * 1000} | changes
 
 
@@ -139,7 +139,7 @@ def ranks(report):
 def test_a_bundle_is_the_sum_of_its_topics():
     assert set(STATS) == {f"{namespace}/{bundle}" for namespace, ranges in TOPICS.items() for bundle in ranges}
     assert STATS["pulsar/system/0x40000000_0x50000000"] == {
-        **dict.fromkeys(load_data.RATES, 0.0),
+        **dict.fromkeys(load_data.RATE_FIELDS, 0.0),
         "topics": 1,
         "producerCount": 3,
         "consumerCount": 3,
@@ -337,7 +337,7 @@ def test_an_address_that_the_client_cannot_take_is_a_bad_answer(url):
 
 
 def test_brokers_that_left_are_forgotten_and_a_damaged_file_is_heard_anew(ask, tmp_path):
-    file = tmp_path / "state" / LOAD_DATA
+    file = tmp_path / "state" / LOAD_DATA_FILE
     ask(Brokers([message(LOAD, published(), broker=B)]), {A: EXTENSIBLE, B: EXTENSIBLE})
     assert list(json.loads(file.read_text())["load"]) == [B]
     ask(Brokers())
@@ -351,7 +351,7 @@ def test_brokers_that_left_are_forgotten_and_a_damaged_file_is_heard_anew(ask, t
 
 def test_a_run_that_only_shows_reads_what_is_kept_and_writes_nothing(ask, tmp_path):
     ask(Brokers([message(LOAD, published())]))
-    file = tmp_path / "state" / LOAD_DATA
+    file = tmp_path / "state" / LOAD_DATA_FILE
     before = file.read_text()
     assert row(ask(Brokers(), keep=False)[A])["throughput_average"] == AVERAGE
     ask(Brokers([message(LOAD, b'{"cpu": NaN}')]), keep=False)

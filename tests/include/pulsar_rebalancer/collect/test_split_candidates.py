@@ -14,7 +14,7 @@ from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_simulator.brokers import BrokerSpec
 from pulsar_simulator.cluster import Cluster, ClusterSpec
-from pulsar_simulator.load import QUIET, Traffic
+from pulsar_simulator.load import NO_NOISE, Traffic
 from pulsar_simulator.serve import running
 from pulsar_simulator.topology import Namespace, Topology, topic_hash
 
@@ -48,7 +48,7 @@ def test_reading_topics_ends_and_holds_one_broker_s_statistics_at_a_time(monkeyp
             alive[id(found)] = found
             return found
 
-    monkeypatch.setattr(split_candidates, "MOST_SECONDS", 0.2)
+    monkeypatch.setattr(split_candidates, "MAX_READ_SECONDS", 0.2)
     rows = [row(f"a/b/{n}", broker=f"b:{n}", topics=2000) for n in range(10)]
     admin: Any = Admin
     found = asyncio.run(read_candidates(admin, table(rows, BUNDLES), None, Settings(split_mode="observe")))
@@ -60,7 +60,7 @@ def test_reading_topics_ends_and_holds_one_broker_s_statistics_at_a_time(monkeyp
 def served():
     """Two namespaces of two bundles; the first bundle has a broker of its own."""
     ones = np.ones(4)
-    traffic = Traffic(np.array([900.0, 10, 10, 10]), 100 * ones, ones, noise=QUIET, seed=1, step=60)
+    traffic = Traffic(np.array([900.0, 10, 10, 10]), 100 * ones, ones, noise=NO_NOISE, seed=1, step=60)
     topology = Topology([Namespace("acme/one", 2, topics_per_bundle=3), Namespace("acme/two", 2)])
     counts = np.ones(4, dtype=np.int64)
     brokers = [BrokerSpec(f"127.0.0.1:{port}") for port in (1, 2)]
@@ -108,7 +108,7 @@ def test_missing_answer_of_a_broker_alone_is_missing(served, path, bounds, topic
 
 
 def test_a_bundle_with_too_many_topics_is_not_read(served, monkeypatch):
-    monkeypatch.setattr(split_candidates, "MOST_TOPICS", 2)
+    monkeypatch.setattr(split_candidates, "MAX_TOPICS_READ", 2)
     (found,) = read(served)
     assert found.topics is None
     assert found.bounds

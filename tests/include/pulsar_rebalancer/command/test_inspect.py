@@ -158,7 +158,7 @@ def test_whatever_brokers_answer_is_read_or_refused(kind, served, capsys):
 
 
 def test_times_of_the_command_line():
-    assert [inspect._seconds(text) for text in ("90", "90s", "10m", "1h")] == [90, 90, 600, 3600]
+    assert [inspect._to_seconds(text) for text in ("90", "90s", "10m", "1h")] == [90, 90, 600, 3600]
 
 
 def found(face: RunningCluster, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:

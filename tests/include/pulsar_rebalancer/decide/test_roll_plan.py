@@ -6,7 +6,7 @@ import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, name, planned
 
 from pulsar_rebalancer.decide import plan_files, roll_plan
-from pulsar_rebalancer.decide.roll_plan import removal, removal_sample
+from pulsar_rebalancer.decide.roll_plan import predict_removal, removal_sample
 from pulsar_rebalancer.decide.rolling import RollSample
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
@@ -45,7 +45,7 @@ def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path):
     _, sample = snapshot(tmp_path, **caps)
     roll = roll_plan.roll_preview(sample, ("a:1",), "ada", "patch")
 
-    planned = roll_plan.restarts(sample, roll.order)
+    planned = roll_plan.predict_restarts(sample, roll.order)
 
     # Two runs that drain it and one that finds it empty, the same again for its return, two reports, two host samples.
     turn = BrokerRestart(broker="a:1", score=20.0, traffic=20.0, bundles=4, minutes=10.0, why_not="")
@@ -60,14 +60,14 @@ def test_a_turn_says_what_moves_twice_and_how_long_it_takes(tmp_path):
 
     onto: dict[str, Any] = caps | {"max_bundles_per_run": 1}
     _, sample = snapshot(tmp_path / "onto", **onto)
-    (turn,) = roll_plan.restarts(sample, roll.order)
+    (turn,) = roll_plan.predict_restarts(sample, roll.order)
     assert turn.minutes == 5 + 5 + 2 + 2
 
     empty, sample = snapshot(tmp_path / "empty", {"a": {}, "b": {}}, interval_seconds=60, host_usage_interval_minutes=1)
-    (turn,) = roll_plan.restarts(sample, ["a:1"])
+    (turn,) = roll_plan.predict_restarts(sample, ["a:1"])
     assert turn.minutes == 1 + 1 + 2 + 2
     empty.ageless = ["a:1"]
-    (turn,) = roll_plan.restarts(Snapshot(empty.take(after=timedelta(seconds=1))), ["a:1"])
+    (turn,) = roll_plan.predict_restarts(Snapshot(empty.take(after=timedelta(seconds=1))), ["a:1"])
     assert turn.why_not == "the broker does not report its start time"
 
 
@@ -77,31 +77,31 @@ def test_a_waiting_roll_looks_once_in_a_sample_for_room(tmp_path):
     roll = Roll(id="f", order=("a:1",), listed=("a:1", "b:1"), at=NOW, turn_at=NOW)
 
     found = roll_plan.sample_of_roll(sample, roll, ())
-    assert found.no_room.startswith("room for 2 of 4 bundles on brokers with")
+    assert found.why_no_room.startswith("room for 2 of 4 bundles on brokers with")
     known = roll.model_copy(update={"seen": (found.at,), "waits": "as said before"})
-    assert roll_plan.sample_of_roll(sample, known, ()).no_room == "as said before"
-    assert roll_plan.sample_of_roll(sample, roll.model_copy(update={"phase": Phase.DRAINING}), ()).no_room == ""
+    assert roll_plan.sample_of_roll(sample, known, ()).why_no_room == "as said before"
+    assert roll_plan.sample_of_roll(sample, roll.model_copy(update={"phase": Phase.DRAINING}), ()).why_no_room == ""
     gone = roll.model_copy(update={"order": ("c:1",)})
-    assert roll_plan.sample_of_roll(sample, gone, ()).no_room == ""
+    assert roll_plan.sample_of_roll(sample, gone, ()).why_no_room == ""
 
     roomy = Snapshots(tmp_path / "roomy", OWNED)
-    assert roll_plan.sample_of_roll(Snapshot(roomy.take()), roll, ()).no_room == ""
+    assert roll_plan.sample_of_roll(Snapshot(roomy.take()), roll, ()).why_no_room == ""
 
 
 def test_only_what_ever_moves_needs_room_where_policies_allow_it(tmp_path):
     held = {"a": {name(0): 20.0, name(1): 10.0, name(2): 0.0, SYSTEM: 5.0}, "b": {name(10): 20.0}, "c": {}}
     snapshots = Snapshots(tmp_path, held, overloaded_threshold=32)
     snapshots.unloaded, snapshots.topics = {name(0): timedelta(minutes=1)}, {name(2): 0}
-    (turn,) = roll_plan.restarts(Snapshot(snapshots.take()), ["a:1"])
+    (turn,) = roll_plan.predict_restarts(Snapshot(snapshots.take()), ["a:1"])
     assert (turn.bundles, turn.why_not) == (2, ""), "the grace period ends"
 
     only_b = IsolationPolicy(name="p", namespaces=("t/n",), primary=("[ab]",))
     snapshots.policies = Policies(isolation=(only_b,))
-    (turn,) = roll_plan.restarts(Snapshot(snapshots.take(after=timedelta(seconds=1))), ["a:1"])
+    (turn,) = roll_plan.predict_restarts(Snapshot(snapshots.take(after=timedelta(seconds=1))), ["a:1"])
     assert turn.why_not.endswith("brokers with scores below 32 % (reasons: 1 would overload a broker)")
 
     snapshots.policies = Policies(isolation=(only_b.model_copy(update={"primary": ("a",)}),))
-    (turn,) = roll_plan.restarts(Snapshot(snapshots.take(after=timedelta(seconds=2))), ["a:1"])
+    (turn,) = roll_plan.predict_restarts(Snapshot(snapshots.take(after=timedelta(seconds=2))), ["a:1"])
     assert turn.why_not.endswith("(reasons: 2 kept by isolation policies)")
 
 
@@ -226,7 +226,7 @@ def drained(tmp_path: Path, **given: Any) -> tuple[int, bool]:
     storage = ClusterStorage(str(tmp_path), "east")
     run = storage.run(in_phase(Phase.DRAINING, tmp_path, AWAY, **given).run)
     assert run is not None
-    return Summary.read(run).drains["c:1"].moving, not removal(removal_sample(Snapshot(run)), "c:1").stay
+    return Summary.read(run).drains["c:1"].moving, not predict_removal(removal_sample(Snapshot(run)), "c:1").stay
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_once_no_bundle_can_return_the_roll_knows_why(tmp_path):
 
 def test_bundles_without_topics_do_not_leave_and_are_not_missed(tmp_path):
     found = in_phase(Phase.DRAINING, tmp_path, AWAY, topics={name(20): 0})
-    assert (found.left, found.never) == (0, (name(20),))
+    assert (found.left, found.immovable) == (0, (name(20),))
 
 
 @pytest.mark.parametrize(

@@ -83,9 +83,9 @@ def test_a_broker_is_drained_restarts_and_gets_its_bundles_back_before_the_next_
     ("what", "why"),
     [
         (seen(1, started={A: LONG_AGO, B: LONG_AGO}), "the return of c:1 to the list of active brokers"),
-        (seen(1, unwell={C: "bad_report_time"}), "c:1 to recover: bad_report_time"),
+        (seen(1, problems={C: "bad_report_time"}), "c:1 to recover: bad_report_time"),
         (seen(1, drained=(C,)), "an operator to release c:1"),
-        (seen(1, no_room="room for 3 of 9 bundles"), "room for 3 of 9 bundles"),
+        (seen(1, why_no_room="room for 3 of 9 bundles"), "room for 3 of 9 bundles"),
         (seen(1, started={A: None, B: LONG_AGO, C: LONG_AGO}), "a report of the start time of a:1"),
         (seen(0), "the next run's sample"),
     ],
@@ -102,9 +102,9 @@ def test_no_broker_goes_while_it_may_not(what: RollSample, why: str) -> None:
 
 def test_orders_hold_it_without_a_limit_and_start_no_broker() -> None:
     for roll in (new_roll(), step(new_roll(), 1)):
-        held = step(roll, 500, seen(500, left=0), held="paused until noon")
+        held = step(roll, 500, seen(500, left=0), why_held="paused until noon")
         assert (held.phase, held.waits, held.active) == (roll.phase, "paused until noon", True)
-        assert step(held, 501, seen(501, no_room="no room")).active
+        assert step(held, 501, seen(501, why_no_room="no room")).active
 
 
 def test_a_step_without_a_sample_waits_for_one() -> None:
@@ -123,7 +123,7 @@ def test_a_step_is_stored_after_a_minute() -> None:
 
 
 def test_no_progress_counts_from_more_than_its_minutes() -> None:
-    waiting = seen(30, no_room="no room")
+    waiting = seen(30, why_no_room="no room")
     assert step(new_roll(), 30, waiting).active
     assert not step(new_roll(), 30.1, waiting).active
 
@@ -136,12 +136,12 @@ def test_once_a_window_has_closed_it_finishes_its_broker_and_begins_no_other() -
         roll = step(roll, minute, restarted(minute))
     roll = step(roll, 6, restarted(6, left=0))
     assert not roll.under_way
-    assert step(roll, 7, restarted(7), held="outside_window until 22:00").waits == "outside_window until 22:00"
+    assert step(roll, 7, restarted(7), why_held="outside_window until 22:00").waits == "outside_window until 22:00"
 
 
 def test_a_broker_that_was_asked_for_before_a_pause_may_restart() -> None:
-    roll = step(drained(), 4, restarted(4), held="paused")
-    assert step(roll, 5, restarted(5), held="paused").phase is Phase.RETURNING
+    roll = step(drained(), 4, restarted(4), why_held="paused")
+    assert step(roll, 5, restarted(5), why_held="paused").phase is Phase.RETURNING
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_broker_that_was_asked_for_before_a_pause_may_restart() -> None:
     [
         (seen(33), A),
         (seen(33, started={B: LONG_AGO, C: LONG_AGO}), A),
-        (restarted(33, unwell={A: "bad_report_time"}), A),
+        (restarted(33, problems={A: "bad_report_time"}), A),
     ],
     ids=["nobody answers", "does not come back", "never ready"],
 )
@@ -162,7 +162,7 @@ def test_a_broker_that_does_not_come_back_stops_the_roll(what: RollSample, stran
 
 
 def test_only_the_first_of_many_restarts_is_progress() -> None:
-    unwell: dict[str, Any] = {"unwell": {A: "just_started"}}
+    unwell: dict[str, Any] = {"problems": {A: "just_started"}}
     roll = step(drained(), 20, restarted(20, **unwell))
     again = seen(45, started=dict.fromkeys(LISTED, LONG_AGO) | {A: at(44)}, **unwell)
     roll = step(roll, 45, again)
@@ -187,8 +187,8 @@ def test_the_users_own_dag_is_awaited() -> None:
     assert (roll.phase, roll.waits) == (Phase.RESTARTING, "the end of the DAG that restarts a:1")
     assert step(roll, 6, restarted(6), restart="success").phase is Phase.RETURNING
 
-    assert step(drained(), 4, restart="", no_restart="the DAG is paused").waits == "the DAG is paused"
-    held = step(drained(), 500, held="paused", restart="")
+    assert step(drained(), 4, restart="", why_no_restart="the DAG is paused").waits == "the DAG is paused"
+    held = step(drained(), 500, why_held="paused", restart="")
     assert (held.active, held.waits) == (True, "paused"), "it is not started during a pause"
 
     failed = step(drained(), 4, restart="failed")
@@ -234,11 +234,11 @@ def test_a_crash_during_the_drain_is_not_the_restart() -> None:
 
 
 def test_a_broker_is_empty_only_if_it_says_so_in_two_samples_in_a_row() -> None:
-    draining, short = step(new_roll(), 1, seen(1, home=("t/n/1",))), {"apart": timedelta(seconds=30)}
+    draining, short = step(new_roll(), 1, seen(1, home=("t/n/1",))), {"min_gap": timedelta(seconds=30)}
     roll = step(draining, 2, seen(2, left=0), **short)
     assert step(roll, 2.1, seen(2.1, left=0), **short).phase is Phase.DRAINING, "seconds apart, by a dry run"
     assert step(roll, 3, seen(3, left=0), **short).phase is Phase.RESTARTING
-    for between in ({"left": 1}, {"started": {B: LONG_AGO, C: LONG_AGO}}, {"unwell": {A: "report_missing"}}):
+    for between in ({"left": 1}, {"started": {B: LONG_AGO, C: LONG_AGO}}, {"problems": {A: "report_missing"}}):
         again = step(roll, 3, seen(3, **between), **short)
         assert step(again, 4, seen(4, left=0), **short).phase is Phase.DRAINING, between
     planless = step(roll, 3, seen(3), **short)
@@ -252,7 +252,7 @@ def test_a_broker_is_empty_only_if_it_says_so_in_two_samples_in_a_row() -> None:
     ("what", "why"),
     [
         ({"started": {A: LONG_AGO, B: LONG_AGO}}, "the return of c:1 to the list of active brokers"),
-        ({"unwell": {C: "bad_report_time"}}, "c:1 to recover: bad_report_time"),
+        ({"problems": {C: "bad_report_time"}}, "c:1 to recover: bad_report_time"),
         ({"drained": (C,)}, "an operator to release c:1"),
     ],
 )

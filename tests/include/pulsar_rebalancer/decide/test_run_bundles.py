@@ -41,7 +41,7 @@ def test_bundles_are_those_of_the_rows_and_means_are_waited_for_last(tmp_path):
     content["bundles"] = pa.concat_tables([other, content["bundles"]])
     run = RunInput.read(runs.make(tmp_path, content).uri)
     rows = content["bundles"].slice(other.num_rows).to_pylist()
-    run.new_means_file.write_table(pa.Table.from_pylist(bundle_columns.update(rows, []), schema=MEANS))
+    run.new_means_file.write_table(pa.Table.from_pylist(bundle_columns.update_means(rows, []), schema=MEANS))
 
     def waited():
         asked.append(run.new_means_file)

@@ -17,7 +17,7 @@ from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import bundle_columns
 from pulsar_rebalancer.run.bundle_columns import BundleSample
-from pulsar_rebalancer.run.plan import Summary, read_decisions, read_splits, read_state, verify
+from pulsar_rebalancer.run.plan import Summary, read_decisions, read_splits, read_state, verified_actions
 from pulsar_rebalancer.run.snapshot import Candidate, Candidates
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, MEANS, Measure, table
 from pulsar_rebalancer.state import DecisionState, HitCount
@@ -37,7 +37,7 @@ def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path):
     pair = Decision("b:1", Reason.BALANCED, 0, destination="c:1", source_score=30.0, destination_score=10.0)
     summary = plan_files.write_run(run, planned(run, [left_out, pair], [passed_over]))
 
-    moves = verify(folder, summary)[0]
+    moves = verified_actions(folder, summary)[0]
     found = fates(folder)
     assert found.pop(name(4)) == Reason.OVER_REMAINING  # what the strategy passed over stays in the plan
     assert {move.bundle: move.destination for move in moves} == found
@@ -81,13 +81,13 @@ def test_a_pair_moves_what_the_colder_broker_lacks_once_a_drain_is_served(tmp_pa
     folder = snapshots.take(drains=drains.model_dump(mode="json"))
     run = RunInput.read(folder.uri)
     rows = (folder / "input" / "bundles.parquet").read_table().to_pylist()
-    run.new_means_file.write_table(table(bundle_columns.update(rows, []), MEANS))
+    run.new_means_file.write_table(table(bundle_columns.update_means(rows, []), MEANS))
 
     decided = plan_run(run, RunBundles(run, lambda: run.new_means_file))
     summary = plan_files.write_run(run, decided)
 
     moved = dict.fromkeys(("a:1", "b:1"), 0.0)
-    for move in verify(folder, summary)[0]:
+    for move in verified_actions(folder, summary)[0]:
         assert move.destination == "c:1"
         moved[move.source] += move.traffic
     assert moved == {"a:1": 40.0, "b:1": 15.0}
@@ -108,10 +108,10 @@ def test_gain_shedder_moves_what_a_drain_a_group_and_a_cap_leave(tmp_path):
     reported = run.table("bundles").to_pylist()
     rows = [row | {"policy": run.policies.kind(namespace_of(row["bundle"]))} for row in reported]
     (folder / "input" / "bundles.parquet").write_table(table(rows, BUNDLES))
-    run.new_means_file.write_table(table(bundle_columns.update(rows, []), MEANS))
+    run.new_means_file.write_table(table(bundle_columns.update_means(rows, []), MEANS))
 
     summary = plan_files.write_run(run, learned_and_decided(run))
-    moves = verify(folder, summary)[0]
+    moves = verified_actions(folder, summary)[0]
     assert Counter(move.source for move in moves) == {"a:1": 2, "b:1": 2}
     assert not {move.destination for move in moves} - {"c:1", "d:1"}
     found = fates(folder)
@@ -139,7 +139,7 @@ def forced(root: Path, owned: dict[str, dict[str, float]], cpu: dict[str, float]
     brokers = [row | {"cpu_usage": cpu[row["broker"][0]]} for row in run.table("brokers").to_pylist()]
     (folder / "input" / "bundles.parquet").write_table(table(bundles, BUNDLES))
     (folder / "input" / "brokers.parquet").write_table(table(brokers, BROKERS))
-    run.new_means_file.write_table(table(bundle_columns.update(bundles, []), MEANS))
+    run.new_means_file.write_table(table(bundle_columns.update_means(bundles, []), MEANS))
     return RunInput.read(folder.uri)
 
 

@@ -77,7 +77,7 @@ async def test_reset_unload_is_not_repeated() -> None:
 
 @pytest.mark.parametrize(("in_all", "at_one"), [(4, 32), (192, 4)])
 async def test_concurrency_is_bounded(monkeypatch: pytest.MonkeyPatch, in_all: int, at_one: int) -> None:
-    monkeypatch.setattr(exchange, "OF_ONE_BROKER", at_one)
+    monkeypatch.setattr(exchange, "MAX_PER_ADDRESS", at_one)
     most = under_way = 0
 
     async def report(_: Request) -> Response:
@@ -98,7 +98,7 @@ async def test_concurrency_is_bounded(monkeypatch: pytest.MonkeyPatch, in_all: i
 
 
 async def test_connections_to_the_first_seed_are_kept_whatever_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "MOST_KEPT", 0)
+    monkeypatch.setattr(exchange, "MAX_IDLE_CONNECTIONS", 0)
     async with keep_alive(lambda: ok(b"[]")) as server:
         seeds = [f"{server.base}/{number}" for number in range(150)]
         addresses = {f"b{number}.pulsar:8080": seed for number, seed in enumerate(seeds)}

@@ -245,7 +245,7 @@ async def test_an_issuer_that_cannot_be_reached_or_trusted(issuing, broker, monk
         assert error.reason == "issuer_unavailable"
         assert named in error.message
     assert issuing.server.seen == []
-    monkeypatch.setattr(tokens, "_SECONDS", 0.2)
+    monkeypatch.setattr(tokens, "_TIMEOUT_S", 0.2)
     issuing.server.on("POST", TOKEN, silent)
     async with admitted(issuing, broker) as admin:
         error = await refusal(admin)

@@ -6,10 +6,10 @@ from tests.include.pulsar_rebalancer.replay.recorded import FOUR, START, Run, re
 from tests.include.pulsar_rebalancer.replay.test_closed_loop import HOT, listed
 
 from pulsar_rebalancer.replay.closed_loop import replay
-from pulsar_rebalancer.replay.replay_run import PreparedReplay, conclude
+from pulsar_rebalancer.replay.replay_run import PreparedReplay, write_results
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.variant_outcome import VariantOutcome
-from pulsar_rebalancer.replay.variants import ANSWER, CURRENT, REPORT, ReplayRequest, Variant
+from pulsar_rebalancer.replay.variants import ANSWER, CURRENT_VARIANT, REPORT, ReplayRequest, Variant
 from pulsar_rebalancer.storage.path import StoragePath
 
 __all__ = ["listed"]
@@ -22,7 +22,7 @@ AFTER = Run({A: 40, B: 60}, {A: dict(zip(FOUR[1:], (200, 100, 100), strict=True)
 
 def of(recording: Recording, name: str = "nothing") -> tuple[VariantOutcome, VariantOutcome]:
     current = settings(strategy=f"{listed.__module__}:{name}")
-    replayed, outcome = replay(recording, [Variant(CURRENT, current, current=True)], current)
+    replayed, outcome = replay(recording, [Variant(CURRENT_VARIANT, current, current=True)], current)
     return outcome, replayed
 
 
@@ -55,7 +55,7 @@ def test_the_report_shows_times_gaps_and_both(tmp_path: Path) -> None:
     request = ReplayRequest(cluster="east", settings=settings(), start=START, end=START + timedelta(hours=2), grid=[])
     outcomes = {outcome.variant: outcome for outcome in replay(recording, request.variants.variants, settings())}
     folder = StoragePath(str(tmp_path / "out"))
-    conclude(PreparedReplay(folder, folder, request, recording, request.variants), outcomes, 1.0)
+    write_results(PreparedReplay(folder, folder, request, recording, request.variants), outcomes, 1.0)
     page = (folder / REPORT).read_bytes().decode()
     scatter, over_time = (re.findall(r"<svg.*?</svg>", page, re.DOTALL)[at] for at in (1, 0))
     for words in ("1", "10", "unloads a day", "as recorded", "current settings", "picked"):

@@ -11,7 +11,7 @@ from pulsar_rebalancer.replay.minute import Minute
 from pulsar_rebalancer.replay.recording import minute_of
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.variant_outcome import VariantOutcome
-from pulsar_rebalancer.replay.variants import CURRENT, Variant
+from pulsar_rebalancer.replay.variants import CURRENT_VARIANT, Variant
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state import WHOLE_CLUSTER, HitCount, ShedderState
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -276,7 +276,7 @@ def test_averages_that_brokers_report_follow_what_the_variant_changes(
 def test_a_strategy_that_raises_an_error_ends_only_its_own_variant(tmp_path: Path) -> None:
     recording = recorded(tmp_path, dict.fromkeys(range(6), HOT))
     raising = [Variant(name, settings(strategy=f"{__name__}:{name}")) for name in RAISING]
-    current = Variant(CURRENT, settings(), current=True)
+    current = Variant(CURRENT_VARIANT, settings(), current=True)
     expected, _ = replay(recording, [current], settings())
     *failed, unhurt, _ = replay(recording, [*raising, current], settings())
     assert unhurt == expected

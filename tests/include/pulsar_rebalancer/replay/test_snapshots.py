@@ -46,7 +46,7 @@ def test_compacted_tables_are_read_as_the_runs_they_were_made_of(tmp_path: Path)
         for name in ("owner", "carried", "restarted"):
             np.testing.assert_array_equal(getattr(one, name), getattr(another, name), name)
         assert (one.policies, one.reserved_by) == (another.policies, another.reserved_by)
-    assert [sample.restarted.tolist() for sample in samples(tables)][1:] == [[False] * 3, [True, False, False]]
+    assert [sample.has_restarted.tolist() for sample in samples(tables)][1:] == [[False] * 3, [True, False, False]]
     first, second, third = (sample.brokers for sample in samples(tables))
     assert [sample.reserved_by for sample in samples(tables)] == [{}, {0: "p", 2: "p"}, {}]
     assert samples(tables)[1].policies == policies

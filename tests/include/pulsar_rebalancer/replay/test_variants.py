@@ -6,7 +6,7 @@ import pytest
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.replay.variant_outcome import Metrics, pareto_front, preferred_variant
-from pulsar_rebalancer.replay.variants import CURRENT, expand
+from pulsar_rebalancer.replay.variants import CURRENT_VARIANT, expand_grid
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 
 NOW = Settings()
@@ -17,10 +17,10 @@ def test_every_combination_of_each_part_and_the_current_settings_once() -> None:
         {"strategy": "AvgShedder", "low_threshold": [10, 15], "loadBalancerAvgShedderHitCountLowThreshold": [4, 8]},
         {"strategy": ["ThresholdShedder", "OverloadShedder"], "placement": "LeastResourceUsageWithWeight"},
     ]
-    found = expand(grid, NOW)
+    found = expand_grid(grid, NOW)
     # 15 with 8 hits is what Pulsar has already.
     assert [variant.name for variant in found.variants] == [
-        CURRENT,
+        CURRENT_VARIANT,
         "AvgShedder, low_threshold 10, hit_count_low 4",
         "AvgShedder, low_threshold 10, hit_count_low 8",
         "AvgShedder, low_threshold 15, hit_count_low 4",
@@ -62,7 +62,7 @@ def test_incomparable_variants_are_refused(
     named = ("no.such_module:shed", "raises_on_import:shed", "exits_on_import:shed", "math:pi")
     monkeypatch.setenv(STRATEGIES_VARIABLE, ", ".join(named))
     with pytest.raises(SettingsError) as refused:
-        expand(grid, NOW)
+        expand_grid(grid, NOW)
     assert refused.value.reason == "wrong_setting"
     assert words in str(refused.value)
 

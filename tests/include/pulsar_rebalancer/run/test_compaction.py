@@ -12,7 +12,7 @@ from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, rows, st
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import compacted_tables
-from pulsar_rebalancer.run.compacted_tables import KINDS, Draft, complete_runs, table_file
+from pulsar_rebalancer.run.compacted_tables import TABLE_KINDS, Draft, complete_runs, table_file
 from pulsar_rebalancer.run.compaction import RunFolder, compact, days_before
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -47,7 +47,7 @@ def test_every_row_and_every_document_of_a_day_is_kept(storage):
     bundles = [row for row in table(storage, "bundles") if row["run"] == second.name]
     kept = [{name: row[name] for name in ("cluster", "broker", "bundle", "msg_rate_in")} for row in bundles]
     assert kept == rows(2, 3)
-    assert [len(table(storage, kind)) for kind in KINDS] == [2, 4, 6, 2, 4, 2, 2]
+    assert [len(table(storage, kind)) for kind in TABLE_KINDS] == [2, 4, 6, 2, 4, 2, 2]
     entry = next(row for row in table(storage, "runs") if row["run"] == first.name)
     assert entry["collected_at"] == AT + timedelta(minutes=1)
     for column, path in compacted_tables.DOCUMENTS.items():
@@ -63,14 +63,14 @@ def test_every_row_and_every_document_of_a_day_is_kept(storage):
 def test_on_a_full_disk_nothing_is_lost_and_no_draft_is_left(storage):
     made(storage, 1)
     compact(storage, YESTERDAY, on_disk(storage))
-    before = {kind: table(storage, kind) for kind in KINDS}
+    before = {kind: table(storage, kind) for kind in TABLE_KINDS}
     made(storage, 2, first=5)
 
     with full_disk(room=100), pytest.raises(SnapshotError, match="cannot be written") as failed:
         compact(storage, YESTERDAY, on_disk(storage))
 
     assert failed.value.reason is Reason.STORAGE_FAILED
-    assert {kind: table(storage, kind) for kind in KINDS} == before
+    assert {kind: table(storage, kind) for kind in TABLE_KINDS} == before
     assert not drafts(storage)
 
 
@@ -92,23 +92,23 @@ def test_a_crash_between_two_tables_is_mended_by_the_next_attempt(storage, monke
             compact(storage, YESTERDAY, on_disk(storage))
     # What was there before is whole, and every table can be read.
     assert {run.name for run in early} == complete_runs(storage, YESTERDAY)
-    assert all(table(storage, kind) for kind in KINDS)
+    assert all(table(storage, kind) for kind in TABLE_KINDS)
     assert not drafts(storage)
 
     compact(storage, YESTERDAY, on_disk(storage))
 
     assert complete_runs(storage, YESTERDAY) == {run.name for run in on_disk(storage)}
-    assert [len(table(storage, kind)) for kind in KINDS] == [3, 6, 9, 3, 6, 3, 3]
+    assert [len(table(storage, kind)) for kind in TABLE_KINDS] == [3, 6, 9, 3, 6, 3, 3]
 
 
 def test_rows_that_are_missing_are_found_before_the_table_takes_its_place(storage, monkeypatch):
     made(storage, 2)
-    monkeypatch.setattr(Draft, "_flush", lambda draft: draft._waiting.clear())
+    monkeypatch.setattr(Draft, "_write_row_group", lambda draft: draft._waiting.clear())
 
     with pytest.raises(SnapshotError, match="instead of"):
         compact(storage, YESTERDAY, on_disk(storage))
 
-    assert all(not table_file(storage, kind, YESTERDAY).exists() for kind in KINDS)
+    assert all(not table_file(storage, kind, YESTERDAY).exists() for kind in TABLE_KINDS)
     assert not drafts(storage)
     assert len(on_disk(storage)) == 2
 
@@ -170,7 +170,7 @@ def test_a_run_that_cannot_be_taken_does_not_stop_the_others(storage, damage):
 
 
 def test_memory_is_bounded_by_a_row_group(storage, monkeypatch):
-    monkeypatch.setattr(compacted_tables, "_ROWS", 1000)
+    monkeypatch.setattr(compacted_tables, "_MAX_ROWS", 1000)
     for number in range(5):
         stored_run(storage, AT + timedelta(minutes=number), number=number, bundles=700)
     waiting: list[int] = []

@@ -5,7 +5,7 @@ import pytest
 
 from pulsar_rebalancer.config.clusters_file import resolve
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.run.plan import Summary, plan_hash, read_moves, verify
+from pulsar_rebalancer.run.plan import Summary, plan_hash, read_moves, verified_actions
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, table
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.path import StoragePath
@@ -75,5 +75,5 @@ def test_an_altered_plan_is_refused(run):
     (run / "plan" / "moves.parquet").write_table(altered.set_column(3, MOVES.field("destination"), column))
     assert read_moves(run)[0].destination == "z"
     with pytest.raises(PlanError) as refused:
-        verify(run, Summary.read(run))
+        verified_actions(run, Summary.read(run))
     assert refused.value.reason == "plan_changed"

@@ -5,7 +5,7 @@ import pytest
 from tests.include.pulsar_rebalancer.run.upkeep_scene import SECRET, aged, all_files, at, upkeep
 from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, stored_run
 
-from pulsar_rebalancer.run.compacted_tables import KINDS, complete_runs, table_file
+from pulsar_rebalancer.run.compacted_tables import TABLE_KINDS, complete_runs, table_file
 from pulsar_rebalancer.run.retention import Needs
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -71,14 +71,14 @@ def test_without_compaction_runs_go_by_age(storage):
 
 def test_history_goes_by_its_own_age(storage):
     for days_ago in (90, 91):
-        for kind in KINDS:
+        for kind in TABLE_KINDS:
             aged(table_file(storage, kind, at(days_ago).date()), days_ago)
     draft = aged(storage.base / "history" / "bundles" / ".date=2026-03-10.parquet.0a0a0a0a", 2)
     fresh = aged(storage.base / "history" / "bundles" / ".date=2026-03-19.parquet.0b0b0b0b", 0.1)
 
     report = upkeep(storage)
 
-    for kind in KINDS:
+    for kind in TABLE_KINDS:
         assert table_file(storage, kind, at(90).date()).exists()
         assert not table_file(storage, kind, at(91).date()).exists()
     assert not draft.exists()
@@ -163,7 +163,7 @@ def test_object_stores_are_kept_up_in_the_same_way(storage, monkeypatch):
     aged(table_file(storage, "runs", at(100).date()), 3)
     general = pafs.SubTreeFileSystem("/", pafs.LocalFileSystem())
     monkeypatch.setattr(StoragePath, "locate", lambda folder: (general, folder.uri.lstrip("/")))
-    for kind in KINDS:
+    for kind in TABLE_KINDS:
         (storage.base / "history" / kind).locate()[0].create_dir(str(Path(storage.base.uri, "history", kind)))
 
     planned = upkeep(storage, dry_run=True)

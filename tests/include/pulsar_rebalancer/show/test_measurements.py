@@ -17,7 +17,7 @@ from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome, Outcome, client_gap_of
 from pulsar_rebalancer.run.plan import SplitOutcome, Summary
-from pulsar_rebalancer.show.measurements import PREFIX, Measurement, measure_orders, run_measurements
+from pulsar_rebalancer.show.measurements import METRIC_PREFIX, Measurement, measure_orders, run_measurements
 from pulsar_rebalancer.state import StateDocument
 
 OWNED = {"a": {name(1): 60.0, name(2): 20.0}, "b": {name(3): 30.0}, "c": {name(4): 10.0}, "d": {name(5): 99.0}}
@@ -145,7 +145,7 @@ def test_states_are_sent_as_the_time_of_their_end(tmp_path: Path) -> None:
 
 def test_dashboard_and_rules_ask_for_what_is_measured(told: list[Measurement]) -> None:
     sent = {
-        (f"airflow_{PREFIX.replace('.', '_')}{each.name}{'_total' if each.counter else ''}", label)
+        (f"airflow_{METRIC_PREFIX.replace('.', '_')}{each.name}{'_total' if each.counter else ''}", label)
         for each in told
         for label in ("", *each.labels)
     }
@@ -154,5 +154,5 @@ def test_dashboard_and_rules_ask_for_what_is_measured(told: list[Measurement]) -
     assert asked - sent == set()
     assert {name for name, _ in sent} - {name for name, _ in asked} == set(), "measured, and looked at by nobody"
     page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
-    names = {name.removeprefix(PREFIX) for name in re.findall(r"`([a-z_.]+)`", page)}
+    names = {name.removeprefix(METRIC_PREFIX) for name in re.findall(r"`([a-z_.]+)`", page)}
     assert {metric.name for metric in told} - names == set(), "no row in docs/metrics.md"

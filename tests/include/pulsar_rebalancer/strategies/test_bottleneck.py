@@ -5,7 +5,7 @@ from tests.vectors.rows import broker, brokers_of
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.state import Learned
-from pulsar_rebalancer.strategies.scoring import LASTING, bottleneck_of, learned_before
+from pulsar_rebalancer.strategies.scoring import LASTING_SAMPLES, bottleneck_of, learned_before
 
 CPU, MEMORY, NETWORK = "cpu", "direct_memory", "bandwidth_out"
 
@@ -35,7 +35,7 @@ def after(known: Learned, resource: str, *, counts: bool = True) -> Learned:
 
 def test_a_bottleneck_must_last_and_takes_what_was_learned_with_it():
     known = Learned(samples=50, points=0.1, idle=2.0)
-    for number in range(1, LASTING):
+    for number in range(1, LASTING_SAMPLES):
         known = after(known, NETWORK)
         assert (known.samples, known.bottleneck, known.others) == (50, CPU, number)
     assert after(known, CPU) == Learned(samples=50, points=0.1, idle=2.0)
@@ -44,5 +44,5 @@ def test_a_bottleneck_must_last_and_takes_what_was_learned_with_it():
 
 @pytest.mark.parametrize("samples", [0, 50])
 def test_a_sample_that_does_not_count_only_says_where_to_begin(samples):
-    known = Learned(samples=samples, others=LASTING - 1 if samples else 0)
+    known = Learned(samples=samples, others=LASTING_SAMPLES - 1 if samples else 0)
     assert after(known, MEMORY, counts=False) == (known if samples else Learned(bottleneck=MEMORY))

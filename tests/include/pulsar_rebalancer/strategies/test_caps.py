@@ -3,7 +3,7 @@ import pytest
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
-from pulsar_rebalancer.run.plan import MAX_WAVES, OF_A_WAVE
+from pulsar_rebalancer.run.plan import MAX_BUNDLES_PER_WAVE, MAX_WAVES
 from pulsar_rebalancer.run.tables import BrokerSample, Measure
 from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.sample import CandidateMove
@@ -67,10 +67,10 @@ def test_a_swap_beyond_the_run_cap_is_not_overtaken_by_a_later_move():
 
 
 def test_the_gate_is_asked_again_after_so_many_bundles_and_a_swap_stays_in_one_wave():
-    many = [move(rank, f"t/n{rank}/0x0", pair=-1) for rank in range(OF_A_WAVE - 2)]
+    many = [move(rank, f"t/n{rank}/0x0", pair=-1) for rank in range(MAX_BUNDLES_PER_WAVE - 2)]
     last = move(9, "t/z/0x0", pair=1)
     moves = caps.apply_caps([*many, *SWAP, last], Settings(), {}, [])
-    assert [each.wave for each in moves if each.is_taken] == [0] * (OF_A_WAVE + 2) + [1]
+    assert [each.wave for each in moves if each.is_taken] == [0] * (MAX_BUNDLES_PER_WAVE + 2) + [1]
 
 
 @pytest.mark.parametrize(

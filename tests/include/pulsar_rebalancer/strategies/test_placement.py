@@ -8,7 +8,7 @@ from pulsar_rebalancer.config.field_types import Placement, Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.state import PlacementState
 from pulsar_rebalancer.strategies.placement import (
-    MAX_COUNT,
+    MAX_COUNTER,
     AvgPlacement,
     ExtensibleLeastResourceUsageWithWeight,
     LeastLongTermMessageRate,
@@ -41,8 +41,8 @@ def test_round_robin_goes_on_where_it_stopped():
 
 
 def test_round_robin_starts_anew_after_the_largest_count():
-    chooser = RoundRobin(PlacementState(count=MAX_COUNT))
-    assert chooser.eligible("t/n/0x0_0x1", ["1", "2", "3"]) == [str(MAX_COUNT % 3 + 1)]
+    chooser = RoundRobin(PlacementState(count=MAX_COUNTER))
+    assert chooser.eligible("t/n/0x0_0x1", ["1", "2", "3"]) == [str(MAX_COUNTER % 3 + 1)]
     assert chooser.state().count == 0
 
 

@@ -91,7 +91,7 @@ async def decided(shown: Demonstration, storage: ClusterStorage, admin: PulsarAd
     known = run.known_means_file.read_table().to_pylist() if run.known_means_file else []
     bundles = run.table("bundles").to_pylist()
     learned = shown.learn(run, bundles) if profile_of(run.settings).learns else RunLearning()
-    run.new_means_file.write_table(pa.Table.from_pylist(bundle_columns.update(bundles, known), schema=MEANS))
+    run.new_means_file.write_table(pa.Table.from_pylist(bundle_columns.update_means(bundles, known), schema=MEANS))
     plan_files.write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means_file, learned.loads), learned))
     return run
 
@@ -99,7 +99,7 @@ async def decided(shown: Demonstration, storage: ClusterStorage, admin: PulsarAd
 def moved(shown: Demonstration, run: RunInput, summary: Summary) -> dict[str, Unload]:
     now = datetime.fromtimestamp(shown.cluster.clock.now(), UTC)
     done = {}
-    for move in plan.verify(run.folder, summary).moves:
+    for move in plan.verified_actions(run.folder, summary).moves:
         shown.cluster.unload(move.bundle, move.destination)
         shown.cluster.lookup(shown.cluster.topology.topics(shown.cluster.topology.index(move.bundle))[0])
         assert shown.cluster.owner(move.bundle) == move.destination

@@ -153,9 +153,9 @@ FAILED = RunLine("the line", failed="decide failed [bad_value]")
 def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     def watch(lines: list[RunLine], *, once: bool, acts: bool = True) -> int:
         airflow = Mock(spec=LocalAirflow, **{"ended_runs.return_value": iter(lines)})
-        return embedded_main._watch(airflow, "dag", one_run=once, may_act=acts)
+        return embedded_main._watch_runs(airflow, "dag", one_run=once, may_act=acts)
 
-    monkeypatch.setattr(embedded_main, "describe", lambda _airflow, _dag_id, line, _number: line)
+    monkeypatch.setattr(embedded_main, "describe_run", lambda _airflow, _dag_id, line, _number: line)
     return watch
 
 

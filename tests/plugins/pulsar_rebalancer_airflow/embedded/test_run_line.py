@@ -7,7 +7,7 @@ from tests.airflow_runs import make_run
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer_airflow.embedded.__main__ import describe
+from pulsar_rebalancer_airflow.embedded.__main__ import describe_run
 from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun
 
 ENDED: DagRun = {
@@ -46,7 +46,7 @@ def test_balanced_when_no_broker_sheds(storage, strategy, found, verdict, balanc
     Summary.model_validate(Summary.read(run).model_dump() | changed).write(run)
     conclude(run, Reason.OBSERVE, datetime.now(UTC)).write(run)
 
-    line = describe(mock.Mock(xcom=mock.Mock(return_value=run.uri)), "dag", ENDED, 7)
+    line = describe_run(mock.Mock(xcom=mock.Mock(return_value=run.uri)), "dag", ENDED, 7)
 
     assert line.balanced is balanced
     assert f"  {verdict}  12.3 s" in line.text

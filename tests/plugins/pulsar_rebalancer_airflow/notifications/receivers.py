@@ -21,7 +21,7 @@ from pulsar_rebalancer_airflow import notifications
 
 def connect(monkeypatch: pytest.MonkeyPatch, *urls: str) -> None:
     """Make the connection `alerts` name these receivers; a busy machine has time."""
-    monkeypatch.setattr(notifications, "TIMEOUT_SECONDS", 120)
+    monkeypatch.setattr(notifications, "SEND_TIMEOUT_SECONDS", 120)
     document = {"conn_type": "apprise", "extra": {"config": [{"path": url, "tag": "alerts"} for url in urls]}}
     monkeypatch.setenv("AIRFLOW_CONN_ALERTS", json.dumps(document))
 

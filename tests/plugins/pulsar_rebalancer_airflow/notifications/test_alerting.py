@@ -29,7 +29,7 @@ BLOCK = Validation(findings=(Finding(reason=Reason.TOO_FEW_BROKERS, detail="1 br
 
 @pytest.fixture(autouse=True)
 def not_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifications, "QUIET", timedelta(0))
+    monkeypatch.setattr(notifications, "QUIET_PERIOD", timedelta(0))
 
 
 def report(run: StoragePath | None, state: MemoryState, gate: str = "", **given: Any) -> dict[str, int]:

@@ -34,7 +34,7 @@ def test_a_receiver_that_never_answers_is_waited_for_no_longer_than_the_limit(mo
     caplog.set_level(logging.DEBUG)
     with silent() as port:
         connect(monkeypatch, with_secrets(f"127.0.0.1:{port}", "&rto=900&cto=900"), hook.url)
-        monkeypatch.setattr(notifications, "TIMEOUT_SECONDS", 5)
+        monkeypatch.setattr(notifications, "SEND_TIMEOUT_SECONDS", 5)
         sent = send("alerts", [FIRST, SECOND])
 
     assert sent == ([True], ["JSON"])

@@ -22,5 +22,5 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> None:
 def scene(
     served: RunningCluster, storage: ClusterStorage, state: MemoryState, monkeypatch: pytest.MonkeyPatch
 ) -> UnloadScene:
-    monkeypatch.setattr(client_gap_meter, "BEFORE_S", 60.0)  # a busy machine has time
+    monkeypatch.setattr(client_gap_meter, "MAX_COUNT_BEFORE_S", 60.0)  # a busy machine has time
     return UnloadScene(served, storage, state, monkeypatch)

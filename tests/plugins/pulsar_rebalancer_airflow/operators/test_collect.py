@@ -24,7 +24,7 @@ from pulsar_rebalancer.storage.documents import CommitMark
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import CollectForPlanOperator, CollectOperator
 from pulsar_rebalancer_airflow.operators import collect as collecting
-from pulsar_rebalancer_airflow.state_store import DOCUMENTS
+from pulsar_rebalancer_airflow.state_store import ALL_DOCUMENTS
 from pulsar_rebalancer_airflow.trigger_forms import run_params
 
 
@@ -160,11 +160,11 @@ def test_the_first_run_writes_every_document(served, storage, kept):
 
     collect(storage, state)
 
-    assert state.documents.keys() == {model.KEY for model in DOCUMENTS}
+    assert state.documents.keys() == {model.KEY for model in ALL_DOCUMENTS}
     assert {key: state.documents[key] for key in kept} == ordered
 
 
-@pytest.mark.parametrize("key", [model.KEY for model in DOCUMENTS])
+@pytest.mark.parametrize("key", [model.KEY for model in ALL_DOCUMENTS])
 def test_the_loss_of_any_document_stops_runs_and_says_what_to_do(storage, state, key):
     CommitMark(seq=3, at=datetime.now(UTC)).write(storage.new_run(datetime.now(UTC)))
     del state.documents[key]

@@ -134,7 +134,7 @@ def test_a_skip_is_lifted(storage, state):
 def test_the_answer_to_a_stop_says_which_bundles_came_to_their_end(scene):
     moves = scene.moves(4)
     run = scene.run(moves)
-    ordered, ended, said, real = Event(), Event(), [], actions.last_run
+    ordered, ended, said, real = Event(), Event(), [], actions.find_last_run
     scene.monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.0)
 
     def under_way(*given: Any) -> Any:
@@ -143,7 +143,7 @@ def test_the_answer_to_a_stop_says_which_bundles_came_to_their_end(scene):
         assert ended.wait(60)  # the *control* task begins later
         return found
 
-    scene.monkeypatch.setattr(actions, "last_run", under_way)
+    scene.monkeypatch.setattr(actions, "find_last_run", under_way)
     person = Thread(target=lambda: said.append(order(scene.storage, scene.state, "stop")))
 
     def first_unload(_: str) -> None:

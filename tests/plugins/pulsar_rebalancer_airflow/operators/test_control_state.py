@@ -18,7 +18,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage, CommitMark
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import GateOperator, RecordOperator
 from pulsar_rebalancer_airflow.operators.gate import current_verdict
-from pulsar_rebalancer_airflow.state_store import DOCUMENTS, StateStore
+from pulsar_rebalancer_airflow.state_store import ALL_DOCUMENTS, StateStore
 
 UNLOAD = Unload(at=datetime(2026, 1, 2, tzinfo=UTC), plan_id="p5", source="a:1", destination="b:1", outcome="moved")
 BUNDLE, MEANS = "t/n/0x00000000_0xffffffff", "means-5-0a0a0a0a.parquet"
@@ -111,7 +111,7 @@ def lose(state: MemoryState, key: str, damage: str) -> None:
 
 
 @pytest.mark.parametrize(("damage", "action"), [("missing", "restore"), ("newer", "reset"), ("damaged", "reset")])
-@pytest.mark.parametrize("model", DOCUMENTS, ids=lambda model: model.KEY)
+@pytest.mark.parametrize("model", ALL_DOCUMENTS, ids=lambda model: model.KEY)
 def test_the_loss_of_any_document_closes_the_gate_until_a_person_acts(storage, state, last, model, damage, action):
     assert gate(state, last) == "open"
     lose(state, model.KEY, damage)
@@ -138,7 +138,7 @@ def test_every_document_of_the_store_can_be_restored():
     def below(model: type[StateDocument]) -> set[type[StateDocument]]:
         return {model}.union(*map(below, model.__subclasses__()))
 
-    assert set(DOCUMENTS) == below(StateDocument) - {StateDocument}
+    assert set(ALL_DOCUMENTS) == below(StateDocument) - {StateDocument}
 
 
 @pytest.mark.parametrize("action", ["stop", "skip", "close_breaker", "resume", "pause"])

@@ -90,7 +90,7 @@ def test_a_report_keeps_what_each_bundles_move_cost(scene):
 
     operator.execute(context(CLUSTER, scene.state, xcoms={("gate", "reason"): "open"}))
 
-    assert BundleClientGaps.last(scene.storage.state, (move["bundle"] for move in moves)) == gaps(run)
+    assert BundleClientGaps.last_gaps(scene.storage.state, (move["bundle"] for move in moves)) == gaps(run)
     written = BundleClientGaps.read(scene.storage.state)
     operator.execute(context(CLUSTER, scene.state, xcoms={("gate", "reason"): "open"}))
     assert BundleClientGaps.read(scene.storage.state) == written
@@ -102,7 +102,7 @@ def test_a_report_keeps_what_each_bundles_move_cost(scene):
     [(FaultKind.SILENT, "/stats"), (FaultKind.SILENT, "/broker-stats/topics"), (FaultKind.FORBIDDEN, "/stats")],
 )
 def test_statistics_that_do_not_answer_leave_the_client_gap_unknown(scene, kind, path):
-    scene.monkeypatch.setattr(client_gap_meter, "BEFORE_S", 0.3)
+    scene.monkeypatch.setattr(client_gap_meter, "MAX_COUNT_BEFORE_S", 0.3)
     scene.cluster.faults.add(kind, path=path)
     moves = scene.moves(6)
     run = scene.run(moves)
@@ -128,7 +128,7 @@ def test_statistics_that_do_not_answer_leave_the_client_gap_unknown(scene, kind,
 
 
 def test_clients_that_never_come_back_are_reported_and_end_the_wave_in_time(scene):
-    scene.monkeypatch.setattr(client_gap_meter, "WATCHED_S", 3.0)
+    scene.monkeypatch.setattr(client_gap_meter, "MAX_WATCH_S", 3.0)
     moves = scene.moves(4)
     scene.cluster.faults.add(FaultKind.CLIENTS_GONE, bundle=moves[0]["bundle"])
     run = scene.run(moves)
@@ -158,7 +158,7 @@ def test_thousands_of_topics_are_sampled(scene):
     assert scene.unload(run) == {"moved": 1}
 
     client_gap = gaps(run)[move["bundle"]]
-    assert (client_gap.topics, client_gap.topics_measured) == (3000, client_gap_meter.MOST_TOPICS)
+    assert (client_gap.topics, client_gap.topics_measured) == (3000, client_gap_meter.MAX_TOPICS)
     assert client_gap.clients_back == client_gap.clients_before
     assert client_gap.clients_seconds is not None
     assert "(10 of 3000 topics)" in client_gap.text

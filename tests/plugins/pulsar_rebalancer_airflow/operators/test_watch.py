@@ -15,7 +15,7 @@ SETTINGS = Settings(alert_connection="alerts", interval_seconds=60, alert_after_
 
 @pytest.fixture(autouse=True)
 def not_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifications, "QUIET", timedelta(0))
+    monkeypatch.setattr(notifications, "QUIET_PERIOD", timedelta(0))
 
 
 def watch(state: MemoryState, settings: Settings = SETTINGS) -> float:

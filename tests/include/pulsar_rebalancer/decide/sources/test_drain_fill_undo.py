@@ -6,7 +6,7 @@ import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, name, planned
 
 from pulsar_rebalancer.config.field_types import Overrule
-from pulsar_rebalancer.decide.planning import Arriving, Proposal, SourceReport
+from pulsar_rebalancer.decide.planning import ArrivingTraffic, Proposal, SourceReport
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.run_plan import plan_with_strategy
 from pulsar_rebalancer.errors import RebalancerError
@@ -107,7 +107,7 @@ def test_every_run_serves_a_drain_first_and_within_the_caps(snapshots):
     snapshots.settings = snapshots.settings.model_copy(update={"max_bundles_per_run": 1})
     seen: list[float] = []
 
-    def strategy(arriving: Arriving) -> Proposal:
+    def strategy(arriving: ArrivingTraffic) -> Proposal:
         seen.extend(traffic[Measure.THROUGHPUT] for traffic in arriving.values())
         return Proposal([], lambda _: SourceReport([]))
 

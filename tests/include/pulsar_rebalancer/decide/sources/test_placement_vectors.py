@@ -16,7 +16,7 @@ from pulsar_rebalancer.config.field_types import Placement, Strategy
 from pulsar_rebalancer.decide.sources.strategy import StrategyInput
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.names import namespace_of
-from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
+from pulsar_rebalancer.run.bundle_columns import SAMPLE_SCHEMA, Bundles
 from pulsar_rebalancer.run.tables import broker_samples
 from pulsar_rebalancer.state import PlacementState, StrategyState
 from pulsar_rebalancer.strategies.sample import COUNTED
@@ -71,7 +71,7 @@ def strategy_input(placement, history, step, state):
         for number, ask in enumerate(step.asks)
     ]
     settings = history.settings.model_copy(update=given)
-    tables = settings, broker_samples(brokers, {}), Bundles(pa.Table.from_pylist(bundles, schema=COLUMNS))
+    tables = settings, broker_samples(brokers, {}), Bundles(pa.Table.from_pylist(bundles, schema=SAMPLE_SCHEMA))
     return StrategyInput(*tables, COUNTED, state, Policies(isolation=tuple(policies)), seed="run-1")
 
 

@@ -32,7 +32,7 @@ def brought_back(tmp_path: Path, **given: Any) -> tuple[Plan | None, dict[str, s
     if wanted is None:
         return None, {}
     brokers = snapshot.brokers_without({})
-    made = plan(Sources(otherwise=lambda: wanted), snapshot.settings, snapshot.policies, brokers)
+    made = plan(Sources(fallback=lambda: wanted), snapshot.settings, snapshot.policies, brokers)
     return made, {move.bundle: str(move.destination if move.is_taken else move.reason) for move in made.moves}
 
 

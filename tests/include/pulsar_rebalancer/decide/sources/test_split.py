@@ -8,7 +8,7 @@ from tests.include.pulsar_rebalancer.decide.snapshots import Snapshots
 from pulsar_rebalancer.decide.plan_files import plan_document
 from pulsar_rebalancer.decide.run_plan import plan_request, replan
 from pulsar_rebalancer.errors import RebalancerError
-from pulsar_rebalancer.run.plan import Summary, read_splits, verify
+from pulsar_rebalancer.run.plan import Summary, read_splits, verified_actions
 from pulsar_rebalancer.run.request import parse_form
 from pulsar_rebalancer.run.snapshot import Candidate, Candidates, TopicLoad
 from pulsar_rebalancer.storage.path import StoragePath
@@ -53,7 +53,7 @@ def test_which_bundle_is_cut_and_where(snapshots, form, bundle, positions):
 
     run = snapshots.storage.run(summary.plan_id)
     assert run is not None
-    moves, (split,) = verify(run, summary)
+    moves, (split,) = verified_actions(run, summary)
     assert not moves
     assert (split.bundle, split.broker, split.positions, split.condition) == (bundle, "a:1", positions, "")
     shown_as = plan_document(summary, run, {})

@@ -13,7 +13,7 @@ from pulsar_rebalancer.decide.sources.strategy import StrategyInput
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.bundle_columns import COLUMNS, Bundles
+from pulsar_rebalancer.run.bundle_columns import SAMPLE_SCHEMA, Bundles
 from pulsar_rebalancer.run.tables import broker_samples
 from pulsar_rebalancer.state import WHOLE_CLUSTER, HitCount, StrategyState
 from pulsar_rebalancer.strategies.sample import COUNTED
@@ -62,7 +62,7 @@ def _case(name, history, number, state):
     return StrategyInput(
         settings=settings,
         brokers=broker_samples(listed, dict.fromkeys(step.silent, Reason.BROKER_QUARANTINED)),
-        bundles=Bundles(pa.Table.from_pylist(list(step.bundles), schema=COLUMNS)),
+        bundles=Bundles(pa.Table.from_pylist(list(step.bundles), schema=SAMPLE_SCHEMA)),
         counting=COUNTED,
         state=state.get(_cluster(name, history), StrategyState()),
         policies=_policies(step),

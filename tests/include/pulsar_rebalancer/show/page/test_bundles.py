@@ -10,7 +10,7 @@ from pulsar_rebalancer.names import is_in_bundle
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.snapshot import StateBefore
-from pulsar_rebalancer.show.page.bundles import FOUND_LISTED, find_bundles
+from pulsar_rebalancer.show.page.bundles import MAX_FOUND_LISTED, find_bundles
 from pulsar_rebalancer.show.page.page_model import FoundBundles
 from pulsar_rebalancer.state import MovesState, Unload
 
@@ -88,8 +88,8 @@ def test_a_topic_leads_to_its_bundle(tmp_path: Path) -> None:
 
 
 def test_the_answer_is_bounded(tmp_path: Path) -> None:
-    scene = Scene(str(tmp_path), uneven(4), each=FOUND_LISTED)
+    scene = Scene(str(tmp_path), uneven(4), each=MAX_FOUND_LISTED)
     scene.run(JUST_NOW)
     answer = found(scene, "acme/")
-    assert (len(answer.bundles), answer.all) == (FOUND_LISTED, 4 * FOUND_LISTED)
+    assert (len(answer.bundles), answer.all) == (MAX_FOUND_LISTED, 4 * MAX_FOUND_LISTED)
     assert found(scene, "nothing of this name") == FoundBundles(sampled_at=JUST_NOW)
