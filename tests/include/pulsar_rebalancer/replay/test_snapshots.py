@@ -43,7 +43,7 @@ def test_compacted_tables_are_read_as_the_runs_they_were_made_of(tmp_path: Path)
     for one, another in zip(samples(tables), samples(folders), strict=True):
         for name in ("registered", "reported", "age", "usage", "limits", "traffic"):
             np.testing.assert_array_equal(getattr(one.brokers, name), getattr(another.brokers, name), name)
-        for name in ("owner", "carried", "restarted"):
+        for name in ("owner", "carried", "has_restarted"):
             np.testing.assert_array_equal(getattr(one, name), getattr(another, name), name)
         assert (one.policies, one.reserved_by) == (another.policies, another.reserved_by)
     assert [sample.has_restarted.tolist() for sample in samples(tables)][1:] == [[False] * 3, [True, False, False]]
