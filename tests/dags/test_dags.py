@@ -199,4 +199,5 @@ def test_parsing_takes_little_more_than_importing_airflow(clusters: Path, tmp_pa
     command = [sys.executable, "-c", ask.format(folder=str(SOURCE / "dags"))]
     ratios = [float(subprocess.check_output(command, text=True).splitlines()[-1]) for _ in range(3)]
 
-    assert min(ratios) < 1.3
+    # NumPy, pyarrow and the settings' models take about 0.4; pandas or Spark would take as much again.
+    assert min(ratios) < 1.6
