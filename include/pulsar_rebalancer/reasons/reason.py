@@ -153,7 +153,7 @@ class Reason(StrEnum):
         "After two host samples, the broker is included.")
     TWO_OWNERS = ("two_owners", QUARANTINE, Trait.NONE,
         "Two brokers report the same bundle.",
-        "For one interval after a move, two brokers may report the same bundle.")
+        "This is normal for one interval after a move.")
     TOO_MANY_QUARANTINED = ("too_many_quarantined", BLOCK, Trait.NONE,
         "Validation left out more brokers than max_quarantined_brokers allows.",
         "Repair the brokers, or raise the limit.")
@@ -388,7 +388,7 @@ class Reason(StrEnum):
         "A validation finding has the effect hold.",
         "See the run's findings with the effect hold.")
     PLAN_TOO_OLD = ("plan_too_old", VERDICT, Trait.NONE,
-        "The plan is older than max_plan_age_seconds; for later waves, the limit is five minutes higher.",
+        "The plan is older than max_plan_age_seconds (later waves: plus five minutes).",
         "The next run makes a new plan.")
     SETTINGS_CHANGED = ("settings_changed", VERDICT, Trait.NONE,
         "The clusters file now has lower caps, or names another connection or Pulsar cluster.",
