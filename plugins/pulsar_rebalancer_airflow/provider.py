@@ -47,7 +47,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "spark_archive": _option_entry(
         "",
         "/opt/airflow/spark.jsa",
-        "Absolute path of a class-data archive of Spark's classes. It halves the start-up time of *decide*. "
+        "Absolute path of a class-data archive of Spark's classes. The archive halves the start-up time of *decide*. "
         "Read by the workers.",
     ),
     "strategies": _option_entry(

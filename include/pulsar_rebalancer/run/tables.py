@@ -56,9 +56,9 @@ _UNIT_BY_COLUMN = {
     "source_score": "percent, weighted maximum",
     "destination_score": "percent, weighted maximum",
     "gap": "score points",
-    "target": "msg/s or bytes/s, as the column measure says",
-    "traffic": "msg/s or bytes/s, as the column measure says",
-    "traffic_taken": "msg/s or bytes/s, as the column measure says",
+    "target": "msg/s or bytes/s (column `measure` says which)",
+    "traffic": "msg/s or bytes/s (column `measure` says which)",
+    "traffic_taken": "msg/s or bytes/s (column `measure` says which)",
 }
 
 LARGEST: dict[str, float] = {

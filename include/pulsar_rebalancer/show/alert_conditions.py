@@ -97,7 +97,7 @@ class Condition(StrEnum):
     ROLL_LEFT = (
         "roll_left",
         "a rolling restart has stalled",
-        "No run of pulsar_roll__<cluster> continues the rolling restart. Until it ends, only its own moves are made.",
+        "No run of pulsar_roll__<cluster> continues the rolling restart. Until the roll ends, only its moves are made.",
         "Unpause pulsar_roll__<cluster>. If the roll's run ended or is gone, trigger a run with the roll's id as plan.",
     )
     NO_RUN = (
