@@ -129,7 +129,7 @@ def _min_limit_part(value: object) -> _PolicyPart:
     if value is None:
         return _PolicyPart(0, "")
     if not isinstance(value, dict) or value.get("policy_type") != "min_available":
-        return _PolicyPart(0, "the value has no policy_type min_available")
+        return _PolicyPart(0, "the value does not have the policy_type min_available")
     parameters = value.get("parameters")
     limit = parameters.get("min_limit") if isinstance(parameters, dict) else None
     shown = str(limit) if isinstance(limit, str | int) else type(limit).__name__

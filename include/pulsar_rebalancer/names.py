@@ -100,7 +100,7 @@ def _check_namespace(name: str) -> str:
 
 def _check_broker(name: str) -> str:
     if not is_broker_id(name):
-        raise ValueError(f"{name!r} is not of the form host:port, as /admin/v2/brokers lists brokers")
+        raise ValueError(f"{name!r} is not a broker of the form host:port, as listed by /admin/v2/brokers")
     return name
 
 

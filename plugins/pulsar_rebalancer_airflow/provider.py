@@ -47,7 +47,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "spark_archive": _option_entry(
         "",
         "/opt/airflow/spark.jsa",
-        "Absolute path of a class-data archive of Spark's classes, which halves the start-up time of *decide*. "
+        "Absolute path of a class-data archive of Spark's classes. The archive halves the start-up time of *decide*. "
         "Read by the workers.",
     ),
     "strategies": _option_entry(
@@ -100,14 +100,14 @@ def get_provider_info() -> dict[str, Any]:
                     },
                 },
                 "conn-fields": {
-                    "ca_file": _field("CA file", "PEM file with the only trusted certificate authority"),
+                    "ca_file": _field("CA file", "PEM file of the only certificate authority to trust"),
                     "client_cert": _field("Client certificate", "PEM file"),
                     "client_key": _field("Client key", "PEM file; empty if the client certificate file has the key"),
                     "token_file": _field(
-                        "Token file", "Use instead of Token: a token file, which may be replaced at any time"
+                        "Token file", "File with the token, if Token is empty; the file may be replaced at any time"
                     ),
                     "credentials_file": _field(
-                        "OAuth 2.0 credentials file", "Use instead of Token: JSON with client_id and client_secret"
+                        "OAuth 2.0 credentials file", "JSON file with client_id and client_secret, if Token is empty"
                     ),
                     "issuer_url": _field("Issuer URL", "https://…; empty for the issuer_url of the credentials file"),
                     "audience": _field("Audience", "Name of the Pulsar cluster at the issuer"),
@@ -122,7 +122,7 @@ def get_provider_info() -> dict[str, Any]:
                     ),
                     "address_template": _field(
                         "Address template",
-                        "For brokers missing from the map: URL with {host} and {port} of the brokerId",
+                        "For brokers that are not in the map: a URL with {host} and {port} of the brokerId",
                     ),
                     "service_url": _field(
                         "Service URL",

@@ -51,7 +51,7 @@ class ArchiveError(RebalancerError):
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m pulsar_rebalancer_airflow.spark_archive",
-        description="Create a class-data archive of Spark's classes, which halves the Spark application's start-up.",
+        description="Create a class-data archive of Spark's classes. The archive halves the application's start-up.",
     )
     parser.add_argument("path", type=Path, metavar="PATH", help="the archive's path, for the option spark_archive")
     try:

@@ -151,7 +151,7 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
             frame = table.to_pandas(categories=_CATEGORICAL_COLUMNS.get(name))
             results = _run_suite(name, frame, suites or suites_folder(), suite_parameters(settings))
         except Exception as error:  # a table that cannot be judged must block the run
-            log.exception("the expectation suite of table %s could not be run", name)
+            log.exception("the expectation suite for table %s could not be run", name)
             findings.append(suite_failure(name, f"{type(error).__name__}: {error}"))
             continue
         findings += findings_of(name, results)

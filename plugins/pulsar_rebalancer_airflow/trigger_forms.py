@@ -162,7 +162,7 @@ _PAGE_TEXTS = {
     ),
     "roll": (
         "Restarts brokers one after the other: each is drained, restarts and gets its bundles back. The first run only "
-        "shows the order and the duration. To begin, trigger the DAG again with only the shown *Plan*.",
+        "shows the order and the duration. To begin, trigger the DAG again with only the *Plan* id from the first run.",
         ("mode", "roll_restart_dag", "roll_wait_minutes"),
         "docs/rolling-restarts.md",
     ),

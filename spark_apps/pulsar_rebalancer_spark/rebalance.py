@@ -68,7 +68,7 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     plan = run.folder / "plan"
     plan.delete()
     if not run.brokers:
-        raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the brokers table has no broker of {run.cluster}")
+        raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the table brokers has no broker of {run.cluster}")
     with ThreadPoolExecutor(max_workers=1) as beside:
         tuned = beside.submit(lambda: _tuned_session(spark(), run))
         _ = run.known_means_file  # once for both threads, while Spark starts

@@ -230,7 +230,7 @@ SOON, LATER = (datetime.now(UTC) + timedelta(hours=hours) for hours in (1, 2))
         ("control", {"action": "pause", "until": SOON.isoformat()}, "until", "(bob: disks) ends later"),
         ("control", {"action": "freeze", "subject": "t/n", "until": "2026-01-02T03:04:05Z"}, "until", "in the past"),
         ("control", {"action": "skip_broker", "subject": "x:1"}, "subject", "not the turn of x:1"),
-        ("roll", {"brokers": ["x:1"]}, "brokers", "Not among the 4 active brokers: x:1."),
+        ("roll", {"brokers": ["x:1"]}, "brokers", "These are not among the 4 active brokers: x:1."),
     ],
 )
 def test_a_wrong_form_gets_a_sentence_at_its_field_and_no_run_but_strangers_hear_nothing(

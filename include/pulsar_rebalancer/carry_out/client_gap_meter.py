@@ -124,7 +124,7 @@ class ClientGapMeter:
             while self._watch_tasks and stop_reason() is None and time.monotonic() - self._started_at < _MAX_WAVE_S:
                 await asyncio.wait(self._watch_tasks, timeout=1.0)
         except Exception:
-            _log.exception("the check whether the wave must end failed, so the wave stops waiting for clients")
+            _log.exception("cannot check whether the wave must end, so the wave stops waiting for clients")
 
     async def close(self) -> None:
         tasks = [*self._watch_tasks, *self._topic_tasks.values()]
@@ -182,7 +182,7 @@ class MoveClientGap:
         counts = await asyncio.gather(*(self.meter.count_clients(topic, self.move.source) for topic in sample))
         counted = {topic: clients for topic, clients in zip(sample, counts, strict=True) if clients is not None}
         if names and not counted:
-            raise AdminError(Reason.NOT_FOUND, "no broker returned statistics of the topics that have clients")
+            raise AdminError(Reason.NOT_FOUND, "no broker returned statistics for the topics that have clients")
         self._baseline = {topic: clients for topic, clients in counted.items() if any(clients)}
         self._topic_count = len(names)
 

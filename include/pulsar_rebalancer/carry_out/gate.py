@@ -95,7 +95,7 @@ def _validation_verdict(validation: Validation) -> Verdict | None:
 
 
 def _age_verdict(now: datetime, deadline: datetime) -> Verdict | None:
-    return Verdict(Reason.PLAN_TOO_OLD, f"by {(now - deadline).total_seconds():.0f} s") if now > deadline else None
+    return Verdict(Reason.PLAN_TOO_OLD, f"{(now - deadline).total_seconds():.0f} s too old") if now > deadline else None
 
 
 def _connection_verdict(planned_settings: Settings, present_settings: Settings) -> Verdict | None:
@@ -108,9 +108,9 @@ def _split_verdict(splits: Sequence[Split], settings: Settings) -> Verdict | Non
     """Return why automatic splits are not allowed now. Manual splits ignore `split_mode`."""
     automatic = [split for split in splits if split.condition]
     if automatic and settings.split_mode is not Mode.AUTO:
-        return Verdict(Reason.SPLIT_OBSERVED, f"split_mode {settings.split_mode}")
+        return Verdict(Reason.SPLIT_OBSERVED, f"split_mode is {settings.split_mode}")
     if len(automatic) > settings.max_splits_per_run:
-        planned_splits = number_of(len(automatic), "planned split")
+        planned_splits = number_of(len(automatic), "automatic split")
         return Verdict(
             Reason.SETTINGS_CHANGED, f"{planned_splits}, but max_splits_per_run is now {settings.max_splits_per_run}"
         )
@@ -128,7 +128,7 @@ def _approval_verdict(
     # A person who requests rejected moves overrules the rejection.
     if rejection is not None and summary.by_hand is None:
         again = f"{rejection.at + timedelta(minutes=minutes):%Y-%m-%d %H:%M %Z}"
-        return Verdict(Reason.REJECTED, f"these moves were rejected {rejection.by_text}; next question after {again}")
+        return Verdict(Reason.REJECTED, f"rejected {rejection.by_text}; Airflow asks again after {again}")
     if present.two_people and "" in summary.requested_by:
         return Verdict(Reason.NO_USER)
     bundles = number_of(summary.bundles_taken, "bundle")
@@ -177,7 +177,7 @@ def second_person_refusal(requesters: Collection[str], user_names: Collection[st
     if "" in requesters or not any(user_names):
         return PlanError(Reason.NO_USER, "Airflow does not say who requested the plan or who now wants to carry it out")
     same = set(requesters).intersection(user_names)
-    return PlanError(Reason.SAME_PERSON, f"{', '.join(same)} requested it") if same else None
+    return PlanError(Reason.SAME_PERSON, f"{', '.join(same)} requested the plan") if same else None
 
 
 def require_second_person(settings: Settings, requester: str, user: str, *, asks_second_person: bool) -> None:

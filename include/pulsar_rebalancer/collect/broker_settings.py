@@ -130,7 +130,7 @@ def _policy_problems(
         if policy.name in names and not policy.candidates(brokers):
             yield f"isolation policy {policy.name[:80]!r} has no active broker, so bundles of its namespaces stay"
     if None in matches and brokers and all(any(policy.reserves(broker) for policy in policies) for broker in brokers):
-        yield "isolation policies reserve every broker, so bundles of namespaces without a policy cannot move"
+        yield "isolation policies reserve all brokers, so bundles of namespaces without a policy cannot move"
 
 
 def _names_by_text(texts: Mapping[str, str]) -> list[tuple[str, list[str]]]:

@@ -146,7 +146,7 @@ def class_advice(runtimes: Runtimes) -> Iterator[Advice]:
         named["placement"] == Placement.AVG
     ):
         yield Advice(
-            f"{Placement.AVG} chooses destinations only if both the shedder and the placement are this class.",
+            f"{Placement.AVG} chooses destinations only if it is set as the shedder and also as the placement.",
             f"shedder {named['shedder']}, placement {named['placement']}",
             "Set loadBalancerLoadSheddingStrategy and loadBalancerLoadPlacementStrategy in broker.conf to the same "
             "class, and restart the brokers.",

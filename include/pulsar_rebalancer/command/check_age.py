@@ -80,7 +80,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def _parse_cluster(text: str) -> str:
     if CLUSTER_NAME.fullmatch(text) is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a cluster name: use letters, digits, . _ - only")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a cluster name: use only letters, digits, . _ -")
     return text
 
 

@@ -206,9 +206,9 @@ class RunParams(BaseModel):
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
         if self.force_threshold is not None and not self.force.strip():
-            raise FieldsError({"force": "Say why you force the balance; the reason is recorded."})
+            raise FieldsError({"force": "Give a reason for the forced balance; it is recorded."})
         if None not in (self.low_threshold, self.high_threshold) and self.low_threshold > self.high_threshold:  # type: ignore[operator]
-            raise FieldsError({"low_threshold": f"The value is above high_threshold, {self.high_threshold:g}."})
+            raise FieldsError({"low_threshold": f"The value is above high_threshold ({self.high_threshold:g})."})
         return self
 
     @property

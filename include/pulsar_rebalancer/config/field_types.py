@@ -135,7 +135,7 @@ class Window(BaseModel):
             (True, True, False, False),
             (False, False, True, True),
         ):
-            raise ValueError("a window needs cron and minutes, or start and end")
+            raise ValueError("a window needs either cron and minutes, or start and end")
         if self.one_time_span and self.one_time_span[0] >= self.one_time_span[1]:
             raise ValueError(f"end {self.end:%Y-%m-%d %H:%M} is not after start {self.start:%Y-%m-%d %H:%M}")
         if self.minutes is not None:

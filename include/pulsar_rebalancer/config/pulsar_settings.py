@@ -78,7 +78,7 @@ class PulsarSettings(BaseModel):
     average_threshold: Percent = Field(
         10,
         alias="loadBalancerBrokerThresholdShedderPercentage",
-        description="ThresholdShedder: points above the mean load at which a broker sheds",
+        description="ThresholdShedder: a broker sheds if its load is this many points above the mean",
     )
     min_unload_bundle_throughput: float = Field(
         10,
@@ -143,13 +143,13 @@ class PulsarSettings(BaseModel):
         180,
         ge=0,
         alias="loadBalanceSheddingDelayInSeconds",
-        description="TransferShedder: seconds after a broker's last unload before its reports are used",
+        description="TransferShedder: seconds to wait after a broker's last unload until its reports are used",
     )
     load_data_ttl_seconds: float = Field(
         1800,
         ge=0,
         alias="loadBalancerBrokerLoadDataTTLInSeconds",
-        description="TransferShedder: seconds after which a broker's report is ignored",
+        description="TransferShedder: age in seconds above which a broker's report is ignored",
     )
     top_bundles: int = Field(
         10,
@@ -160,7 +160,7 @@ class PulsarSettings(BaseModel):
     shed_policy_bundles: bool = Field(
         False,
         alias="loadBalancerSheddingBundlesWithPoliciesEnabled",
-        description="TransferShedder: bundles of namespaces with policies may move",
+        description="TransferShedder: bundles of namespaces with isolation policies may move",
     )
     credit_swaps: bool = Field(
         False,
@@ -214,7 +214,7 @@ class PulsarSettings(BaseModel):
     auto_split: bool = Field(
         True,
         alias="loadBalancerAutoBundleSplitEnabled",
-        description="brokers split bundles themselves; if true, the rebalancer splits none",
+        description="if true, brokers split bundles themselves, and the rebalancer splits none",
     )
     unload_split_bundles: bool = Field(
         True,

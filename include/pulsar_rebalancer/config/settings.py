@@ -82,7 +82,7 @@ class Settings(PulsarSettings):
         0,
         ge=0,
         le=1,
-        description="AvgShedder: skips bundles that carry less than this share of the traffic to move, 0 to 1",
+        description="AvgShedder: a bundle moves only if it carries at least this share (0 to 1) of the traffic to move",
     )
     mode: Mode = Field(
         Mode.OBSERVE,
@@ -116,8 +116,8 @@ class Settings(PulsarSettings):
         6,
         ge=0,
         le=120,
-        description="maximum seconds to read the extensible load manager's system topics; 0: compute top bundles "
-        "and average throughput instead",
+        description="maximum seconds to read the extensible load manager's system topics; 0: top bundles and average "
+        "throughput are computed, not read",
     )
     max_plan_age_seconds: float = Field(180, gt=0, description="maximum age of a plan when it is carried out, seconds")
     max_awaiting_minutes: float = Field(
@@ -125,11 +125,11 @@ class Settings(PulsarSettings):
     )
     two_people: bool = Field(
         False,
-        description="nobody may approve their own plan, or carry out their own drain, rolling restart or (in mode "
-        "auto) manual plan",
+        description="a second person must approve a requested plan, and carry out a drain, a rolling restart and (in "
+        "mode auto) a manual plan",
     )
     unload_concurrency: Annotated[int, Field(ge=1, le=MAX_CONCURRENT_MOVES)] | Literal["auto"] = Field(
-        4, description="maximum concurrent moves; auto: a limit per broker, which follows max_client_gap_seconds"
+        4, description="maximum concurrent moves; auto: each broker's limit adapts to max_client_gap_seconds"
     )
     max_client_gap_seconds: float = Field(
         0.5, gt=0, le=15, description="seconds within which clients must reconnect, if unload_concurrency is auto"
@@ -151,7 +151,7 @@ class Settings(PulsarSettings):
     )
     split_mode: Mode = Field(
         Mode.OFF,
-        description="bundles that are too large: off, observe (list them) or auto (split them, in mode auto or after "
+        description="bundles that are too large: off, observe (list them), auto (split them; in mode approve, after "
         "approval)",
     )
     max_splits_per_run: int = Field(1, ge=1, description="maximum bundles split per run")

@@ -88,7 +88,7 @@ def roll_preview(snapshot: Snapshot, brokers: Sequence[str], user: str, reason: 
     started = snapshot.starts
     unknown = [name for name in brokers if name not in started]
     if unknown:
-        roll_text = f"Not among the {len(started)} active brokers: {', '.join(unknown)[:500]}."
+        roll_text = f"These are not among the {len(started)} active brokers: {', '.join(unknown)[:500]}."
         raise field_error(Reason.UNKNOWN_NAME, "brokers", roll_text)
     if len(started) < 2:
         raise PlanError(Reason.LAST_BROKER, f"{', '.join(started)} is the cluster's only broker")

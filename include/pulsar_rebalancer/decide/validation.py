@@ -334,7 +334,7 @@ def _failed_rows(table: str, results: Iterable[Result]) -> Iterator[_FailedRow]:
         if problem:
             yield _FailedRow(suite_failure(table, f"{config['type']}({column}): {problem}"))
         elif not rows and reason.effect is Effect.QUARANTINE:
-            yield _FailedRow(suite_failure(table, f"{config['type']}({column}) failed, but the result names no row"))
+            yield _FailedRow(suite_failure(table, f"{config['type']}({column}) failed, but the result lists no row"))
         elif not rows:
             yield _FailedRow(Finding(reason=reason, detail=_value_text(column, result["result"].get("observed_value"))))
         for row in rows if rows and not problem else ():

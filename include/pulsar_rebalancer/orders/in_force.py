@@ -45,7 +45,7 @@ _STATE = OrderKind(
         FormAction(
             RESET,
             "Start with an empty state",
-            "Hits restart at zero. Repeat lost orders.",
+            "Hits restart at zero. Give lost orders again.",
             apply=None,
             button="Reset",
             group="",
@@ -55,7 +55,7 @@ _STATE = OrderKind(
             RESTORE,
             "Restore the state",
             "Repeat lost orders.",
-            subject="name of an export; if empty, the last committed plan's state",
+            subject="name of an export; empty: the state of the last committed plan",
             pattern=r"(export-[0-9]{8}T[0-9]{6}Z\.json)?",  # it matches no paths
             apply=None,
             button="Restore",
@@ -102,9 +102,9 @@ class ControlRequest(BaseModel):
     def _check_fields(self) -> Self:
         chosen, wrong = self.form_action, {}
         if chosen.needs_reason and not self.reason:
-            wrong["reason"] = "Say why; the reason is recorded."
+            wrong["reason"] = "Give a reason; it is recorded."
         if (self.until is not None) != chosen.until:
-            wrong["until"] = "Give the end." if chosen.until else f"Leave this field empty: {self.action} has no end."
+            wrong["until"] = "Give the end." if chosen.until else f"Leave it empty: {self.action} takes no end time."
         if re.fullmatch(chosen.pattern, self.subject) is None:
             wrong["subject"] = f"Give {chosen.subject}." if chosen.subject else f"{self.action} takes no subject."
         if wrong:

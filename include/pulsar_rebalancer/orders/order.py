@@ -170,7 +170,7 @@ def with_end(orders: OrdersInForce, order: GivenOrder) -> Control:
     for other in orders.get(Control).orders:
         same = (other.action, other.subject) == (order.action, order.subject)
         if same and other.until and order.until and other.until > order.until:
-            text = f"The {other.action} {ending(other.until, other.giver, order.at)} ends later: first end that order."
+            text = f"The {other.action} {ending(other.until, other.giver, order.at)} ends later: end it first."
             raise field_error(Reason.CONTRADICTION, "until", text)
     return with_order(orders, order)
 

@@ -254,17 +254,17 @@ class RollRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     brokers: Brokers = Field((), description="brokers (host:port) in the order of their restart; if empty, all brokers")
-    reason: str = Field("", max_length=500, description="reason for the rolling restart; it is recorded")
-    plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="id of the rolling restart, from its dry run")
+    reason: str = Field("", max_length=500, description="reason for the rolling restart, which is recorded")
+    plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="id of the rolling restart, which its dry run shows")
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
         if self.plan and (self.brokers or self.reason):
-            raise FieldsError({"plan": "Give only the id: the dry run has the brokers and the reason."})
+            raise FieldsError({"plan": "Give only the id: the dry run already has the brokers and the reason."})
         if not self.plan and not self.reason:
             raise FieldsError({"reason": "Give a reason, or the id of a rolling restart that was shown."})
         if len(set(self.brokers)) < len(self.brokers):
-            raise FieldsError({"brokers": "Name each broker once."})
+            raise FieldsError({"brokers": "Give each broker only once."})
         return self
 
 

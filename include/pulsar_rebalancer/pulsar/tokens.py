@@ -45,7 +45,7 @@ async def fetch_token(oauth2_settings: OAuth2, ca_file: Path | None, mask: Token
             status, metadata = await _request_json(client, "GET", url, mask)
             endpoint = str(metadata.get("token_endpoint"))
             if status != 200 or not endpoint.startswith("https://") or not address_or_empty(endpoint):
-                raise ValueError(f"the issuer answered {status}, without an https token_endpoint")
+                raise ValueError(f"the issuer answered {status}, but the answer has no https token_endpoint")
             url = endpoint
             status, answer = await _request_json(client, "POST", url, mask, data=form)
     except (TimeoutError, ssl.SSLError, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
@@ -103,7 +103,7 @@ async def _request_json(
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        raise ValueError(f"the issuer answered {response.status_code}, not with a JSON object")
+        raise ValueError(f"the issuer answered {response.status_code}, but the answer is not a JSON object")
     return response.status_code, document
 
 

@@ -186,7 +186,7 @@ class Transport:
     async def _ask_target(self, request: Request, target: Target) -> tuple[BrokerAnswer, str]:
         if request.method == "GET" and time.monotonic() < self._silent_until.get(target.base, 0.0):
             # A broker that hangs costs one wait, not a second one after that for it as a seed.
-            detail = "the broker did not answer the previous request in time, so this request was not sent"
+            detail = "this request was not sent, because the broker did not answer the previous request in time"
             raise self._exchange.error(request, target.broker, Reason.TIMEOUT, detail, was_sent=False)
         try:
             return await self._ask_with_token(request, target)

@@ -50,13 +50,13 @@ class Reason(StrEnum):
     # settings
     WRONG_SETTING = ("wrong_setting", BLOCK, HELD | Trait.TYPED,
         "A setting or a form's field is missing or wrong.",
-        "Correct the named setting or field; the clusters file overrides the brokers' settings.")
+        "Correct the setting or field in the message. The clusters file overrides the brokers' settings.")
     SPARK_UNREACHABLE = ("spark_unreachable", BLOCK, Trait.PASSING,
-        "The connection named in spark_connection is missing, or its Spark server has stopped or refuses requests.",
+        "The connection in spark_connection is missing, its Spark server has stopped, or the server refuses requests.",
         "Add or correct the connection, check the secrets backend, or start the server again.")
     CONTRADICTION = ("contradiction", BLOCK, Trait.TYPED,
         "Two settings or form fields contradict each other.",
-        "Change one of the named values.")
+        "Change one of the values in the message.")
     MODE_OFF = ("mode_off", VERDICT, Trait.NONE,
         "The cluster is in mode off.",
         "Set another mode in the clusters file.")
@@ -96,10 +96,10 @@ class Reason(StrEnum):
         "The brokers' load manager provides no load reports.",
         "Use ModularLoadManagerImpl or ExtensibleLoadManagerImpl.")
     FOREIGN_ADDRESS = ("foreign_address", VERDICT, Trait.NOT_UNLOADED | Trait.MAY_HAVE_PLAN | Trait.NEEDS_PERSON,
-        "A redirect or service URL is missing, or was not used because its host is outside the cluster.",
+        "A broker's redirect or service URL is missing, or the host in the URL is outside the cluster.",
         "Add the broker to the address map, correct its advertised address, or set service_url.")
     BAD_ANSWER = ("bad_answer", VERDICT, Trait.PASSING,
-        "A broker's answer was malformed, too large or not JSON, or redirects formed a loop.",
+        "A broker's answer was malformed, too large, not JSON, or part of a loop of redirects.",
         "Check that the address belongs to a broker, not a proxy; check the brokers' advertised addresses.")
     READ_ONLY = ("read_only", VERDICT, Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
         "The connection is read-only; the request was not sent.",
@@ -107,7 +107,7 @@ class Reason(StrEnum):
     # state
     STATE_LOST = ("state_lost", BLOCK, HELD,
         "Documents of the state store are missing or unreadable, so nothing is moved.",
-        "Run pulsar_control__<cluster> with restore or reset, then repeat lost orders.")
+        "Run pulsar_control__<cluster> with restore or reset, then give lost orders again.")
     STALE_PLAN = ("stale_plan", BLOCK, Trait.NONE,
         "The stored state has changed since this plan was made, or belongs to a different plan.",
         "The next run makes a new plan.")
@@ -125,7 +125,7 @@ class Reason(StrEnum):
         "A value in a load report is missing, malformed, negative, or higher than any machine can reach.",
         "Check the broker's version and report.")
     LOAD_IN_DOUBT = ("load_in_doubt", QUARANTINE, Trait.NONE,
-        "The broker's score depends on a resource that has no limit or exceeds twice its limit.",
+        "The broker's score depends on a resource that has no limit, or whose usage exceeds twice its limit.",
         "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
     TRAFFIC_IN_DOUBT = ("traffic_in_doubt", QUARANTINE, Trait.NONE,
         "Together, the left-out bundles carry more than a quarter of the broker's traffic.",
@@ -147,13 +147,13 @@ class Reason(StrEnum):
         "Check the broker's report if this happens again.")
     SUITE_FAILED = ("suite_failed", BLOCK, Trait.NONE,
         "Validation could not evaluate an expectation.",
-        "Correct the named suite or expectation.")
+        "Correct the suite or expectation in the message.")
     JUST_STARTED = ("just_started", QUARANTINE, Trait.EXPECTED,
         "The broker has taken too few host samples, so it looks idle.",
-        "The broker takes part after two host samples.")
+        "After two host samples, the broker is included.")
     TWO_OWNERS = ("two_owners", QUARANTINE, Trait.NONE,
         "Two brokers report the same bundle.",
-        "Two reports are normal for one interval after a move.")
+        "This is normal for one interval after a move.")
     TOO_MANY_QUARANTINED = ("too_many_quarantined", BLOCK, Trait.NONE,
         "Validation left out more brokers than max_quarantined_brokers allows.",
         "Repair the brokers, or raise the limit.")
@@ -171,10 +171,10 @@ class Reason(StrEnum):
         "Give all brokers the same settings.")
     POLICY_UNREADABLE = ("policy_unreadable", HOLD, Trait.NONE,
         "Isolation policies could not be read, so no bundle may move.",
-        "Check the named policy and the role's permissions.")
+        "Check the policy in the message, and the role's permissions.")
     POLICY_UNCLEAR = ("policy_unclear", WARN, Trait.NONE,
         "An isolation policy could not be read, or matches no active broker, so its bundles stay.",
-        "Check the named policy and the role's permissions.")
+        "Check the policy in the message, and the role's permissions.")
     # files
     FILE_MISSING = ("file_missing", BLOCK, Trait.NONE,
         "A file of the run is missing.",
@@ -196,7 +196,7 @@ class Reason(StrEnum):
         "Correct the custom shedder, or choose another strategy.")
     NOT_RECOMMENDED = ("not_recommended", WARN, Trait.NONE,
         "Pulsar's authors or our experiments advise against a setting, or one broker has too many system bundles.",
-        "Use settings from docs/strategies.md, or compare yours in a replay; unload a named system bundle.")
+        "Use settings from docs/strategies.md, or compare yours in a replay; unload one of the system bundles.")
     # counting
     COUNTED = ("counted", VERDICT, Trait.NONE,
         "The sample counted.")
@@ -206,9 +206,9 @@ class Reason(StrEnum):
         "Hits restart at zero: the last counted sample is too old, dated in the future, or from another strategy.",
         "Unless you changed the strategy, find out why runs are missing, or check the workers' clocks.")
     FORCED = ("forced", VERDICT, Trait.NONE,
-        "A forced run does not wait for hits, and counts none.")
+        "A forced run does not wait for hits, and does not count hits.")
     OTHER_THRESHOLDS = ("other_thresholds", VERDICT, Trait.NONE,
-        "A run with its own thresholds counts no hits.")
+        "The run's parameters set other thresholds, so the run counts no hits.")
     BY_HAND = ("by_hand", VERDICT, Trait.NONE,
         "A manual plan counts no hits.")
     # brokers and pairs
@@ -260,19 +260,19 @@ class Reason(StrEnum):
     RECENTLY_UNLOADED = ("recently_unloaded", VERDICT, Trait.NONE,
         "The bundle was moved within the grace period.")
     SYSTEM_NAMESPACE = ("system_namespace", VERDICT, Trait.NONE,
-        "The namespace is a heartbeat or SLA namespace, or pulsar/system while move_system_bundles is off.")
+        "The namespace is a heartbeat namespace, an SLA namespace, or pulsar/system while move_system_bundles is off.")
     POLICY_UNKNOWN = ("policy_unknown", VERDICT, Trait.KEPT_IN_PLACE,
         "The namespace's policies could not be read.",
         "See the finding policy_unclear or policy_unreadable.")
     POLICY_FORBIDS = ("policy_forbids", VERDICT, Trait.KEPT_IN_PLACE,
-        "Policies forbid the planned broker or every other broker, or shed_policy_bundles is off.",
+        "Policies forbid the planned broker, policies forbid all other brokers, or shed_policy_bundles is off.",
         "To allow more brokers, change the policies.")
     ANTI_AFFINITY = ("anti_affinity", VERDICT, Trait.KEPT_IN_PLACE,
         "The anti-affinity group is spread evenly, would be spread less evenly by the move, or has a move in this run.")
     TOO_MANY_TOPICS = ("too_many_topics", VERDICT, Trait.KEPT_IN_PLACE,
         "The planned broker exceeds max_broker_topics; other brokers are within this limit.")
     NO_DESTINATION = ("no_destination", VERDICT, Trait.KEPT_IN_PLACE,
-        "No broker in the run may receive the bundle.",
+        "No broker that the run compares may receive the bundle.",
         "See why brokers were left out.")
     SAME_BROKER = ("same_broker", VERDICT, Trait.KEPT_IN_PLACE,
         "Placement chose the bundle's current owner.")
@@ -324,7 +324,7 @@ class Reason(StrEnum):
         "The split would give the namespace more than max_namespace_bundles bundles.",
         "Raise loadBalancerNamespaceMaximumBundles to allow more.")
     CAP_SPLITS = ("cap_splits", VERDICT, Trait.NONE,
-        "A cap on splits per run or per broker was reached.",
+        "The maximum splits of the run or of the broker were reached.",
         "A later run splits the bundle.")
     # splits, as carried out
     SPLIT = ("split", VERDICT, Trait.SPLIT_AS_PLANNED | Trait.SETTLED,
@@ -364,7 +364,7 @@ class Reason(StrEnum):
         "Nobody may approve or carry out a plan that they requested (two_people).",
         "Ask another person.")
     NO_USER = ("no_user", VERDICT, Trait.TYPED,
-        "The plan or approval names no person: a task started the run, someone cleared it, or nobody signed in.",
+        "The plan has no known requester or approver: a task started the run, someone cleared it, or nobody signed in.",
         "Sign in, and make or approve the plan again. Before you repeat a drain, release the broker.")
     DAG_PAUSED = ("dag_paused", VERDICT, Trait.TYPED,
         "The DAG that would carry out the plan is paused in Airflow.",
@@ -376,11 +376,11 @@ class Reason(StrEnum):
         "The circuit breaker is open: many brokers are faulty, moves failed, or the score range grew.",
         "Wait, or run pulsar_control__<cluster> with close_breaker.")
     BLACKOUT = ("blackout", VERDICT, HELD | Trait.ORDERED,
-        "A blackout in the clusters file is in force.",
-        "The message says when moves are allowed again.")
+        "A blackout of the clusters file is in force.",
+        "The message says when bundles may move again.")
     OUTSIDE_WINDOW = ("outside_window", VERDICT, HELD | Trait.ORDERED,
         "No maintenance window of the clusters file is open.",
-        "The message says when moves are allowed again.")
+        "The message says when bundles may move again.")
     SKIPPED = ("skipped", VERDICT, Trait.NONE,
         "A person skipped this run.",
         "The next run may act.")
@@ -388,7 +388,7 @@ class Reason(StrEnum):
         "A validation finding has the effect hold.",
         "See the run's findings with the effect hold.")
     PLAN_TOO_OLD = ("plan_too_old", VERDICT, Trait.NONE,
-        "The plan is older than max_plan_age_seconds (for a later wave, plus five minutes).",
+        "The plan is older than max_plan_age_seconds (later waves: plus five minutes).",
         "The next run makes a new plan.")
     SETTINGS_CHANGED = ("settings_changed", VERDICT, Trait.NONE,
         "The clusters file now has lower caps, or names another connection or Pulsar cluster.",
@@ -446,10 +446,10 @@ class Reason(StrEnum):
         "The rolling restart stopped after roll_wait_minutes without progress.",
         "Fix the problem, then restart the other brokers.")
     RESTART_FAILED = ("restart_failed", VERDICT, Trait.NONE,
-        "The DAG that restarts brokers is missing or failed; the roll stopped.",
+        "The DAG that restarts brokers is missing or failed, so the roll stopped.",
         "See the DAG's log. Start and release the broker, then restart the other brokers.")
     BROKER_NOT_BACK = ("broker_not_back", VERDICT, Trait.NONE,
-        "The broker sent fewer than two reports under its name within roll_wait_minutes; the roll stopped.",
+        "The broker sent fewer than two reports under its name within roll_wait_minutes, so the roll stopped.",
         "Start the broker under its former address, or release its former name; then restart the other brokers. If "
         "brokers start slowly, raise roll_wait_minutes.")
     # moves
@@ -469,7 +469,7 @@ class Reason(StrEnum):
         "The bundle stays on that broker for the grace period. If this happens again, see the leader's log.")
     NO_LOOKUP = ("no_lookup", VERDICT, Trait.NONE,
         "The bundle was unloaded, but brokers refused to look up its topics.",
-        "Refusals are normal if the topics were deleted; otherwise see the brokers' answer.")
+        "Brokers refuse lookups of deleted topics. If the topics still exist, see the brokers' answer.")
     UNKNOWN_OWNER = ("unknown_owner", VERDICT, Trait.RETRIED,
         "The bundle was unloaded, but no new owner was seen within the time-out.",
         "The next lookup by a client places the bundle. If this happens again, see the leader's log.")
@@ -480,9 +480,9 @@ class Reason(StrEnum):
         "unload (before Pulsar 4.0.10 and 4.2.1: for any bundle with the same hash range).",
         "Unload the bundle with the destination you want, or restart the leader and reset the state.")
     INTERRUPTED = ("interrupted", VERDICT, Trait.RETRIED,
-        "The task ended during the move or split; the bundle counts as recently unloaded.")
+        "The task ended during the move or split, so the bundle counts as recently unloaded.")
     UNLOAD_NOT_TRIED = ("unload_not_tried", VERDICT, Trait.NONE,
-        "An unload failed, and no unload has been tried since.")
+        "An unload of the bundle failed, and no unload has been tried since.")
     # runs
     TASK_FAILED = ("task_failed", VERDICT, Trait.PASSING,
         "A task, move or split failed for a reason that has no code.",

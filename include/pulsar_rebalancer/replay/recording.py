@@ -118,7 +118,7 @@ class Coverage(BaseModel):
         if self.blocked:
             words.append(f"excluding {number_of(self.blocked, 'sample')} that validation blocked")
         if self.repeated:
-            words.append(f"excluding {number_of(self.repeated, 'sample')} followed by a sample in the same minute")
+            words.append(f"excluding {number_of(self.repeated, 'sample')} with a later sample in the same minute")
         if self.unreadable_count:
             words.append(f"{number_of(self.unreadable_count, 'file')} could not be read")
         if self.minutes < MINUTES_PER_DAY:

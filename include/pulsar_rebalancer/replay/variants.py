@@ -214,7 +214,7 @@ class ReplayRequest(VersionedDocument):
     )
     worth: float = Field(10, ge=0, le=1e6, description="price of one point of range, in unloads a day")
     days_apart: bool = Field(
-        False, description="each day (UTC) starts from the recorded placement; days are replayed in parallel"
+        False, description="if true, each day (UTC) starts from the recorded placement; days are replayed in parallel"
     )
     seed: int = 1
 

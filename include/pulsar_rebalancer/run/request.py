@@ -94,7 +94,7 @@ _BUNDLES_PATTERN = re.compile(r"[^/\s]+/[^/\s]+(?:/[^/\s]+)?")
 
 def _valid_broker(name: str) -> str:
     if name and not is_broker_id(name):
-        raise ValueError(f"{name[:80]!r} is not of the form host:port, as /admin/v2/brokers lists brokers")
+        raise ValueError(f"{name[:80]!r} is not a broker of the form host:port, as listed by /admin/v2/brokers")
     return name
 
 
@@ -147,10 +147,10 @@ _ALLOWED_OVERRULES = {
     Action.SPLIT: {Overrule.EXCLUSIONS, Overrule.EVEN_SPLIT},
 }
 _MISSING_TEXTS = {
-    "bundles": "Name at least one bundle.",
+    "bundles": "Give at least one bundle.",
     "broker": "Choose at least one broker.",
-    "run": "Name the run to undo.",
-    "reason": "Say why; the reason is recorded.",
+    "run": "Give the run to undo.",
+    "reason": "Give a reason; it is recorded.",
 }
 
 
@@ -177,7 +177,7 @@ class PlanRequest(BaseModel):
     run: str = Field("", max_length=80, description="undo: plan_id of the run (the name of the run's folder)")
     overrule: tuple[Overrule, ...] = Field((), description="rules that this plan may break; give a reason")
     reason: str = Field("", max_length=500, description="reason, recorded with the plan")
-    plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="hash of the shown plan to carry out")
+    plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="hash of the plan to carry out")
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
@@ -195,7 +195,7 @@ class PlanRequest(BaseModel):
         wrong = {name: _MISSING_TEXTS[name] for name in needed if name not in given}
         wrong |= {name: f"{self.action} does not use this field." for name in given if name not in known}
         if splits and len(self.bundles) > 1:
-            wrong["bundles"] = "Name one bundle: a plan can split only one bundle."
+            wrong["bundles"] = "Give only one bundle: a plan can split only one bundle."
         if splits and bool(self.positions) != (self.algorithm is SplitAlgorithm.POSITIONS):
             verb = "Only {} takes positions." if self.positions else "{} needs a position."
             wrong["positions"] = verb.format(SplitAlgorithm.POSITIONS)
@@ -208,7 +208,7 @@ class PlanRequest(BaseModel):
         if held:
             wrong["overrule"] = f"{self.action} cannot overrule {', '.join(held)}."
         if self.overrule and not self.reason:
-            wrong["reason"] = "Say why you overrule a rule; the reason is recorded."
+            wrong["reason"] = "Give a reason for the overruled rules; it is recorded."
         return wrong
 
     @property

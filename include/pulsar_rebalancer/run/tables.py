@@ -56,9 +56,9 @@ _UNIT_BY_COLUMN = {
     "source_score": "percent, weighted maximum",
     "destination_score": "percent, weighted maximum",
     "gap": "score points",
-    "target": "msg/s or bytes/s: see column measure",
-    "traffic": "msg/s or bytes/s: see column measure",
-    "traffic_taken": "msg/s or bytes/s: see column measure",
+    "target": "msg/s or bytes/s (column `measure` says which)",
+    "traffic": "msg/s or bytes/s (column `measure` says which)",
+    "traffic_taken": "msg/s or bytes/s (column `measure` says which)",
 }
 
 LARGEST: dict[str, float] = {
@@ -333,7 +333,7 @@ def known_file(folder: StoragePath, name: str, schema: pa.Schema) -> StoragePath
     except SnapshotError as error:
         if error.reason is Reason.STORAGE_FAILED:
             raise
-        _log.warning("%s. The table is not used: its values start again with this sample", error)
+        _log.warning("%s. The table is not used, so its values are computed again, starting with this sample", error)
         return None
     return file
 

@@ -50,18 +50,18 @@ class Condition(StrEnum):
         "validation_failed",
         "validation failed",
         "The collected data is invalid, so runs fail and decide nothing.",
-        "Fix the named causes; the next run validates again.",
+        "Fix the causes under Reasons; the next run validates again.",
     )
     UNSAFE = (
         "acting_unsafe",
         "acting is unsafe",
         "Runs decide but move nothing, because the gate is closed.",
-        "Fix the named causes; the gate then opens by itself.",
+        "Fix the causes under Reasons; the gate then opens by itself.",
     )
     UNLOAD = (
         "unload_failed",
         "unloading failed",
-        "Some bundles were not moved or not split, or are on another broker than planned.",
+        "Some bundles were not moved, were not split, or are on another broker than planned.",
         "See the moves and splits in the log of the run's `report` task.",
     )
     UNFINISHED = (
@@ -74,7 +74,7 @@ class Condition(StrEnum):
         "run_too_long",
         "runs take too long",
         "A run took longer than the interval, so the next run starts late or is skipped.",
-        "See which task is slow; give it more resources, or raise interval_seconds.",
+        "Find the slow task and give it more resources, or raise interval_seconds.",
     )
     ROLL_ASKS = (
         "roll_asks",
@@ -92,12 +92,12 @@ class Condition(StrEnum):
         "roll_elsewhere",
         "bundles stay elsewhere",
         "The rolling restart has ended, but some bundles are still on other brokers.",
-        "The strategy balances all brokers. If the bundles must return, move them with a manual plan.",
+        "Nothing is needed for the balance. If the bundles must return, move them with a manual plan.",
     )
     ROLL_LEFT = (
         "roll_left",
         "a rolling restart has stalled",
-        "No run of pulsar_roll__<cluster> continues the rolling restart; until the roll ends, no other bundles move.",
+        "No run of pulsar_roll__<cluster> continues the rolling restart. Until the roll ends, only its moves are made.",
         "Unpause pulsar_roll__<cluster>. If the roll's run ended or is gone, trigger a run with the roll's id as plan.",
     )
     NO_RUN = (

@@ -154,11 +154,11 @@ def compose(cluster: str, pending: PendingMessage, values: Sequence[str], link: 
         if incident.over_at:
             lines.append(_line("Resolved", incident.over_at))
         if incident.unwatched:
-            lines.append(f"No longer checked: {incident.unwatched}: {incident.unwatched.meaning}")
+            lines.append(f"The condition is no longer checked: {incident.unwatched}: {incident.unwatched.meaning}")
     else:
         lines.append(f"What: {condition.meaning}{detail}")
     lines += ["Reasons:", *_reason_lines(incident.reasons, with_actions=not pending.over)]
-    lines += ["Values:", *(f"  {line}" for line in values or ["no values: the run ended too early"])]
+    lines += ["Values:", *(f"  {line}" for line in values or ["none, because the run ended too early"])]
     lines.append(f"What to do: {'nothing, because the condition has ended.' if pending.over else condition.action}")
     lines.append(f"Run: {link}")
     title = f"{'[Resolved] ' if pending.over else ''}Pulsar {cluster}: {condition.label}"

@@ -83,7 +83,7 @@ def refuse_not_drained(store: StoredState, brokers: Iterable[str]) -> None:
     """Raise SettingsError `not_drained` unless all brokers are drained, by a person or a roll that has stopped."""
     drained = {*store.get(Drains).brokers, store.get(Roll).stranded} - {""}
     if others := ", ".join(name for name in brokers if name not in drained):
-        text = f"Not drained: {others}. Drained brokers: {', '.join(sorted(drained)) or 'none'}."
+        text = f"These brokers are not drained: {others}. Drained brokers: {', '.join(sorted(drained)) or 'none'}."
         raise field_error(Reason.NOT_DRAINED, "broker", text)
 
 

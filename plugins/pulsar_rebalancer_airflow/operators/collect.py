@@ -136,7 +136,7 @@ FINDINGS_KEY = "findings"
 _MEANS = {
     Effect.BLOCK: "Validation stopped the run, so no plan was made.",
     Effect.HOLD: "The run decides but moves nothing.",
-    Effect.QUARANTINE: "The named brokers or bundles are left out.",
+    Effect.QUARANTINE: "The brokers or bundles in these findings are left out.",
     Effect.WARN: "The run continues unchanged.",
 }
 
@@ -179,9 +179,7 @@ class ValidateOperator(BaseOperator):
         gravest = report.reasons[0].effect
         document = {"cluster": self.cluster, "effect": gravest.value, **report.document()}
         context["ti"].xcom_push(key=FINDINGS_KEY, value=document | {"result": result, "page": page_file(run).uri})
-        text = (
-            f"Cluster {self.cluster}: {_MEANS[gravest]}\n{report.text()}\nThe full result: {result}, as a page: {page}"
-        )
+        text = f"Cluster {self.cluster}: {_MEANS[gravest]}\n{report.text()}\nFull result: {result}; as a page: {page}"
         if gravest is Effect.BLOCK:
             raise AirflowFailException(text)
         self.log.warning("%s", text)

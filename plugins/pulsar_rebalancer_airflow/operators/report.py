@@ -63,7 +63,7 @@ class ReportOperator(RunOperator):
         outcome: Outcome | None = None
         try:
             if not self.run:
-                self.log.info("Cluster %s: nothing was collected", self.cluster)
+                self.log.info("Cluster %s: the run collected no data", self.cluster)
                 return {}
             run = run_folder(context, self.cluster, self.run)
             outcome = self._write_outcome(context, run)
@@ -138,7 +138,7 @@ class ReportOperator(RunOperator):
         except SnapshotError as error:
             if error.reason is not Reason.FILE_DAMAGED:
                 raise
-            self.log.warning("Stored client gaps of earlier moves are lost: %s", error)
+            self.log.warning("Client gaps that were stored for earlier moves are lost: %s", error)
             return BundleClientGaps()
 
     def _orders_text(self, context: Context, store: StateStore, run_settings: RunSettings) -> str:

@@ -99,7 +99,7 @@ class RollOperator(BaseSensorOperator):
             planned = roll_plan.predict_restarts(sample, shown.order)
         except AirflowTaskTimeout as error:
             # A retry would take as long, and an active roll could take no step meanwhile.
-            raise AirflowFailException("the dry run timed out: name fewer brokers") from error
+            raise AirflowFailException("the dry run timed out: give fewer brokers") from error
         refused = "; ".join(f"{why.reason}: {why.message}" for why in self._refusals(context, store, roll, now))
         closed = (f"{why.reason} {why.detail}" for why in self._holds(store, now) if why.reason not in LASTING_REASONS)
         waits = "; ".join(filter(None, [*closed, roll_plan.why_no_turn(sample)]))

@@ -128,7 +128,7 @@ class _Progress:
         done = history.ended_moves
         progress = {"done": len(done), "of": self._total, "failed": sum(not outcome.ok for outcome in done)}
         self._context["ti"].xcom_push(key="progress", value=progress)
-        _log.info("%(done)d of %(of)d bundles done, %(failed)d of them not on their planned broker", progress)
+        _log.info("%(done)d of %(of)d moves have ended, %(failed)d of them not as planned", progress)
         self._published_at = time.monotonic()
 
 
@@ -265,7 +265,7 @@ def _ranges_to_wait_for(run: StoragePath, history: WaveHistory, moves: Sequence[
     ranges = history.unsettled_ranges.intersection(range_of(move.bundle) for move in moves)
     if not ranges or not needs_waves(Snapshot(run).brokers_without({})):
         return frozenset()
-    _log.warning("These hash ranges wait for unfinished moves of the same ranges in another wave: %s", sorted(ranges))
+    _log.warning("These hash ranges wait until another wave has moved bundles with the same ranges: %s", sorted(ranges))
     return ranges
 
 

@@ -47,7 +47,7 @@ def read_earlier_plan(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPla
     """
     handed = snapshot.state.handed_over
     if handed is None:
-        raise SnapshotError(Reason.FILE_DAMAGED, f"run {snapshot.folder.uri} names no plan to carry out")
+        raise SnapshotError(Reason.FILE_DAMAGED, f"run {snapshot.folder.uri} has no plan to carry out")
     folder, summary = _shown_plan(storage, snapshot.request, handed)
     # A plan that a strategy made is requested only by its hash.
     wanted = summary.by_hand.request if summary.by_hand else PlanRequest(plan=summary.hash, reason=handed.reason)

@@ -103,7 +103,7 @@ def unload_moves(sample: PlanningSample, terms: Iterable[str], destination: str)
     names = pa.array(sample.owners, pa.string())
     bundles = dict.fromkeys(bundle for name in terms for bundle in _matched_names(sample.owners, names, name) or [name])
     if not bundles.keys() & sample.owners.keys():
-        raise PlanError(Reason.UNKNOWN_NAME, f"no broker reports a bundle named or matching {', '.join(terms)[:200]}")
+        raise PlanError(Reason.UNKNOWN_NAME, f"no broker reports a bundle that matches {', '.join(terms)[:200]}")
     return [RequestedMove(bundle, destination or None) for bundle in bundles]
 
 
@@ -130,7 +130,7 @@ def bundle_to_split(sample: PlanningSample, bundle: str) -> BundleSample:
     held = [name for name in sample.owners if namespace_of(name) == namespace] if which in (LARGEST, HOT) else [bundle]
     samples = [sample.bundles.find(sample.owners[name], name) for name in held if name in sample.owners]
     if not samples:
-        raise PlanError(Reason.UNKNOWN_NAME, f"no broker reports a bundle named or matching {bundle[:200]}")
+        raise PlanError(Reason.UNKNOWN_NAME, f"no broker reports a bundle that matches {bundle[:200]}")
     chosen = max(samples, key=lambda bundle: _sort_key(bundle, which))
     reason = sample.stay_reason(chosen)
     if reason not in (None, Reason.RECENTLY_UNLOADED, Reason.DESTINATION_KEPT):  # a split needs no grace period

@@ -105,7 +105,7 @@ def _shed_proposal(
     repeated = not inputs.forced and counting.is_repeated({broker: samples[broker] for broker in result.outermost})
     if repeated or counting.reason is Reason.TOO_SOON:
         decisions = [_too_soon_decision(decision) for decision in result.decisions]
-        return Proposal([], lambda _: SourceReport(decisions, "nothing is shed: the last sample is too recent"), state)
+        return Proposal([], lambda _: SourceReport(decisions, "nothing is shed so soon after the last sample"), state)
     moves, placement = place(sample, result.moves, make_policies, state.placement, inputs.seed)
     counted = any(move.is_taken for move in result.moves) or result.state.cluster_hits > state.shedder.cluster_hits
 

@@ -123,14 +123,14 @@ class _StayReasons:
     def _not_needed_text(self, broker: str) -> str:
         pair = self.pairs.get(broker)
         if pair is None:
-            return "No rule keeps the bundle in place; the strategy did not need to move it."
+            return "No rule keeps the bundle, but the strategy did not need to move it."
         if pair.source != broker:
-            return f"No rule keeps the bundle in place. {broker} sheds nothing: its partner {pair.source} is hotter."
+            return f"No rule keeps the bundle, but {broker} sheds nothing: its partner {pair.source} is hotter."
         if pair.fired:
-            return f"No rule keeps the bundle in place. {broker} sheds other bundles, and need not shed this bundle."
+            return f"No rule keeps the bundle, but {broker} sheds other bundles, which are enough."
         gap = "" if pair.gap is None else f" The gap is {pair.gap:.1f} points."
         hits = " or ".join(f"hit {hit.have} of {hit.need} ({kind})" for kind, hit in pair.hits.items()).capitalize()
-        return f"No rule keeps the bundle in place. {broker} sheds nothing.{gap} {f'{hits}.' if hits else pair.meaning}"
+        return f"No rule keeps the bundle, but {broker} sheds nothing.{gap} {f'{hits}.' if hits else pair.meaning}"
 
 
 MAX_NAMES_LISTED = 1000

@@ -220,7 +220,7 @@ def _plan_headline(run: Run, summary: Summary, verdict: Reason | None, mode: Mod
     if verdict is Reason.AWAITING_APPROVAL:
         return Headline(State.AWAITING, f"A plan to {planned} needs a person's approval.")
     if verdict is Reason.OBSERVE:
-        return Headline(State.WOULD_MOVE, f"Would {planned}. {words.not_moved_text(mode)}")
+        return Headline(State.WOULD_MOVE, f"A run would {planned}. {words.not_moved_text(mode)}")
     state = State.PAUSED if verdict is Reason.PAUSED else State.CLOSED
     holds = run.validation.reasons(Effect.HOLD) if run.validation and verdict is Reason.ON_HOLD else {}
     why = [_VERDICT_TEXT.get(verdict, verdict.meaning), *(hold.meaning for hold in holds)]

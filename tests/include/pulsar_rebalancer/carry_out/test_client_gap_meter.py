@@ -84,7 +84,7 @@ class Measured:
         (Brokers(2, listed={"publishers": None}), "do not say which"),
         (Brokers(2, listed=None), "do not say which"),
         (Brokers(2, listed=ValueError("odd")), "ValueError, see the task's log"),
-        (Brokers(ERROR), "no broker returned statistics of the topics that have clients"),
+        (Brokers(ERROR), "no broker returned statistics for the topics that have clients"),
     ],
 )
 def test_a_topic_without_client_statistics_leaves_the_client_gap_unknown(brokers, unknown):

@@ -64,7 +64,7 @@ def test_of_several_samples_of_a_minute_the_last_counts(tmp_path: Path) -> None:
     assert recording.coverage.repeated == 2
     (note,) = recording.coverage.notes
     assert "a replay counts at most one hit a minute" in note
-    assert "excluding 2 samples followed by a sample in the same minute" in recording.coverage.sentence
+    assert "excluding 2 samples with a later sample in the same minute" in recording.coverage.sentence
 
 
 def test_coverage_says_what_part_it_is(tmp_path: Path) -> None:

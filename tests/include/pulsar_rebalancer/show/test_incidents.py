@@ -124,4 +124,4 @@ def test_a_message_says_what_started_why_and_what_to_do():
     few = Reason.TOO_FEW_BROKERS
     assert reasons[1] == f"too_few_brokers x1: {few.meaning} {few.action}"
     assert "  score range: 60.0 points (10.0 to 70.0 %) over 3 brokers" in lines
-    assert lines[-2:] == ["What to do: Fix the named causes; the next run validates again.", f"Run: {LINK}"]
+    assert lines[-2:] == ["What to do: Fix the causes under Reasons; the next run validates again.", f"Run: {LINK}"]

@@ -98,7 +98,7 @@ def test_off_asks_nobody(storage, state, given, params):
 @pytest.mark.parametrize(
     ("given", "params", "said"),
     [
-        ({}, {"force_threshold": 10}, "force: Say why you force the balance"),
+        ({}, {"force_threshold": 10}, "force: Give a reason for the forced balance"),
         ({}, {"low_threshold": 30, "high_threshold": 20}, "low_threshold: The value is above high_threshold"),
         ({"mode": "observe"}, {"mode": "auto"}, "not raise it from observe to auto"),
         ({"max_bundles_per_run": 5}, {"max_bundles_per_run": 6}, "max_bundles_per_run: .* not raise it from 5"),
@@ -173,5 +173,5 @@ def test_the_loss_of_any_document_stops_runs_and_says_what_to_do(storage, state,
         collect(storage, state)
 
     assert "pulsar_control__<cluster> with restore or reset" in str(blocked.value)
-    assert "then repeat lost orders" in str(blocked.value)
+    assert "then give lost orders again" in str(blocked.value)
     assert key not in state.documents

@@ -54,9 +54,9 @@ def test_says_what_was_found_about_whom_and_where_the_rest_lies(served, storage,
     assert (reason["reason"], reason["count"]) == ("report_missing", 1)
     assert reason["worst"] == [f"{broker} error unreachable"]
     assert "unreachable: Check that the broker runs" in reason["action"]
-    assert f"Cluster {CLUSTER}: The named brokers or bundles are left out." in said
+    assert f"Cluster {CLUSTER}: The brokers or bundles in these findings are left out." in said
     assert f"quarantine: report_missing x1 ({broker} error unreachable)" in said
-    assert f"The full result: {run.uri}/validation.json" in said
+    assert f"Full result: {run.uri}/validation.json" in said
     page = f"https://airflow.example/flow/pulsar_rebalancer/dags/pulsar_rebalance__{CLUSTER}/runs/manual__1/validation"
     assert f"as a page: {page}/{run.name}" in said
 

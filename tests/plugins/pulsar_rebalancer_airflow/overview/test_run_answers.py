@@ -112,7 +112,7 @@ def test_in_mode_observe_only_a_person_who_asks_for_moves_is_refused(session, tm
     scene.run(JUST_NOW - timedelta(minutes=1))
     found, text = answered(session, balanced(session, scene, JUST_NOW, force=force))
     assert found == state
-    assert text.endswith("Would move 4 bundles. Nothing is moved, because the mode is observe.")
+    assert text.endswith("A run would move 4 bundles. Nothing is moved, because the mode is observe.")
 
 
 @pytest.mark.parametrize(("rolls", "state"), [(False, "done"), (True, "refused")])

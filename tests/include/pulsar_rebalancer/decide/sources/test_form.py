@@ -51,7 +51,7 @@ def test_wrong_fields_have_a_sentence_each() -> None:
 
     assert refused.value.fields == {
         "broker": "Choose at least one broker.",
-        "reason": "Say why; the reason is recorded.",
+        "reason": "Give a reason; it is recorded.",
         "destination": "release does not use this field.",
     }
 

@@ -162,7 +162,7 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
         *(f"  {name(n)}: a:1 -> b:1" for n in range(3, 20)),
         f"  and 1 more: {run.uri}/plan/moves.parquet",
         *stay.values(),
-        f"  no broker reports a bundle matching {name(77)}",
+        f"  no broker reports a bundle that matches {name(77)}",
         "  score of b:1: 1.0 -> 22.1",
         "  score of a:1: 21.1 -> 0.0",
         "  disturbed: 42 topics, 63 producers, 84 consumers",
@@ -214,7 +214,7 @@ def test_a_run_carries_out_what_was_shown_as_far_as_it_still_holds(snapshots: Sn
 
 
 def test_a_run_that_does_not_know_its_plan_is_refused(snapshots: Snapshots) -> None:
-    with pytest.raises(SnapshotError, match=r"names no plan to carry out.*file_damaged"):
+    with pytest.raises(SnapshotError, match=r"has no plan to carry out.*file_damaged"):
         replan(snapshots.storage, snapshots.take())
     handed = snapshots.handed_over(snapshots.show(action="unload", bundles=[name(1)])[0])
     elsewhere = handed.model_copy(update={"plan": handed.plan.model_copy(update={"plan_id": "../etc"})})
