@@ -75,7 +75,7 @@ def test_coverage_says_what_part_it_is(tmp_path: Path) -> None:
     )
     once = coverage.model_copy(update={"gaps": 1, "samples": 1, "expected": 1, "repeated": 1000})
     assert once.sentence.startswith("1 of 1 sample (")
-    assert ", 1 gap, the longest 10 minutes, excluding 1,000 samples followed" in once.sentence
+    assert ", 1 gap, the longest 10 minutes, excluding 1,000 samples with" in once.sentence
 
 
 def test_a_run_that_cannot_be_read_is_named_and_passed_over(tmp_path: Path) -> None:
