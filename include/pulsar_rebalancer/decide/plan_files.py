@@ -245,7 +245,7 @@ def plan_text(summary: Summary, run: StoragePath, dag_id: str, last_gaps: Mappin
         f"  {number_of(count, 'bundle')} {'stays' if count == 1 else 'stay'} ({reason}): {reason.meaning}"
         for reason, count in summary.bundle_skip_reasons.items()
     ]
-    lines += [f"  no broker reports a bundle that matches {one_line(name, 512)}" for name in (hand.unknown if hand else ())]
+    lines += [f"  no broker reports a bundle matching {one_line(name, 512)}" for name in (hand.unknown if hand else ())]
     if hand is not None and summary.has_effect:
         lines += [f"  score of {name}: {before:.1f} -> {after:.1f}" for name, (before, after) in _score_shifts(summary)]
         disturbed = {"topic": hand.topics, "producer": hand.producers, "consumer": hand.consumers}

@@ -162,7 +162,7 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
         *(f"  {name(n)}: a:1 -> b:1" for n in range(3, 20)),
         f"  and 1 more: {run.uri}/plan/moves.parquet",
         *stay.values(),
-        f"  no broker reports a bundle that matches {name(77)}",
+        f"  no broker reports a bundle matching {name(77)}",
         "  score of b:1: 1.0 -> 22.1",
         "  score of a:1: 21.1 -> 0.0",
         "  disturbed: 42 topics, 63 producers, 84 consumers",
