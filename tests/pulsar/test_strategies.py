@@ -38,9 +38,9 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.rebalance import decide
 
-QUOTA_US = 40_000
+QUOTA_US = 20_000  # so little that RATE also shows on a fast machine
 RATE = 3500.0
-GAP = 10  # points that broker 0 is hotter than the others, at least: every shedder fires
+GAP = 8  # points that broker 0 is hotter than the others, at least: every shedder fires
 FREE, ISOLATED, SPREAD = "tests/free", "tests/isolated", ("tests/spread-a", "tests/spread-b")
 SYSTEM = "pulsar/system"
 SHEDDING: dict[Strategy, dict[str, Any]] = {
