@@ -38,18 +38,18 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.rebalance import decide
 
-QUOTA_US = 20_000  # so little that RATE also shows on a fast machine
+QUOTA_US = 30_000
 RATE = 3500.0
-GAP = 8  # points that broker 0 is hotter than the others, at least: every shedder fires
+GAP = 5  # points that broker 0 is hotter than the others, at least: every shedder fires
 FREE, ISOLATED, SPREAD = "tests/free", "tests/isolated", ("tests/spread-a", "tests/spread-b")
 SYSTEM = "pulsar/system"
 SHEDDING: dict[Strategy, dict[str, Any]] = {
-    Strategy.AVG: {"low_threshold": 5, "hit_count_low": 1, "hit_count_high": 1},
+    Strategy.AVG: {"low_threshold": 3, "hit_count_low": 1, "hit_count_high": 1},
     Strategy.THRESHOLD: {"average_threshold": 3, "min_unload_bundle_throughput": 0},
     Strategy.OVERLOAD: {"overloaded_threshold": 8},
     Strategy.UNIFORM: {"rate_difference": 10},
     Strategy.TRANSFER: {"target_std": 0.02, "hit_count_transfer": 0, "top_bundles": 16},
-    Strategy.GAIN: {"low_threshold": 5, "hit_count_low": 1, "hit_count_high": 1, "strategy_settings": {"min_gain": 0}},
+    Strategy.GAIN: {"low_threshold": 3, "hit_count_low": 1, "hit_count_high": 1, "strategy_settings": {"min_gain": 0}},
 }
 
 
