@@ -89,9 +89,7 @@ class Splitter:
             rates = self.samples.rates
             throughput = rates.msg_throughput_in + rates.msg_throughput_out
             count = self.topology.topic_count
-            return max(
-                members, key=lambda bundle: (count(bundle) if text == "LARGEST" else throughput[bundle], -bundle)
-            )
+            return max(members, key=lambda index: (count(index) if text == "LARGEST" else throughput[index], -index))
         try:
             return self.topology.resolve(namespace, text)
         except Refusal as refusal:

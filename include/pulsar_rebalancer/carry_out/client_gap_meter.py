@@ -49,13 +49,11 @@ _COUNT_REFUSALS = (Reason.FORBIDDEN, Reason.UNAUTHORIZED)
 
 
 class ClientGapMeter:
-    """Measures the moves of one wave. `on_client_gap` gets a move's cost, possibly after the move's outcome."""
+    """Measures the moves of one wave. `record_gap` gets a move's cost, possibly after the move's outcome."""
 
-    def __init__(
-        self, admin: PulsarAdmin, moves: Sequence[Move], on_client_gap: Callable[[str, ClientGap], None]
-    ) -> None:
+    def __init__(self, admin: PulsarAdmin, moves: Sequence[Move], record_gap: Callable[[str, ClientGap], None]) -> None:
         self.admin = admin
-        self.on_client_gap = on_client_gap
+        self.record_gap = record_gap
         self._bundles: defaultdict[str, list[str]] = defaultdict(list)
         for move in moves:
             self._bundles[move.source].append(move.bundle)
@@ -236,7 +234,7 @@ class MoveClientGap:
             self._latest_counts.clear()
         answered = self._latest_counts.keys() == self._baseline.keys()
         client_gap = self._measured_gap("" if answered else self.unknown or f"{owner} did not answer")
-        self.meter.on_client_gap(self.move.bundle, client_gap)
+        self.meter.record_gap(self.move.bundle, client_gap)
         return client_gap
 
     async def _follow_topic(self, topic: str, owner: str) -> None:

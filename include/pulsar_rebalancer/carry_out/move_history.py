@@ -174,10 +174,8 @@ class WaveHistory:
 
     def _kept_destinations(self) -> dict[str, KeptDestination]:
         return {
-            bundle: KeptDestination(
-                at=unload.at, plan_id=self._plan_id, destination=unload.destination, owner=unload.owner
-            )
-            for bundle, unload in self._unloads.items()
+            bundle: KeptDestination(at=last.at, plan_id=self._plan_id, destination=last.destination, owner=last.owner)
+            for bundle, last in self._unloads.items()
             if bundle in self.outcomes and self.outcomes[bundle].destination_kept
         }
 

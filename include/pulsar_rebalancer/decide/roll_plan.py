@@ -240,9 +240,7 @@ def _remaining_returns(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Rea
     parents = _parents_by_part(snapshot, unreported)
     home, unreported = home.union(parents).difference(parents.values()), unreported.difference(parents.values())
     # Their last owners may still report them.
-    back = {
-        name for name, unload in recent.items() if unload.destination == roll.broker and not unload.missed(roll.broker)
-    }
+    back = {name for name, last in recent.items() if last.destination == roll.broker and not last.missed(roll.broker)}
     # Pairs of the strategy, whose moves wait, are not negative.
     rows = [row for row in candidate_rows(snapshot.folder) if row["pair"] < 0 and row["bundle"] in home - back]
     unreported -= back

@@ -127,10 +127,8 @@ def learn(
     # A broker that restarted came and went, even if it was never missing. In a gap, anything may have.
     ages, before_ages = ({name: broker.samples for name, broker in of.items()} for of in (known, learned.brokers))
     disturbed = learned.samples and (ages != before_ages or minutes > longest)
-    undisturbed = 0.0 if disturbed else min(learned.quiet + minutes, SETTLED)
-    after = _with_persistence(
-        replace(learned, samples=samples, points=points, idle=idle, quiet=undisturbed), sums, minutes
-    )
+    calm = 0.0 if disturbed else min(learned.quiet + minutes, SETTLED)
+    after = _with_persistence(replace(learned, samples=samples, points=points, idle=idle, quiet=calm), sums, minutes)
     quiet = {end: move.minutes for move in sorted(recent_moves, key=lambda move: -move.minutes) for end in move[:2]}
     corrections = {}
     for name, now in scores.items():

@@ -161,9 +161,7 @@ class LeastResourceUsageWithWeight:
         self._difference = sample.settings.usage_difference / 100
         self._averages = np.array([state.averages.get(broker, np.nan) for broker in usage], float)
         # Drop averages of brokers that are gone, as Pulsar does when the list of active brokers changes.
-        self._others = {
-            b: average for b, average in state.averages.items() if b in sample.columns.names and b not in usage
-        }
+        self._others = {b: mean for b, mean in state.averages.items() if b in sample.columns.names and b not in usage}
         self._rows = PerCandidates(lambda brokers: np.array([self._row_of[broker] for broker in brokers], int))
         self._eligible = PerCandidates(self._eligible_brokers)
 

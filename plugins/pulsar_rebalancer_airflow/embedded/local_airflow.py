@@ -285,11 +285,9 @@ class LocalAirflow:
         for _ in self._poll_processes(_START_SECONDS):
             if self.get(f"/dags/{dag_id}") is not None:
                 return
-            errors = self.get("/importErrors")
-            if errors and errors["import_errors"]:
-                raise EmbeddedError(
-                    f"a DAG file cannot be imported: {errors['import_errors'][0]['stack_trace'][-800:]}"
-                )
+            found = self.get("/importErrors")
+            if found and found["import_errors"]:
+                raise EmbeddedError(f"a DAG file cannot be imported: {found['import_errors'][0]['stack_trace'][-800:]}")
         raise EmbeddedError(f"DAG {dag_id} did not appear within {_START_SECONDS} s")
 
     def trigger(self, dag_id: str, conf: Mapping[str, JsonValue] | None = None) -> str:

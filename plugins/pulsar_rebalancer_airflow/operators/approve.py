@@ -89,11 +89,9 @@ class ApproveOperator(ApprovalOperator):
             event = event | {"params_input": {"reason": _answer_reason(event)}}
             if _answering_user(event):
                 with fail_unless_temporary(context):
-                    refusal = self._record_answer(context, event)
-                if refusal is not None:
-                    self.log.warning(
-                        "Not approved: %s. [%s] %s", refusal.message, refusal.reason, refusal.reason.action
-                    )
+                    error = self._record_answer(context, event)
+                if error is not None:
+                    self.log.warning("Not approved: %s. [%s] %s", error.message, error.reason, error.reason.action)
                     super().execute(context)  # Airflow drops the answer, keeps the text, and waits again
                 send_order_metrics(context, self.entry.name, self.entry.settings)
         return super().execute_complete(context, event)

@@ -271,9 +271,7 @@ class CarryOutOperator(HandOverOperator):
         answers = store.get(Answers)
         refuse_while_plan_waits(context, self.trigger_dag_id, store)
         if earlier_plan is not None and not self._run_count(context, {earlier_plan.run_id}):
-            return handed_over.model_copy(
-                update={"run_id": earlier_plan.run_id}
-            )  # recorded by an attempt that ended early
+            return handed_over.model_copy(update={"run_id": earlier_plan.run_id})  # recorded by an earlier attempt
         if earlier_plan is not None and not self._was_held_back(context, earlier_plan, answers):
             raise PlanError(
                 Reason.PLAN_USED, f"run {earlier_plan.run_id} of {self.trigger_dag_id} has already used the plan"

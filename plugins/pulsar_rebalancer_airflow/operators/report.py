@@ -223,12 +223,10 @@ class WatchOperator(BaseOperator):
         since = last or min(store.peek(WatchState).began_at or now, now)
         seconds = (now - since).total_seconds()
         limit = self.settings.alert_after_intervals * self.settings.interval_seconds
-        said = f"last run ended {since:%Y-%m-%d %H:%M:%S %Z}" if last else "no run has ended yet"
-        self.log.info(
-            "Cluster %s: %s; %.0f of the %.0f s before an alert have passed", self.cluster, said, seconds, limit
-        )
+        text = f"last run ended {since:%Y-%m-%d %H:%M:%S %Z}" if last else "no run has ended yet"
+        self.log.info("Cluster %s: %s; %.0f of %.0f s before an alert have passed", self.cluster, text, seconds, limit)
         seen = Observation(
-            seconds > limit, {Reason.NO_RUN: 1}, f"{said}; interval {self.settings.interval_seconds:g} s"
+            seconds > limit, {Reason.NO_RUN: 1}, f"{text}; interval {self.settings.interval_seconds:g} s"
         )
         if self.settings.mode is Mode.OFF:
             seen = Observation(False, unwatched=Reason.MODE_OFF)

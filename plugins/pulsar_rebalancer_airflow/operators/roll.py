@@ -144,10 +144,8 @@ class RollOperator(BaseSensorOperator):
             refuse_while_plan_waits(context, f"{REBALANCE_DAG}{self.entry.name}", store)
         except PlanError as error:
             yield error
-        if asked := self._hash_of_waiting_manual_plan(context, store, now):
-            yield PlanError(
-                Reason.PLAN_UNDER_WAY, f"manual plan {asked} waits for approval: approve or reject it first"
-            )
+        if plan := self._hash_of_waiting_manual_plan(context, store, now):
+            yield PlanError(Reason.PLAN_UNDER_WAY, f"manual plan {plan} waits for approval: approve or reject it first")
         if hindrance := self._why_no_restart(context):
             yield PlanError(Reason.RESTART_FAILED, f"roll_restart_dag: {hindrance}")
 

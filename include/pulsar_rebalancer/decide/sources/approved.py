@@ -112,9 +112,7 @@ def _drain_proposal(snapshot: Snapshot, shown_summary: Summary, moves: Sequence[
     }
 
     def moves_of_drain(_: PlanningSample, source: str) -> list[RequestedMove]:
-        released = None if source in drained else Reason.NOT_DRAINED
-        return [
-            RequestedMove(move.bundle, move.destination, released, source) for move in moves if move.source == source
-        ]
+        reason = None if source in drained else Reason.NOT_DRAINED
+        return [RequestedMove(move.bundle, move.destination, reason, source) for move in moves if move.source == source]
 
     return drain_moves(snapshot, overruled, moves_of_drain, planned_only=True)[0]

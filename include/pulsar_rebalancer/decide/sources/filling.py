@@ -112,9 +112,7 @@ def unreported_points(sample: PlanningSample) -> dict[str, float]:
 def recent_unloads(snapshot: Snapshot) -> dict[str, Unload]:
     """Return recent unloads, by bundle, that the new owner's report might not include yet."""
     now = snapshot.request.collected_at
-    return {
-        bundle: unload for bundle, unload in snapshot.state.moves.unloads.items() if abs(now - unload.at) < _REPORT_LAG
-    }
+    return {name: unload for name, unload in snapshot.state.moves.unloads.items() if abs(now - unload.at) < _REPORT_LAG}
 
 
 def recent_arrivals(snapshot: Snapshot, broker: str) -> set[str]:

@@ -159,10 +159,8 @@ def select_bundles(sample: ClusterSample, pair: Decision, goal: Amount) -> list[
             remaining -= carried
         elif sample.brief:
             continue
-        of_bundle = bundle.msg_rate, bundle.msg_throughput
-        moves.append(
-            CandidateMove(number, source, destination, bundle.bundle, rank, measure, carried, *of_bundle, reason)
-        )
+        means = bundle.msg_rate, bundle.msg_throughput
+        moves.append(CandidateMove(number, source, destination, bundle.bundle, rank, measure, carried, *means, reason))
     return moves
 
 

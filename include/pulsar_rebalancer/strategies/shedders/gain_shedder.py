@@ -112,10 +112,8 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
 def _as_avg_shedder(sample: ClusterSample, state: ShedderState, learned: Learned) -> SheddingResult:
     plan = avg_shedder.shed(sample, state)
     why = f"{Reason.MEMORY_DECIDES.meaning} [{Reason.MEMORY_DECIDES}]"
-    pairs = [replace(of, explanation=f"{gap_and_hits(of)}. {why}") if of.fired else of for of in plan.decisions]
-    return plan._replace(
-        decisions=pairs, state=replace(plan.state, learned=learned), sentence=f"{plan.sentence}. {why}"
-    )
+    rows = [replace(of, explanation=f"{gap_and_hits(of)}. {why}") if of.fired else of for of in plan.decisions]
+    return plan._replace(decisions=rows, state=replace(plan.state, learned=learned), sentence=f"{plan.sentence}. {why}")
 
 
 def _broker_pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_Broker]]:

@@ -90,21 +90,19 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
 def broker_loads(sample: ClusterSample, state: ShedderState) -> tuple[list[BrokerLoad], ShedderState]:
     """Return the loads of brokers that are not left out, and the averages for the next run (BrokerLoadData.update)."""
     listed = {broker.broker for broker in sample.brokers}
-    loads_after = {name: average for name, average in state.loads.items() if name in listed}
-    throughputs_after = {name: average for name, average in state.throughputs.items() if name in listed}
+    loads_now = {name: average for name, average in state.loads.items() if name in listed}
+    throughputs_now = {name: average for name, average in state.throughputs.items() if name in listed}
     loads = []
     for broker in sample.compared_brokers:
         name, throughput = broker.broker, broker.traffic(MEASURE)
         load, average = broker.load_average, broker.throughput_average
         if load is None:
             usage = weighted_usage(broker, sample.settings, RESOURCES)
-            load = loads_after[name] = smooth(state.loads.get(name), usage, sample.settings)
+            load = loads_now[name] = smooth(state.loads.get(name), usage, sample.settings)
         if average is None:
-            average = throughputs_after[name] = smooth(state.throughputs.get(name), throughput, sample.settings)
+            average = throughputs_now[name] = smooth(state.throughputs.get(name), throughput, sample.settings)
         loads.append(BrokerLoad(name, load, average, throughput, broker.report_age_seconds))
-    return loads, ShedderState(
-        loads=dict(sorted(loads_after.items())), throughputs=dict(sorted(throughputs_after.items()))
-    )
+    return loads, ShedderState(loads=dict(sorted(loads_now.items())), throughputs=dict(sorted(throughputs_now.items())))
 
 
 def reported_load(broker: BrokerSample, settings: Settings) -> float:

@@ -133,16 +133,14 @@ def _shed_busiest(
     """Return the decision for the busiest broker, and the moves away from it."""
     measure, compared = difference.measure, Comparison(difference.value, difference.bound)
     required = min(int((difference.highest - difference.lowest) * sample.settings.max_unload_percentage), MAX_INT)
-    wanted = f"{difference.sentence}: {amount(measure, required)} must leave"
+    text = f"{difference.sentence}: {amount(measure, required)} must leave"
     if broker.bundles <= 1:
-        words = f"{wanted}, but {'the only bundle stays' if broker.bundles else 'the broker has no bundle'}"
+        words = f"{text}, but {'the only bundle stays' if broker.bundles else 'the broker has no bundle'}"
         return broker_decision(sample, broker, pair, compared, Reason.FEW_BUNDLES, words), []
     if required < difference.minimum:
-        words = f"{wanted}, less than the minimum of {amount(measure, difference.minimum)}"
+        words = f"{text}, less than the minimum of {amount(measure, difference.minimum)}"
         return broker_decision(sample, broker, pair, compared, Reason.BELOW_MINIMUM, words), []
-    fired = broker_decision(
-        sample, broker, pair, compared, Reason.FIRED, wanted, measure=measure, target=float(required)
-    )
+    fired = broker_decision(sample, broker, pair, compared, Reason.FIRED, text, measure=measure, target=float(required))
     return fired, _pick_bundles(sample, broker.broker, measure, pair, required)
 
 
