@@ -24,7 +24,7 @@ from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import load_broker_zero
 
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
-from pulsar_rebalancer.collect.collector import RunTrigger, collect, save
+from pulsar_rebalancer.collect.collector import RunTrigger, collect, write_sample
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.config.settings import Settings
@@ -80,8 +80,8 @@ class World:
         run = self.storage.new_run(now)
         async with PulsarAdmin(AdminConnection(seeds=(self.cluster.web_url(0),), token=token)) as admin:
             collected = await collect(admin, entry, RunTrigger(now, "test"))
-            self.sampled = self.sampled or dict(collected.tables)
-            save(replace(collected, tables=self.sampled), run)
+            self.sampled = self.sampled or dict(collected.input_tables)
+            write_sample(replace(collected, input_tables=self.sampled), run)
             self._prepare(run)
             summary = decide(lambda: self.spark, RunInput.read(run.uri))
             moves, outcomes = read_moves(run), []

@@ -13,7 +13,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from pulsar_rebalancer.carry_out.gate import require_second_person
-from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, Sample, collect, save
+from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, Sample, collect, write_sample
 from pulsar_rebalancer.config.clusters_file import RunParams, parse_params
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.errors import PlanError
@@ -85,12 +85,12 @@ class CollectOperator(ClusterOperator):
             run_id, by = context["dag_run"].run_id, requester(context)
             trigger = RunTrigger(now=now, airflow_run_id=run_id, params=params, requested_by=by)
             # Runs that only show a plan may take place next to a rebalancing run, which is the only writer.
-            earlier = EarlierData(storage.state, before, keeps_load_data=not self.only_shows)
+            earlier = EarlierData(storage.state, before, stores_load_data=not self.only_shows)
             collected = asyncio.run(self._collect(trigger, earlier))
             run = storage.new_run(now)
             request = _with_orders(collected.request, orders, before.decision.plan_id)
             request = request.model_copy(update={"dry_run": self.only_shows})
-            save(replace(collected, request=request), run)
+            write_sample(replace(collected, request=request), run)
         self.log.info("Collected %s", run.uri)
         return run.uri
 

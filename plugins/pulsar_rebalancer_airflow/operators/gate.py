@@ -166,7 +166,7 @@ def current_verdict(context: Context, cluster: str, run: StoragePath, settings: 
     if orders.lost:
         return Verdict(Reason.STATE_LOST, orders.lost)
     approved = store.is_approved(Summary.read(run), context["dag_run"].run_id)
-    answered = Approval(approved=approved, answers=orders.get(Answers))
+    answered = Approval(is_approved=approved, answers=orders.get(Answers))
     return judge_plan(run, store.get(DecisionState), settings, orders, datetime.now(UTC), limit, answered)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pydantic import SecretStr
 
-from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, collect, save
+from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, collect, write_sample
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.config.settings import Settings
@@ -83,8 +83,8 @@ def demonstration(strategy: str) -> Demonstration:
 async def decided(shown: Demonstration, storage: ClusterStorage, admin: PulsarAdmin, before: StateBefore) -> RunInput:
     now = datetime.fromtimestamp(shown.cluster.clock.now(), UTC)
     folder = storage.new_run(now)
-    earlier = EarlierData(folder=storage.state, before=before)
-    save(await collect(admin, shown.entry, RunTrigger(now, "scheduled"), earlier), folder)
+    earlier = EarlierData(state_folder=storage.state, state_before=before)
+    write_sample(await collect(admin, shown.entry, RunTrigger(now, "scheduled"), earlier), folder)
     Validation().write(folder)
     run = RunInput.read(folder.uri)
 

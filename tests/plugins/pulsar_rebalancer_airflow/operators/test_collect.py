@@ -66,7 +66,7 @@ def test_only_a_rebalancing_run_keeps_what_brokers_publish(storage, state, opera
     with pytest.raises(AdminError):
         operator(task_id="collect", entry=entry, root=storage.root).execute(context(CLUSTER, state))
 
-    assert [(earlier.folder, earlier.keeps_load_data) for earlier in given] == [(storage.state, keeps)]
+    assert [(earlier.state_folder, earlier.stores_load_data) for earlier in given] == [(storage.state, keeps)]
 
 
 def test_a_plan_that_waited_for_a_second_person_needs_one_after_a_change_to_auto(served, storage, state):

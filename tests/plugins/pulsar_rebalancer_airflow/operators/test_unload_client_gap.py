@@ -180,14 +180,14 @@ def test_brokers_determine_how_many_bundles_are_under_way(scene, caplog, away, g
         seen = max(seen, len(under_way))
 
     scene.before_unloads(unloading)
-    real = BundleMove.outcome
+    real = BundleMove.carry_out
 
     async def outcome(move: BundleMove) -> MoveOutcome:
         ended = await real(move)
         under_way.discard(ended.bundle)
         return ended
 
-    scene.monkeypatch.setattr(BundleMove, "outcome", outcome)
+    scene.monkeypatch.setattr(BundleMove, "carry_out", outcome)
     run = scene.run(moves, unload_concurrency="auto")
 
     assert scene.unload(run, unload_concurrency="auto", max_client_gap_seconds=gap) == {"moved": 8}
