@@ -225,7 +225,7 @@ class Cluster:
                 row: Row = {"cluster": "", "broker": self.brokers[owner], "bundle": name, "owners": 1, "cache_size": 0}
                 row |= {n: share * float(getattr(self.report.rates, n)[bundle]) for n in tables.TRAFFIC}
                 row |= {"topics": topics, "producers": topics, "consumers": 2 * topics}
-                rows.append(row | {"policy": self.kind_of.kind(name.rpartition("/")[0])})
+                rows.append(row | {"policy": self.kind_of.policy_kind(name.rpartition("/")[0])})
         rows.append(rows[0] | {"bundle": "pulsar/system/0x00000000_0xffffffff"})
         if tick % 5 == 3:  # two brokers report one bundle
             other = next(n for i, n in enumerate(self.brokers) if self._alive(i) and n != rows[3]["broker"])

@@ -179,7 +179,7 @@ class Scene:
             Plan(result.decisions, moves, sentence=result.sentence),
             state,
             self.splits,
-            **plan_files.score_fields(before, scores_after(before, taken, _traffic(samples, taken)), ()),
+            **plan_files.summary_scores(before, scores_after(before, taken, _traffic(samples, taken)), ()),
             counting=Reason.COUNTED,
             pairs=len(gaps),
             pairs_over=sum(gap >= self.settings.low_threshold for gap in gaps),

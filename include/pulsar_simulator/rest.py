@@ -126,10 +126,8 @@ class AdminApi:
         return Response(report, media_type="application/json")
 
     def _topic_stats(self, request: Request) -> Response:
-        listed = self._cluster.configuration.effective("exposePublisherStats") == "true"
-        return JSONResponse(
-            self._cluster.reporter.topic_stats(self._responding_broker(request), with_publishers=listed)
-        )
+        named = self._cluster.configuration.effective("exposePublisherStats") == "true"
+        return JSONResponse(self._cluster.reporter.topic_stats(self._responding_broker(request), with_publishers=named))
 
     # configuration
 

@@ -283,7 +283,7 @@ def _send_measurements(measurements: Iterator[Measurement]) -> None:
 
 def _order_measurements(context: Context, cluster: str, settings: Settings) -> Iterator[Measurement]:
     orders = StateStore.from_context(context, cluster).orders()
-    if not orders.lost:
+    if not orders.lost_text:
         yield from measure_orders(cluster, settings, orders, datetime.now(UTC))
 
 

@@ -144,7 +144,7 @@ class StoredState:
         if plan is not None and plan.run_id == airflow_run_id:
             return plan
         approval = self.get(Answers).approval(identity, airflow_run_id)
-        return approval.handed_over if approval else None
+        return approval.as_handed_over_plan if approval else None
 
     def is_approved(self, summary: Summary, airflow_run_id: str) -> bool:
         """Return whether a run carries out a plan that a person approved. Raises StateError `state_lost`."""

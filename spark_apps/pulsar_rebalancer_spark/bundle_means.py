@@ -161,7 +161,7 @@ def bundles_of_run(spark: SparkSession, run: RunInput) -> DataFrame:
 
 def store_means(run: RunInput, bundles: DataFrame) -> None:
     """Write the means for the next run if the sample counts."""
-    if run.counting.counts:
+    if run.hit_rules.counts:
         _write_means(run, bundles)
 
 

@@ -82,12 +82,12 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
         try:
             # While Spark starts and computes the means.
             learned = learning_of(run)
-            learned.write(run)
-            bundles = RunBundles(run, means, learned.loads)
+            learned.write_costs(run)
+            bundles = RunBundles(run, means, learned.bundle_loads)
             planned = run_plan.plan_run(run, bundles, learned, _make_judge(tuned.result, run))
             kept.result()
         finally:
-            if not run.counting.counts:
+            if not run.hit_rules.counts:
                 run.new_means_file.delete()
     return plan_files.write_run(run, planned)
 

@@ -12,7 +12,7 @@ from tests.bad_input import ALL, BLOCKED, COLDEST, COLLECT, HELD, ONE, OTHERS, P
 from tests.integration.airflow_world import Outcome, World, world
 from tests.token_issuer import TokenIssuer, bad_credentials, token_issuer
 
-from pulsar_rebalancer.decide.validation import validate
+from pulsar_rebalancer.decide.validation import validate_run
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.findings import explain
@@ -146,7 +146,7 @@ def test_bad_input(cluster, rebalance, issuing, row, monkeypatch):
         assert Reason(row.reason).action in str(refused.value)
     else:
         # As Great Expectations reads the same suites, which takes seconds.
-        found_as_told(row, validate(Snapshot(run)), concerned)
+        found_as_told(row, validate_run(Snapshot(run)), concerned)
 
 
 WHOLE = [

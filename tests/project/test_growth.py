@@ -89,7 +89,7 @@ def decided(run: RunInput, listed: Any, held: pa.Table) -> None:
     rates = held.group_by("broker").aggregate([("msg_rate", "sum")]).to_pylist()
     sums = {row["broker"]: Sums(*(row["msg_rate_sum"],) * 5) for row in rates}
     learning = learn(Learned(), listed, sums, [], run.settings, 1.0)
-    given = StrategyInput(run.settings, listed, Bundles(held), run.counting, policies=policies, learning=learning)
+    given = StrategyInput(run.settings, listed, Bundles(held), run.hit_rules, policies=policies, learning=learning)
     found = decided_by(given)
     # UniformLoadShedder sheds from one broker in a run.
     fewest = 0 if run.settings.strategy == Strategy.UNIFORM else len(listed) / 8

@@ -83,7 +83,7 @@ def decided(given: ClusterSample, hits: Mapping[str, HitCount], policies: Polici
 
 def decided_by(given: StrategyInput) -> Plan:
     """The plan of a run in which nobody but the strategy wants anything."""
-    sources = Sources(strategy=lambda arriving: strategy.proposal(given, arriving))
+    sources = Sources(strategy=lambda arriving: strategy.strategy_proposal(given, arriving))
     return plan(sources, given.settings, given.policies, given.brokers)
 
 

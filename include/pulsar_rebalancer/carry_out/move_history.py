@@ -164,9 +164,7 @@ class WaveHistory:
         def change(state: MovesState) -> MovesState:
             # The destination of a new unload replaces a kept one.
             replaced = {outcome.bundle for outcome in self.ended_moves if outcome.attempts}
-            kept = {
-                bundle: destination for bundle, destination in state.kept_destinations.items() if bundle not in replaced
-            }
+            kept = {bundle: record for bundle, record in state.kept_destinations.items() if bundle not in replaced}
             changed = {"unloads": state.unloads | self._unloads, "kept_destinations": kept | self._kept_destinations()}
             return state.model_copy(update=changed)
 

@@ -127,7 +127,7 @@ def _policy_problems(
     """Yield a sentence for each policy, or lack of one, that leaves a loaded namespace without an active broker."""
     names = {policy.name for policy in matches if policy}
     for policy in policies:
-        if policy.name in names and not policy.candidates(brokers):
+        if policy.name in names and not policy.allowed_brokers(brokers):
             yield f"isolation policy {policy.name[:80]!r} has no active broker, so bundles of its namespaces stay"
     if None in matches and brokers and all(any(policy.reserves(broker) for policy in policies) for broker in brokers):
         yield "isolation policies reserve every broker, so bundles of namespaces without a policy cannot move"

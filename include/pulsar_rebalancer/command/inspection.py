@@ -26,7 +26,7 @@ from pulsar_rebalancer.config.settings import validate as settings_of
 from pulsar_rebalancer.decide.plan_files import write_run
 from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
 from pulsar_rebalancer.decide.run_plan import learning_of, plan_run
-from pulsar_rebalancer.decide.validation import validate
+from pulsar_rebalancer.decide.validation import validate_run
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run import bundle_columns
@@ -67,7 +67,7 @@ class SampleJudge:
         folder = self.storage.new_run(sample.request.collected_at)
         before = StateBefore(decision=self.decision_state)
         write_sample(replace(sample, request=sample.request.model_copy(update=changes), state_before=before), folder)
-        if not validate(RunInput(folder)).reasons(Effect.BLOCK):
+        if not validate_run(RunInput(folder)).reasons(Effect.BLOCK):
             decide_run(RunInput.read(folder.uri))
             self.decision_state = self.decision_state if all_hits else read_state(folder)
         blocked = Summary.read_or_none(folder) is None
@@ -82,8 +82,8 @@ def decide_run(run: RunInput) -> Summary:
     reported = (row for row in run.table("bundles").to_pylist() if row["bundle"] not in left_out)
     run.new_means_file.write_table(table(bundle_columns.update_means(reported, known), MEANS))
     learned = learning_of(run)
-    learned.write(run)
-    return write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means_file, learned.loads), learned))
+    learned.write_costs(run)
+    return write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means_file, learned.bundle_loads), learned))
 
 
 @dataclass

@@ -17,7 +17,7 @@ from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.planning import candidates_of, place_moves
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
-from pulsar_rebalancer.decide.rolling import REQUIRED_SAMPLES, RollSample, why_wait
+from pulsar_rebalancer.decide.rolling import REQUIRED_SAMPLES, RollSample, why_waits
 from pulsar_rebalancer.decide.sources import requested
 from pulsar_rebalancer.decide.sources.drains import NEVER_MOVE_REASONS
 from pulsar_rebalancer.decide.sources.filling import recent_arrivals, recent_unloads
@@ -39,13 +39,13 @@ from pulsar_rebalancer.texts import number_of
 class Removal(NamedTuple):
     """The predicted effect of removing a broker.
 
-    `limit` is the highest score that a remaining broker may reach, in percent; `stay` counts the bundles that
+    `limit` is the highest score that a remaining broker may reach, in percent; `stay_counts` counts the bundles that
     cannot move.
     """
 
-    bundles: int
+    bundle_count: int
     limit: float
-    stay: Counter[Reason]
+    stay_counts: Counter[Reason]
 
 
 def removal_sample(snapshot: Snapshot) -> PlanningSample:
@@ -66,7 +66,7 @@ def predict_removal(sample: PlanningSample, broker: str) -> Removal:
     for wanted in place_moves(sample, candidates_of(sample, requested.drain_moves(sample, [broker]))):
         move = room.fitted_moves([wanted])[0] if wanted.is_taken else wanted
         if move.is_taken:
-            room.take([move])
+            room.add_taken([move])
         if move.reason not in NEVER_MOVE_REASONS:
             ends[move.reason] += 1
     # Callers ask about many brokers, whose bundles together would not fit into memory.
@@ -110,7 +110,7 @@ def predict_restarts(snapshot: Snapshot, brokers: Sequence[str]) -> list[BrokerR
         except PlanError as error:
             bundles, why_not = len(sample.bundles.of_broker(name)), error.message
         else:
-            bundles, why_not = fit.bundles, f"no {_missing_room_text(fit)}" if fit.stay else ""
+            bundles, why_not = fit.bundle_count, f"no {_missing_room_text(fit)}" if fit.stay_counts else ""
         runs = 2 * _run_count(bundles, settings) + REQUIRED_SAMPLES
         minutes = runs * settings.interval_seconds / 60 + _LEFT_OUT_HOST_SAMPLES * settings.host_usage_interval_minutes
         broker, silent = known[name], name in snapshot.silent_brokers
@@ -134,7 +134,7 @@ def _run_count(bundle_count: int, settings: Settings) -> int:
 
 def why_no_turn(snapshot: Snapshot) -> str:
     """Return why no broker's turn could begin now; empty if one could."""
-    return why_wait((), snapshot.starts, snapshot.problems, ())
+    return why_waits((), snapshot.starts, snapshot.problems, ())
 
 
 def roll_text(shown_restarts: ShownRestarts, reason: str, dag_id: str) -> str:
@@ -161,20 +161,20 @@ def sample_of_roll(snapshot: Snapshot, roll: Roll, drained_brokers: Collection[s
     home = _bundles_at_home(snapshot, roll.broker) if waits else _drained_bundles(snapshot, roll)
     left, stay = _remaining_bundles(snapshot, roll)
     no_room = ""
-    if waits and roll.broker in started and not why_wait(roll.listed, started, snapshot.problems, drained_brokers):
+    if waits and roll.broker in started and not why_waits(roll.listed, started, snapshot.problems, drained_brokers):
         known = snapshot.request.collected_at in roll.seen
         no_room = roll.waits if known else _why_no_room(snapshot, roll.broker)
     return RollSample(
         run=snapshot.folder.name,
-        at=snapshot.request.collected_at,
-        started=started,
+        sampled_at=snapshot.request.collected_at,
+        start_times=started,
         problems=snapshot.problems,
-        drained=tuple(sorted(drained_brokers)),
-        home=home,
-        immovable=_immovable_bundles(snapshot, roll.broker) if roll.phase is Phase.DRAINING and left == 0 else (),
-        left=left,
-        stay=stay,
-        outcome=_outcome_text(snapshot) if left else "",
+        drained_brokers=tuple(sorted(drained_brokers)),
+        home_bundles=home,
+        fixed_bundles=_immovable_bundles(snapshot, roll.broker) if roll.phase is Phase.DRAINING and left == 0 else (),
+        bundles_left=left,
+        stay_counts=stay,
+        outcome_text=_outcome_text(snapshot) if left else "",
         why_no_room=no_room,
     )
 
@@ -186,7 +186,7 @@ def with_owned_bundles(
     found_empty = storage.run(roll.sample)
     before = Snapshot(found_empty).owners(owned_bundles) if found_empty else {}
     arrived = sum(roll.broker not in owners for owners in before.values())
-    return sample._replace(left=max(arrived, sample.left or 0)) if arrived else sample
+    return sample._replace(bundles_left=max(arrived, sample.bundles_left or 0)) if arrived else sample
 
 
 def _immovable_bundles(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
@@ -208,12 +208,13 @@ def _why_no_room(snapshot: Snapshot, broker: str) -> str:
         fit = predict_removal(removal_sample(snapshot), broker)
     except PlanError as error:
         return error.message
-    return _missing_room_text(fit) if fit.stay else ""
+    return _missing_room_text(fit) if fit.stay_counts else ""
 
 
 def _missing_room_text(attempt: Removal) -> str:
-    bundles = f"{attempt.stay.total()} of {number_of(attempt.bundles, 'bundle')}"
-    return f"room for {bundles} on brokers with scores below {attempt.limit:g} % (reasons: {counts_text(attempt.stay)})"
+    stay, total = attempt.stay_counts, number_of(attempt.bundle_count, "bundle")
+    bundles, reasons = f"{stay.total()} of {total}", counts_text(stay)
+    return f"room for {bundles} on brokers with scores below {attempt.limit:g} % (reasons: {reasons})"
 
 
 def _remaining_bundles(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reason, int]]:

@@ -41,11 +41,11 @@ class RunInput(Snapshot):
         Raises SnapshotError: `file_missing`, `file_damaged`.
         """
         snapshot = cls(StoragePath(run.rstrip("/")))
-        _ = snapshot.silent_brokers, snapshot.bundles_footer, snapshot.counting, snapshot.validation
+        _ = snapshot.silent_brokers, snapshot.bundles_footer, snapshot.hit_rules, snapshot.validation
         return snapshot
 
     @cached_property
-    def counting(self) -> HitRules:
+    def hit_rules(self) -> HitRules:
         request, before = self.request, self.state.decision
         return decide_counting(
             before,
@@ -57,15 +57,15 @@ class RunInput(Snapshot):
         )
 
     @cached_property
-    def splits(self) -> SplitPlan:
+    def split_plan(self) -> SplitPlan:
         return split_planning.make_split_plan(self)
 
     @property
     def bundles_to_split(self) -> list[str]:
-        return self.splits.split_bundles
+        return self.split_plan.split_bundles
 
     @property
-    def unloaded_brokers(self) -> dict[str, float]:
+    def seconds_since_unload(self) -> dict[str, float]:
         """Return the seconds between each broker's last unload and the sample."""
         now = self.request.collected_at
         unloaded: dict[str, float] = {}
@@ -103,7 +103,7 @@ class RunInput(Snapshot):
             # What brokers' scores leave unexplained was learned together with these costs.
             _log.warning("%s: bundle costs are missing, so learning starts again with this sample", self.cluster)
             learned = Learned(bottleneck=learned.bottleneck)
-        return learned_before(learned, self.brokers, self.settings, is_counted=self.counting.counts)
+        return learned_before(learned, self.brokers, self.settings, is_counted=self.hit_rules.counts)
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:
@@ -147,8 +147,8 @@ _NAME_COLUMNS = pa.schema([BUNDLES.field(name) for name in ("broker", "bundle")]
 
 
 class _ReportedBundles(NamedTuple):
-    bundles: pa.Table
-    counted: pa.Table
+    all_bundles: pa.Table
+    counted_bundles: pa.Table
 
 
 class RunBundles(Bundles):
@@ -171,12 +171,12 @@ class RunBundles(Bundles):
     def bundle_counts(self, namespaces: Collection[str] | None = None) -> dict[str, Counter[str]]:
         """Return the number of reported bundles for each namespace and broker; `namespaces` None counts all."""
         if namespaces is not None:
-            return bundle_counts(self._reported_bundles.counted, namespaces)
+            return bundle_counts(self._reported_bundles.counted_bundles, namespaces)
         return bundle_counts(_concat_tables(self._cluster_batches(_NAME_COLUMNS), _NAME_COLUMNS), None)
 
     @cached_property
     def _table(self) -> pa.Table:
-        reported, run = self._reported_bundles.bundles, self._run
+        reported, run = self._reported_bundles.all_bundles, self._run
         bundles = reported.append_column(
             "reason", stays.stay_reasons(reported["bundle"], stays.BundleFacts.of_run(run, run.settings))
         )

@@ -50,13 +50,13 @@ _KNOWN_COSTS_SCHEMA = pa.schema([BUNDLE_COSTS.field("bundle"), *(pa.field(name, 
 class RunLearning(NamedTuple):
     """The lesson of a run's sample, and what is known about bundles after it: `BUNDLE_COSTS` and `NO_LOADS`."""
 
-    learning: LearningResult = LearningResult()
-    costs: pa.Table = NO_COSTS
-    loads: pa.Table = NO_LOADS
+    result: LearningResult = LearningResult()
+    bundle_costs: pa.Table = NO_COSTS
+    bundle_loads: pa.Table = NO_LOADS
 
-    def write(self, run: RunInput) -> None:
-        if self.costs and run.counting.counts and not run.new_costs_file.exists():
-            run.new_costs_file.write_table(self.costs)
+    def write_costs(self, run: RunInput) -> None:
+        if self.bundle_costs and run.hit_rules.counts and not run.new_costs_file.exists():
+            run.new_costs_file.write_table(self.bundle_costs)
 
 
 def learning_of(run: RunInput) -> RunLearning:
@@ -66,7 +66,7 @@ def learning_of(run: RunInput) -> RunLearning:
     destination. Missing and quarantined values are ignored. What is known about brokers and bundles without a
     report is kept.
     """
-    before, counts = run.learned, run.counting.counts
+    before, counts = run.learned, run.hit_rules.counts
     if before is None:
         return RunLearning()
     minutes = _minutes_since_sample(run)
@@ -192,17 +192,17 @@ def plan_run(run: RunInput, bundles: Bundles, learned: RunLearning | None = None
         settings=run.settings,
         brokers=run.brokers,
         bundles=bundles,
-        counting=run.counting,
-        state=run.strategy_state,
+        hit_rules=run.hit_rules,
+        strategy_state=run.strategy_state,
         policies=run.policies,
-        forced=request.is_forced,
+        is_forced=request.is_forced,
         force_threshold=force_threshold(request),
-        unloaded_brokers=run.unloaded_brokers,
-        learning=learned.learning if learned else LearningResult(),
+        seconds_since_unload=run.seconds_since_unload,
+        learning=learned.result if learned else LearningResult(),
         seed=run.folder.name,
         judge=judge,
     )
-    return plan_with_strategy(run, lambda traffic: strategy.proposal(given, traffic))
+    return plan_with_strategy(run, lambda traffic: strategy.strategy_proposal(given, traffic))
 
 
 def plan_with_strategy(run: RunInput, propose: Callable[[ArrivingTraffic], Proposal]) -> Plan:
@@ -213,7 +213,7 @@ def plan_with_strategy(run: RunInput, propose: Callable[[ArrivingTraffic], Propo
         if roll is not None:
             returning = roll.home and roll.phase is Phase.RETURNING
             return returns.return_proposal(run, roll.home, roll.broker, roll.sample) if returning else None
-        return filling.new_broker_proposal(run) if run.settings.fill_new_brokers and run.counting.counts else None
+        return filling.new_broker_proposal(run) if run.settings.fill_new_brokers and run.hit_rules.counts else None
 
     sources = Sources(
         drains=drain_proposal(run) if run.state.drains.brokers else None,
@@ -234,9 +234,9 @@ def plan_request(storage: ClusterStorage, run: StoragePath, request: PlanRequest
     record = ManualPlanRecord(by=user, request=request)
     if request.action is Action.SPLIT:
         row = requested.split_row(sample, request, Candidates.find(run) or Candidates())
-        return _write_manual_plan(sample, requested.proposal(sample, (), record, [row]), record, splits=[row])
+        return _write_manual_plan(sample, requested.requested_proposal(sample, (), record, [row]), record, splits=[row])
     moves = place_moves(sample, candidates_of(sample, requested.requested_moves(sample, storage, request)))
-    wanted = requested.proposal(sample, moves, record)
+    wanted = requested.requested_proposal(sample, moves, record)
     if not draining:
         return _write_manual_plan(sample, wanted, record)
     # A drain is shown as its runs will decide it.
@@ -254,16 +254,16 @@ def replan(storage: ClusterStorage, run: StoragePath) -> Summary:
             `would_overload`.
     """
     earlier = approved.read_earlier_plan(storage, Snapshot(run))
-    moves, room = approved.proposal(earlier)
+    moves, room = approved.approved_proposal(earlier)
     # A split that no longer fits is noticed later, from the bundle's bounds, before any request is sent.
-    wanted = requested.proposal(earlier.sample, moves, earlier.record, earlier.splits)
+    wanted = requested.requested_proposal(earlier.sample, moves, earlier.record, earlier.splits)
     return _write_manual_plan(
         earlier.sample,
         wanted,
         earlier.record,
         splits=earlier.splits,
         make_capacity=room,
-        all_or_none=earlier.approved,
+        all_or_none=earlier.is_approved,
         restarts=earlier.restarts,
     )
 
@@ -280,11 +280,11 @@ def _write_manual_plan(
 ) -> Summary:
     """Make and write a plan that no strategy decided. Raises PlanError: `would_overload` or `not_whole`."""
     new_plan = plan(
-        Sources(requested=replace(proposal, make_room=make_capacity)), sample.settings, sample.policies, sample.brokers
+        Sources(requested=replace(proposal, new_check=make_capacity)), sample.settings, sample.policies, sample.brokers
     )
     if all_or_none:
         _require_all_moves(new_plan.moves)
-    after = scores_after(sample.scores, new_plan.taken_moves, sample.traffic)
+    after = scores_after(sample.broker_scores, new_plan.taken_moves, sample.broker_traffic)
     if record.request.action and make_capacity is None:  # an approved plan of a strategy is checked as in mode `auto`
         _check_load(sample, after, record.request.overruled)
     return plan_files.write_manual_plan(sample, new_plan, record, after, splits, restarts or {})
@@ -300,7 +300,7 @@ def _require_all_moves(moves: Iterable[CandidateMove]) -> None:
 
 def _check_load(sample: PlanningSample, predicted_scores: Mapping[str, float], overruled: Container[Overrule]) -> None:
     limit = sample.settings.overloaded_threshold
-    over = {name: score for name, score in predicted_scores.items() if score > max(limit, sample.scores[name])}
+    over = {name: score for name, score in predicted_scores.items() if score > max(limit, sample.broker_scores[name])}
     if over and Overrule.OVERLOAD not in overruled:
-        scores = ", ".join(f"{name} {sample.scores[name]:.1f} to {over[name]:.1f}" for name in sorted(over)[:10])
+        scores = ", ".join(f"{name} {sample.broker_scores[name]:.1f} to {over[name]:.1f}" for name in sorted(over)[:10])
         raise PlanError(Reason.WOULD_OVERLOAD, f"predicted scores above {limit:g} percent: {scores}")

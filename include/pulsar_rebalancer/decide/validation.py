@@ -44,7 +44,7 @@ _SEVERITY = {Effect.BLOCK: "critical", Effect.HOLD: "critical", Effect.QUARANTIN
 """Severity in Great Expectations, by effect."""
 
 
-def validate(run: Snapshot, moved_bundles: Collection[str] = ()) -> Validation:
+def validate_run(run: Snapshot, moved_bundles: Collection[str] = ()) -> Validation:
     """Validate the sample of a run, and write `validation.json`. `moved_bundles` are bundles that moved recently."""
     tables, values, findings = judged_tables(run), suite_parameters(run.settings), list[Finding]()
     for name, table in tables.items():
@@ -60,7 +60,7 @@ def make_validation(
     """Return the suites' findings, and those that follow from them or from the settings."""
     found = one_quarantine_each(findings)
     # Two brokers may briefly report a bundle that moved.
-    shares = left_out_shares(unexpectedly_left_out(found, moved_bundles), tables)
+    shares = left_out_traffic_shares(unexpectedly_left_out(found, moved_bundles), tables)
     found = one_quarantine_each([*found, *traffic_findings(shares)])
     brokers = tables["brokers"].select(["broker", "host_samples", "cpu_limit"]).to_pylist()
     samples = {row["broker"]: math.nan if row["host_samples"] is None else row["host_samples"] for row in brokers}
@@ -186,7 +186,7 @@ def _unaccounted_percent(broker: Row, bundle_sums: Row) -> float | None:
     return max(apart[name] / max(own[name], sums[name]) * 100 if apart[name] > 1 else 0.0 for name in TRAFFIC)
 
 
-def left_out_shares(bundles: Collection[str], tables: Mapping[str, pa.Table]) -> dict[str, float]:
+def left_out_traffic_shares(bundles: Collection[str], tables: Mapping[str, pa.Table]) -> dict[str, float]:
     """Return the bundles' share (0 to 1) of each broker's message rate or throughput, whichever is larger.
 
     The absolute values of negative values are used. A value that is not a number is estimated: the broker's

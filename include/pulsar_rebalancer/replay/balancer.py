@@ -110,7 +110,7 @@ class Balancer:
         self._recent: dict[str, tuple[str, str, int]] = {}
         self._unloaded_brokers: dict[str, int] = {}
         self._policies = NO_POLICIES
-        self._kind: Callable[[str], str | None] = NO_POLICIES.kind
+        self._kind: Callable[[str], str | None] = NO_POLICIES.policy_kind
         self._silent: list[int] | None = None
         self._reasons: dict[int, Reason] = {}
         self._placing = BundlePlacer(self._empty_sample(), self._state, f"{seed}/start")
@@ -124,7 +124,7 @@ class Balancer:
         self._moved = {bundle: at for bundle, at in self._moved.items() if self._seconds_since(minute, at) <= grace}
         brokers = ColumnarBrokers(minute, self._roster, self._settings, self._left_out_reasons(minute))
         if minute.policies is not self._policies:
-            self._policies, self._kind = minute.policies, cache(minute.policies.kind)
+            self._policies, self._kind = minute.policies, cache(minute.policies.policy_kind)
         counting, learning = self._hit_rules(minute), LearningResult()
         if self._learned is not None:
             learning = self._learned.learn(
@@ -174,16 +174,16 @@ class Balancer:
             self._state,
             policies=minute.policies,
             learning=sample.learning,
-            unloaded_brokers={name: self._seconds_since(minute, at) for name, at in self._unloaded_brokers.items()},
+            seconds_since_unload={name: self._seconds_since(minute, at) for name, at in self._unloaded_brokers.items()},
             seed=self._seed_of_minute(minute),
             # A shedder that learns looks at the other pairs as well.
-            brief=self._learned is None,
+            may_omit_decisions=self._learned is None,
         )
-        sources = Sources(strategy=lambda traffic: strategy.proposal(given, traffic))
+        sources = Sources(strategy=lambda traffic: strategy.strategy_proposal(given, traffic))
         decision = plan(sources, self._settings, minute.policies, brokers)
         self._state = decision.strategy_state or self._state
         if self._may_repeat_values:
-            used = {**decision.samples, **used_samples(decision.decisions, counting)}
+            used = {**decision.used_scores, **used_samples(decision.decisions, counting)}
             # The values that gave a hit.
             after = samples_after(self._hits, counting, used, minute.time)
             self._hits = self._hits.model_copy(update={"samples": after})

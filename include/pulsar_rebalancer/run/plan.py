@@ -110,7 +110,7 @@ SPLIT_GRACE = timedelta(hours=1)
 def recently_split(bundle: str, splits: Mapping[str, BundleSplit], now: datetime) -> bool:
     return any(
         namespace_of(name) == namespace_of(bundle)
-        and HashRange.of_bundle(name).contains(HashRange.of_bundle(bundle))
+        and HashRange.of_bundle(name).contains_range(HashRange.of_bundle(bundle))
         and -SPLIT_GRACE <= now - split.at <= SPLIT_GRACE
         for name, split in splits.items()
     )

@@ -188,7 +188,7 @@ def _observation_of(reasons: Mapping[Reason, int], detail: str = "") -> Observat
 def _roll_observation(roll: Roll, settings: Settings, now: datetime) -> Observation:
     stepped = roll.looked_at or roll.at
     longest = max(LEFT, LEFT_INTERVALS * timedelta(seconds=settings.interval_seconds))
-    if not roll.active or stepped is None or now - stepped <= longest:
+    if not roll.is_active or stepped is None or now - stepped <= longest:
         return Observation(False)
     return Observation(True, {Reason.ROLLING: 1}, f"last step at {stepped:%Y-%m-%d %H:%M %Z}, plan {roll.id}")
 

@@ -16,10 +16,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.breaker import open_until
+from pulsar_rebalancer.orders.breaker import breaker_open_until
 from pulsar_rebalancer.orders.manual_plans import Drains, Question, deadline_of
 from pulsar_rebalancer.orders.order import OrdersInForce, Situation
-from pulsar_rebalancer.orders.pause import pause_of
+from pulsar_rebalancer.orders.pause import pause_in_force
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Effect, Reason, Trait, counts_text
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
@@ -105,10 +105,10 @@ def run_measurements(cluster: str, run: StoragePath | None, outcome: Outcome | N
 def measure_orders(cluster: str, settings: Settings, orders: OrdersInForce, now: datetime) -> Iterator[Measurement]:
     """Yield measurements of operators' orders, the circuit breaker, and the plan awaiting approval."""
     at = Situation(settings, orders, now)
-    pause, until = pause_of(at), deadline_of(at)
+    pause, until = pause_in_force(at), deadline_of(at)
     times = {
         "paused_until": pause.until if pause else None,
-        "breaker_open_until": open_until(settings.breaker, orders),
+        "breaker_open_until": breaker_open_until(settings.breaker, orders),
         "plan_waiting_since": orders.get(Question).at if until else None,
         "plan_waiting_until": until,
     }
@@ -116,7 +116,7 @@ def measure_orders(cluster: str, settings: Settings, orders: OrdersInForce, now:
         yield Measurement.create(f"{name}_timestamp_seconds", time.timestamp() if time else 0, cluster=cluster)
     yield Measurement.create("brokers_drained", len(orders.get(Drains).brokers), cluster=cluster)
     roll = orders.get(Roll)
-    phase = [*Phase].index(roll.phase) + 1 if roll.active else 0
+    phase = [*Phase].index(roll.phase) + 1 if roll.is_active else 0
     yield Measurement.create("roll_phase", phase, cluster=cluster)
     yield Measurement.create("roll_brokers_left", len(roll.order) - len(roll.done) if phase else 0, cluster=cluster)
 

@@ -179,7 +179,7 @@ def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> li
         return []
     policy = policy_of(policies.isolation, namespace)
     if policy is not None:
-        return policy.candidates(brokers)
+        return policy.allowed_brokers(brokers)
     closed = set(policies.without_persistent)
     return [broker for broker in brokers if broker not in closed and policies.reserving_policy(broker) is None]
 

@@ -150,15 +150,13 @@ def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor
     wanted = brokers.slowness * per_broker(100 * seconds * factor, owner, count)
     offered = rates.per_broker(owner, count)
     room = np.maximum(brokers.cpu_limit - extra_cpu, 0.0)
-    inward, outward = offered.msg_throughput_in * KBIT_PER_BYTE, offered.msg_throughput_out * KBIT_PER_BYTE
-    served = np.minimum.reduce(
-        [_share_met(room, wanted), _share_met(brokers.nic, inward), _share_met(brokers.nic, outward)]
-    )
+    into, out = offered.msg_throughput_in * KBIT_PER_BYTE, offered.msg_throughput_out * KBIT_PER_BYTE
+    served = np.minimum.reduce([_share_met(room, wanted), _share_met(brokers.nic, into), _share_met(brokers.nic, out)])
     return Demand(
         traffic=offered.scaled(served),
         cpu=np.minimum(wanted * served + extra_cpu, brokers.cpu_limit),
-        bandwidth_in=inward * served,
-        bandwidth_out=outward * served,
+        bandwidth_in=into * served,
+        bandwidth_out=out * served,
         served=served,
     )
 

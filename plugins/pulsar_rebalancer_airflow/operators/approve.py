@@ -98,7 +98,7 @@ class ApproveOperator(ApprovalOperator):
 
     def _set_deadline(self, question: Question) -> datetime:
         now = datetime.now(UTC)
-        until = question.deadline(self.entry.settings.max_awaiting_minutes) or now
+        until = question.answer_deadline(self.entry.settings.max_awaiting_minutes) or now
         self.response_timeout = max(until - now, timedelta(seconds=1))
         return until
 

@@ -90,7 +90,7 @@ def refuse_not_drained(store: StoredState, brokers: Iterable[str]) -> None:
 def refuse_while_rolling(store: StateStore) -> None:
     """Raise PlanError `rolling` during a rolling restart, which would refuse to have the plan carried out."""
     roll = store.get(Roll)
-    if roll.active:
+    if roll.is_active:
         raise PlanError(Reason.ROLLING, roll.progress)
 
 

@@ -77,7 +77,7 @@ class CollectOperator(ClusterOperator):
                 moves=store.get(MovesState),
                 control=orders.get(Control).without_ended(datetime.now(UTC)),
                 drains=Drains(brokers=orders.get(Drains).brokers),
-                roll=roll if roll.active else None,
+                roll=roll if roll.is_active else None,
                 handed_over=self._find_handover(store, params.plan, context["dag_run"].run_id) if params.plan else None,
             )
             now = datetime.now(UTC)

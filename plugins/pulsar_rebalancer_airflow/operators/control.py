@@ -291,7 +291,7 @@ class OrderOperator(ClusterOperator):
         """
         with fail_unless_temporary(context):
             store, ordered = self._store(context), ControlInput()
-            if parse_control_form(context["params"]).form_action.stops:
+            if parse_control_form(context["params"]).form_action.stops_run:
                 # Only runs that began before the order are sure to obey it.
                 with suppress(AirflowRuntimeError):
                     ordered["undecided"] = self._has_undecided_run(context, store)
@@ -300,7 +300,7 @@ class OrderOperator(ClusterOperator):
                 _forget_used_skip(store)
             elif request.form_action.apply:
                 ordered["lost"] = _store_order(store, request, order)
-            if request.form_action.stops:
+            if request.form_action.stops_run:
                 with suppress(StateError, SnapshotError):  # the order is in force; the *control* task reports the error
                     ordered["found"] = find_last_run(store)
         send_order_metrics(context, self.entry.name, self.entry.settings)
@@ -332,7 +332,7 @@ def _store_order(store: StateStore, request: ControlRequest, order: GivenOrder) 
     again; any other action raises `state_lost`.
     """
     lost, chosen = store.lost_documents((Control,)), request.form_action
-    if not chosen.after_loss:
+    if not chosen.works_after_loss:
         store.get(Control)
     was = lost_documents(store, lost)
     if chosen.apply:
@@ -395,7 +395,7 @@ class ControlOperator(ClusterOperator):
     def _carry_out(self, store: StateStore, request: ControlRequest, order: GivenOrder) -> dict[str, object]:
         action, lost = request.action, self.ordered.get("lost", {})
         told: dict[str, object] = {}
-        if request.form_action.stops:
+        if request.form_action.stops_run:
             told["stopped"] = self._stop_outcome(store)
         elif action == EXPORT:
             told["file"] = export_state(store, order.at)

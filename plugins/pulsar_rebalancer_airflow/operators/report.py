@@ -15,7 +15,7 @@ from pulsar_rebalancer.config.clusters_file import RunSettings
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.orders.breaker import Breaker, Tally, advance, last_closing
+from pulsar_rebalancer.orders.breaker import Breaker, Tally, advance_breaker, last_closing
 from pulsar_rebalancer.orders.in_force import FILE_ONLY_SETTINGS
 from pulsar_rebalancer.orders.manual_plans import Answers, Question
 from pulsar_rebalancer.orders.order import Control
@@ -108,11 +108,11 @@ class ReportOperator(RunOperator):
             closed = last_closing(store.peek(Control))
             failed = failed_moves(outcome.moves, stored.unloads, closed)
             seen = _breaker_tally(run, request, outcome, earlier, failed)
-            if earlier is None or seen.failed or seen.moved:
+            if earlier is None or seen.failed_moves or seen.has_moved:
                 # A retry has the same name, so what an earlier attempt has counted is not counted again.
                 counted = f"{run.name} {outcome.moved_count} {len(failed)}"
                 present = store.get(Breaker)
-                changed = advance(present, self.settings.breaker, seen, now, counted, closed)
+                changed = advance_breaker(present, self.settings.breaker, seen, now, counted, closed)
                 if changed != present:
                     store.put(changed)
         if told := words.changes_text(outcome, Summary.read_or_none(run)):
@@ -156,12 +156,12 @@ def _breaker_tally(
     validation = Validation.read(run) if (run / "validation.json").exists() else None
     summary = Summary.read(run) if (run / "plan" / "summary.json").exists() else None
     return Tally(
-        bad_brokers=_bad_brokers(validation) if validation else None,
-        failed=len(failed_bundles - reported),
-        moved=outcome.moved_count > (earlier_outcome.moved_count if earlier_outcome else 0),
-        score_range=summary.score_range if summary else None,
-        younger_than=request.collected_at - timedelta(minutes=request.resolved.settings.host_usage_interval_minutes),
-        brokers=summary.brokers if summary else 0,
+        bad_broker_count=_bad_brokers(validation) if validation else None,
+        failed_moves=len(failed_bundles - reported),
+        has_moved=outcome.moved_count > (earlier_outcome.moved_count if earlier_outcome else 0),
+        range_before_moves=summary.score_range if summary else None,
+        measured_after=request.collected_at - timedelta(minutes=request.resolved.settings.host_usage_interval_minutes),
+        broker_count=summary.brokers if summary else 0,
     )
 
 

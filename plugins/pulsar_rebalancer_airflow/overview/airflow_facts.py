@@ -246,7 +246,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: Bas
     if may(user, asks, "POST") and may(user, asks, "PUT", DagAccessEntity.HITL_DETAIL):
         question, allowed[APPLY_DAG] = _shown_question(session, entry, facts, asks, now), asks
     used = {*allowed.values()} | ({dag_ids[REBALANCE_DAG]} if allowed.keys() & {BY_HAND_DAG, APPLY_DAG} else set())
-    used |= {f"{ROLL_DAG}{entry.name}"} if facts.roll.active else set()
+    used |= {f"{ROLL_DAG}{entry.name}"} if facts.roll.is_active else set()
     paused = select(DagModel.dag_id).where(DagModel.dag_id.in_(used), DagModel.is_paused)
     closed = facts.gate_holds(entry.settings, now)
     return UserActions(
@@ -258,7 +258,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: Bas
         roll=allowed.get(ROLL_DAG, ""),
         question=question,
         grace_minutes=entry.settings.grace_period_minutes,
-        rolls=facts.roll.active,
+        rolls=facts.roll.is_active,
         closed=why_held(closed[0]) if closed else "",
         stays_closed=next((why_held(closing) for closing in closed if closing.reason in LASTING_REASONS), ""),
         paused_dags=tuple(sorted(session.scalars(paused))),

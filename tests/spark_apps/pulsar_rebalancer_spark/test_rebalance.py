@@ -48,7 +48,7 @@ def specified(root, run, previous=()):
     given = RunInput.read(run.uri)
     brokers, bundles = runs.sample(given, previous)
     force = force_threshold(given.request)
-    sample = ClusterSample(brokers, bundles, given.settings, counting=given.counting, force_threshold=force)
+    sample = ClusterSample(brokers, bundles, given.settings, counting=given.hit_rules, force_threshold=force)
     return decided_of(sample, given.state.decision.hits, given.policies)
 
 

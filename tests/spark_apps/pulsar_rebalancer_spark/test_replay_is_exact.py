@@ -73,7 +73,7 @@ def tables(brokers: list[dict[str, Any]], bundles: list[dict[str, Any]]) -> dict
         row |= {"topics": int(row["topics"]), "reserved_by": POLICIES.reserving_policy(row["broker"])}
     for row in bundles:
         row |= {"cluster": "east", "owners": 1, "producers": 1, "consumers": 1, "cache_size": 0}
-        row |= {"topics": int(row["topics"]), "policy": POLICIES.kind(namespace_of(row["bundle"]))}
+        row |= {"topics": int(row["topics"]), "policy": POLICIES.policy_kind(namespace_of(row["bundle"]))}
     rows = {"cluster": ([{"cluster": "east"}], CLUSTER), "brokers": (brokers, BROKERS), "bundles": (bundles, BUNDLES)}
     return {name: pa.Table.from_pylist(found, schema=schema) for name, (found, schema) in rows.items()}
 

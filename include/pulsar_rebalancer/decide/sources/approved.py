@@ -27,14 +27,14 @@ from pulsar_rebalancer.strategies.sample import CandidateMove
 class EarlierPlan(NamedTuple):
     """An earlier plan, and the new sample in which it is carried out.
 
-    `approved` is False if the plan's hash was given. `restarts` are the brokers whose hits are reset when the
+    `is_approved` is False if the plan's hash was given. `restarts` are the brokers whose hits are reset when the
     plan is carried out, each with the plan's sample.
     """
 
     sample: PlanningSample
     summary: Summary
     record: ManualPlanRecord
-    approved: bool
+    is_approved: bool
     moves: list[Move]
     splits: list[Row]
     restarts: Mapping[str, CountedSample]
@@ -62,14 +62,14 @@ def read_earlier_plan(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPla
         sample=PlanningSample.read(snapshot, overruled),
         summary=summary,
         record=ManualPlanRecord(by=asked_by, request=wanted, carries_out=summary.hash, **who),
-        approved=handed.approved,
+        is_approved=handed.approved,
         moves=list(moves),
         splits=split_rows(folder),
         restarts=read_state(folder).restarts,
     )
 
 
-def proposal(earlier_plan: EarlierPlan) -> tuple[list[CandidateMove], Callable[[], CapacityCheck] | None]:
+def approved_proposal(earlier_plan: EarlierPlan) -> tuple[list[CandidateMove], Callable[[], CapacityCheck] | None]:
     """Return the candidates of an earlier plan, and the check for room if some of them leave drained brokers."""
     sample = earlier_plan.sample
     leave = [
@@ -82,7 +82,7 @@ def proposal(earlier_plan: EarlierPlan) -> tuple[list[CandidateMove], Callable[[
     if not leave:
         return moves, None
     drains = _drain_proposal(sample.snapshot, earlier_plan.summary, leave)
-    return [*drains.moves, *moves], drains.make_room
+    return [*drains.moves, *moves], drains.new_check
 
 
 def _repeated_request(sample: PlanningSample, move: Move) -> RequestedMove:

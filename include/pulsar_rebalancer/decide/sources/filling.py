@@ -39,8 +39,8 @@ def new_broker_proposal(snapshot: Snapshot) -> Proposal | None:
     healthy = [name for name in brokers if name not in sample.left_out]
     if not healthy:
         return None
-    mean = fmean(value for name, value in sample.scores.items() if name not in sample.left_out)
-    empty = [name for name in healthy if sample.scores[name] < mean - _FILLED_MARGIN]
+    mean = fmean(value for name, value in sample.broker_scores.items() if name not in sample.left_out)
+    empty = [name for name in healthy if sample.broker_scores[name] < mean - _FILLED_MARGIN]
     requested = fill_moves(sample, empty) if empty else []
     moves = place_moves(sample, candidates_of(sample, requested, -len(requested)))
     return Proposal(
@@ -56,7 +56,7 @@ def fill_moves(sample: PlanningSample, brokers: Sequence[str]) -> list[Requested
     """
     for broker in brokers:
         check_receiver(sample, broker)
-    scores, policies = dict(sample.scores), sample.policy_filter()
+    scores, policies = dict(sample.broker_scores), sample.policy_filter()
     mean = fmean(value for name, value in scores.items() if name not in sample.left_out)
     pools = {
         source: sorted(
@@ -95,17 +95,17 @@ def fill_moves(sample: PlanningSample, brokers: Sequence[str]) -> list[Requested
     return requested
 
 
-def unreported_points(sample: PlanningSample) -> dict[str, float]:
+def unreported_gains(sample: PlanningSample) -> dict[str, float]:
     """Return, by owner, the score points of recently moved bundles that its report might not include yet.
 
     Scores are assumed to be proportional to traffic, with the same factor for all brokers.
     """
     points: dict[str, float] = {}
-    traffic = math.fsum(sample.traffic[name] for name in sample.scores)
+    traffic = math.fsum(sample.broker_traffic[name] for name in sample.broker_scores)
     for bundle in recent_unloads(sample.snapshot) if traffic else ():
-        if (owner := sample.owners.get(bundle)) in sample.scores:
+        if (owner := sample.owners.get(bundle)) in sample.broker_scores:
             share = sample.bundles.find(owner, bundle).msg_throughput / traffic
-            points[owner] = points.get(owner, 0.0) + share * math.fsum(sample.scores.values())
+            points[owner] = points.get(owner, 0.0) + share * math.fsum(sample.broker_scores.values())
     return points
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pulsar_rebalancer.config.field_types import Action, Overrule, SplitAlgorithm
 from pulsar_rebalancer.decide.planning import MEASURE, Proposal, RequestedMove, SourceReport
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
-from pulsar_rebalancer.decide.sources.drains import broker_moves
+from pulsar_rebalancer.decide.sources.drains import moves_off_broker
 from pulsar_rebalancer.decide.sources.filling import check_receiver, fill_moves
 from pulsar_rebalancer.decide.split_planning import Cut, find_cut
 from pulsar_rebalancer.errors import PlanError
@@ -46,7 +46,7 @@ def requested_moves(sample: PlanningSample, storage: ClusterStorage, request: Pl
     return unload_moves(sample, request.bundles, request.destination)
 
 
-def proposal(
+def requested_proposal(
     sample: PlanningSample, moves: Iterable[CandidateMove], record: ManualPlanRecord, splits: Sequence[Row] = ()
 ) -> Proposal:
     """Return the moves of a manual plan, or of one that is carried out, with a decision for each source."""
@@ -77,7 +77,7 @@ def _decisions(sample: PlanningSample, moves: Iterable[CandidateMove], record: M
             source=moved[0].source,
             reason=Reason.BY_HAND,
             pair=pair,
-            source_score=sample.scores.get(moved[0].source),
+            source_score=sample.broker_scores.get(moved[0].source),
             fired=True,
             explanation=f"{record.by or 'Somebody'} {asked}",
             measure=MEASURE,
@@ -193,7 +193,7 @@ def drain_moves(sample: PlanningSample, brokers: Collection[str]) -> list[Reques
             check_receiver(sample, broker)
     if not sample.cluster_sample.compared_brokers:
         raise PlanError(Reason.LAST_BROKER, f"no broker would be left to take the bundles of {', '.join(brokers)}")
-    return [move for broker in brokers for move in broker_moves(sample, broker)]
+    return [move for broker in brokers for move in moves_off_broker(sample, broker)]
 
 
 def undo_moves(sample: PlanningSample, outcome: Outcome) -> list[RequestedMove]:

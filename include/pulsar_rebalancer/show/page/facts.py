@@ -75,7 +75,7 @@ class AirflowContext(View):
 
         The settings, here and below, are those of the current clusters file.
         """
-        rolls = [Hold(Reason.ROLLING, self.roll.progress)] if self.roll.active else []
+        rolls = [Hold(Reason.ROLLING, self.roll.progress)] if self.roll.is_active else []
         return [closing for closing in self.gate_holds(settings, now) if closing.reason is not Reason.OBSERVE] + rolls
 
     def answer_deadline(self, settings: Settings, now: datetime) -> datetime | None:
@@ -109,7 +109,7 @@ class AirflowContext(View):
 
     def attention(self, settings: Settings, drain_views: Iterable[DrainView], now: datetime) -> Iterator[Attention]:
         """Yield what waits for a person; `drain_views` are the drained brokers after the latest run."""
-        if self.orders.lost:
+        if self.orders.lost_text:
             yield Attention(text=f"{Reason.STATE_LOST.meaning} {Reason.STATE_LOST.action}", acts=("Restore", "Reset"))
         until, roll = self.answer_deadline(settings, now), self.roll
         if until is not None and self.question.at is not None:
@@ -117,14 +117,14 @@ class AirflowContext(View):
                 f"The {self.question.at:%H:%M} plan to {self.question.what} waits for approval until {until:%H:%M %Z}."
             )
             yield Attention(text=text, since=self.question.at, acts=("Approve", "Reject"))
-        if roll.active and roll.phase is Phase.RESTARTING and roll.may_restart and not settings.roll_restart_dag:
+        if roll.is_active and roll.phase is Phase.RESTARTING and roll.may_restart and not settings.roll_restart_dag:
             text = f"Rolling restart, broker {len(roll.done) + 1} of {len(roll.order)}: restart {roll.broker} now."
             yield Attention(text=text, since=roll.since, acts=("Skip broker", "Stop roll"))
         for drain in drain_views:
             if drain.broker == roll.stranded and roll.ended is not None:
                 text = f"The rolling restart has ended, but {drain.broker} is still drained: release it."
                 yield Attention(text=text, since=roll.ended_at, acts=("Release",))
-            elif drain.empty and not (roll.active and drain.broker in roll.order):
+            elif drain.empty and not (roll.is_active and drain.broker in roll.order):
                 order = self.drains[drain.broker]
                 text = f"{drain.broker} is empty and safe to stop; drained by {order.by or 'unknown'}: {order.reason}."
                 yield Attention(text=text, since=order.at, acts=("Release",))
@@ -135,4 +135,4 @@ class AirflowContext(View):
 
 
 def why_held(hold: Hold) -> str:
-    return WORDING_BY_REASON.get(hold.reason, Wording()).next_run.replace("{}", hold.detail) or hold.reason.meaning
+    return WORDING_BY_REASON.get(hold.reason, Wording()).next_run_text.replace("{}", hold.detail) or hold.reason.meaning

@@ -184,9 +184,9 @@ def _roll_view(facts: AirflowContext, now: datetime) -> RollView | None:
     roll = facts.roll
     if roll.stranded not in facts.drains:  # released since the roll ended
         roll = roll.model_copy(update={"stranded": ""})
-    if not roll.active and (roll.ended_at is None or now - roll.ended_at >= _ENDED_ROLL_SHOWN):
+    if not roll.is_active and (roll.ended_at is None or now - roll.ended_at >= _ENDED_ROLL_SHOWN):
         return None
-    stop = words.STOPPED_IN[roll.phase].format(roll.broker) if roll.active else ""
+    stop = words.STOPPED_IN[roll.phase].format(roll.broker) if roll.is_active else ""
     return RollView(text=f"{capitalized(roll.progress)}.", turns=tuple(_turn_views(roll)), stop=stop)
 
 
@@ -202,7 +202,7 @@ def _turn_views(roll: Roll) -> Iterator[TurnView]:
             state = "restart now" if now else str(roll.phase)
             yield TurnView(broker=name, state=state, detail=f"waits for {roll.waits}" if roll.waits else left)
         else:
-            state = "waiting" if roll.active else "still drained" if name == roll.stranded else "not restarted"
+            state = "waiting" if roll.is_active else "still drained" if name == roll.stranded else "not restarted"
             yield TurnView(broker=name, state=state, detail=detail)
 
 

@@ -27,7 +27,7 @@ FIRES, WOULD_FIRE = "moves start", "moves would start"
 _CALM_STATES = (State.BALANCED, State.WAITING, State.MOVED, State.STUCK)
 """States that suggest all is well. The page does not show them while moves are forbidden or a plan awaits approval."""
 
-_VERDICT_TEXT = {reason: words.then for reason, words in WORDING_BY_REASON.items() if words.then}
+_VERDICT_TEXT = {reason: words.past for reason, words in WORDING_BY_REASON.items() if words.past}
 """Texts for verdicts whose causes may have ended since the run."""
 
 

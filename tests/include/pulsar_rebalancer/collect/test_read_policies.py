@@ -109,7 +109,7 @@ def test_another_shape_is_a_problem_of_its_part(given, broken):
 )
 def test_secondary_brokers_help_out_below_the_limit(min_limit, brokers, candidates):
     found = policy(primary=["gold-.*"], secondary=["silver-.*"], auto_failover_policy=failover(min_limit))
-    assert found.candidates(brokers) == candidates
+    assert found.allowed_brokers(brokers) == candidates
 
 
 class Calls:

@@ -32,7 +32,7 @@ NOTHING: dict[str, Any] = {"settings": Settings(), "moved": {}}
 
 
 def test_the_first_rule_of_the_list_counts():
-    own = [*dict.fromkeys(rule.reason for rule in RULES if rule.applies)]
+    own = [*dict.fromkeys(rule.reason for rule in RULES if rule.find_bundles)]
     assert own == [
         *("system_namespace", "namespace_excluded", "bundle_excluded", "bundle_quarantined", "to_be_split"),
         *("destination_kept", "recently_unloaded"),

@@ -30,7 +30,7 @@ WAITS = Question(plan_id="p", what="move 4 bundles", at=AT, run_id="ask__p")
 REJECTED = Answers(plans={"p": Answer(question=WAITS, at=AT, by="bob", reason="too many")})
 APPROVED = Answers(plans={"p": REJECTED.plans["p"].model_copy(update={"carried_out_by": "approved__p"})})
 ROLL = Roll(id="0a1b", by="bob", order=("b:1",), turn_at=NOW)
-STRANDED = ROLL.stopped(Reason.ROLL_STOPPED, "enough", NOW, is_stranded=True)
+STRANDED = ROLL.stopped_roll(Reason.ROLL_STOPPED, "enough", NOW, is_stranded=True)
 DRAINED = Drains(brokers={"b:1": Drain(at=NOW, by="bob", reason="new disks")})
 APPROVE = {"mode": "approve"}
 BLACKOUT = {"start": "2026-11-22T11:00", "end": "2026-11-22T13:00", "reason": "a report"}

@@ -176,7 +176,7 @@ ROLL = Roll(id="0a1b", order=("a:1",), at=NOW - timedelta(days=1), looked_at=NOW
         (ROLL, {"rolling": 1}),
         (ROLL.model_copy(update={"looked_at": None}), {"rolling": 1}),
         (ROLL.model_copy(update={"looked_at": NOW - timedelta(minutes=9)}), None),
-        (ROLL.stopped(Reason.ROLL_STOPPED, "", NOW, is_stranded=False), None),
+        (ROLL.stopped_roll(Reason.ROLL_STOPPED, "", NOW, is_stranded=False), None),
     ],
     ids=["none", "left", "before its first step", "goes on", "over"],
 )

@@ -139,7 +139,7 @@ def test_states_are_sent_as_the_time_of_their_end(tmp_path: Path) -> None:
     closed = OrdersInForce.build(*documents, Control(orders=(GivenOrder(action="close_breaker", **order),)))
     assert measured(closed)["breaker_open_until"] == 0
     assert measured(closed)["paused_until"] == 5, "of the clusters file"
-    over = measured(OrdersInForce.build(*documents, roll.stopped(Reason.ROLL_STUCK, "", NOW, is_stranded=False)))
+    over = measured(OrdersInForce.build(*documents, roll.stopped_roll(Reason.ROLL_STUCK, "", NOW, is_stranded=False)))
     assert (over["roll_phase"], over["roll_brokers_left"]) == (0, 0)
 
 

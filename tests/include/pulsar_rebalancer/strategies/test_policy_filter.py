@@ -58,9 +58,7 @@ def test_candidates_are_those_that_the_rules_leave_one_after_the_other(seed):
     owner = {row["bundle"]: row["broker"] for row in held}
     for row in held:
         name, namespace = row["bundle"], row["bundle"].rpartition("/")[0]
-        serving = {
-            space: Counter(b for n, b in owner.items() if n.startswith(space)) for space in ("t/n", "t/m", "t/o")
-        }
+        serving = {name: Counter(b for n, b in owner.items() if n.startswith(name)) for name in ("t/n", "t/m", "t/o")}
         left = list(names)
         if namespace in policies.groups:
             left = rules.lowest_counts(left, Counter([*serving["t/n"], *serving["t/m"]]))

@@ -65,10 +65,10 @@ class Demonstration:
             recent_moves=run.recent_moves.values(),
             settings=run.settings,
             minute=run.request.collected_at.timestamp() / 60,
-            is_counted=run.counting.counts,
+            is_counted=run.hit_rules.counts,
         )
         columns: list[Any] = [self.roster.bundles, self.columns.costs.loads(learning.learned.persistence)]
-        return RunLearning(learning, loads=pa.table(columns, schema=NO_LOADS.schema))
+        return RunLearning(learning, bundle_loads=pa.table(columns, schema=NO_LOADS.schema))
 
 
 def demonstration(strategy: str) -> Demonstration:
@@ -92,7 +92,7 @@ async def decided(shown: Demonstration, storage: ClusterStorage, admin: PulsarAd
     bundles = run.table("bundles").to_pylist()
     learned = shown.learn(run, bundles) if profile_of(run.settings).learns else RunLearning()
     run.new_means_file.write_table(pa.Table.from_pylist(bundle_columns.update_means(bundles, known), schema=MEANS))
-    plan_files.write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means_file, learned.loads), learned))
+    plan_files.write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means_file, learned.bundle_loads), learned))
     return run
 
 

@@ -97,7 +97,7 @@ def test_frozen_bundles_stay_on_a_drained_broker(tmp_path: Path, overrule: tuple
     snapshots = Snapshots(tmp_path, OWNED)
     run = snapshots.take(drains=drains, control=frozen().model_dump(mode="json"))
 
-    progress = planned(RunInput.read(run.uri)).drains["a:1"]
+    progress = planned(RunInput.read(run.uri)).drain_progress["a:1"]
 
     assert (progress.moving, progress.stay) == ((1, {"namespace_excluded": 1}) if stays else (2, {}))
 

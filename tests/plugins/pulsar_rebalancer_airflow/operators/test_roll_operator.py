@@ -73,7 +73,7 @@ class Desk:
 def test_a_roll_that_was_shown_begins_once_and_is_nobody_elses(tmp_path):
     desk = Desk(tmp_path)
     plan = desk.plan(brokers=["b:1", "a:1"])
-    assert not desk.roll.active
+    assert not desk.roll.is_active
 
     assert desk.act("first", plan=plan) == {}
     assert (desk.roll.broker, desk.roll.by, desk.roll.reason) == ("b:1", "bob", "patch")
@@ -249,7 +249,7 @@ def test_a_roll_waits_while_the_sample_of_the_empty_broker_cannot_be_read(tmp_pa
     desk.act("run", plan=desk.plan(brokers=["a:1"]))
     desk.owns = SnapshotError(Reason.FILE_DAMAGED, "bundles.parquet is damaged")
     desk.empties("run")
-    assert desk.roll.active
+    assert desk.roll.is_active
     assert desk.roll.waits == "a usable sample: bundles.parquet is damaged"
 
 

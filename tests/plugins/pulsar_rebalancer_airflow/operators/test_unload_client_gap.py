@@ -50,9 +50,7 @@ class Truth:
 
 
 def gaps(run: StoragePath) -> dict[str, ClientGap]:
-    found = {
-        bundle: outcome.client_gap for bundle, outcome in read_waves(run).items() if outcome.client_gap is not None
-    }
+    found = {name: outcome.client_gap for name, outcome in read_waves(run).items() if outcome.client_gap is not None}
     assert found.keys() == read_waves(run).keys()
     return found
 

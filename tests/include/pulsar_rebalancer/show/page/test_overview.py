@@ -206,7 +206,7 @@ def test_a_rolling_restart_has_a_row_for_each_broker_and_says_what_a_stop_does(
     assert found.stop.startswith("b:1 ")
     assert stop in found.stop
 
-    ended = roll.stopped(Reason.ROLL_STOPPED, "by ada", NOW, is_stranded=True)
+    ended = roll.stopped_roll(Reason.ROLL_STOPPED, "by ada", NOW, is_stranded=True)
     drained = Drains(brokers={"b:1": Drain(by="ada", reason="", at=NOW)})
     over, released = seen(made, roll=ended, drains=drained).roll, seen(made, roll=ended).roll
     assert over is not None
