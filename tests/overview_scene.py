@@ -88,7 +88,7 @@ class Scene:
     ) -> StoragePath:
         """A run that begins at a time; one of 0 seconds does not end, and `begun` of its moves have ended by then."""
         self.runs += 1
-        folder, cluster = self.storage.new_run(at), self.storage.cluster
+        folder, cluster = self.storage.new_run_folder(at), self.storage.cluster
         resolved = RunSettings(settings=self.settings, origins={})
         run_id = f"scheduled__{at:%Y-%m-%dT%H:%M:%S}+00:00"
         request = RunRequest(cluster=cluster, airflow_run_id=run_id, resolved=resolved, collected_at=at, **more)

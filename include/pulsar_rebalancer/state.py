@@ -346,7 +346,7 @@ class HitRules:
         return bool(known) and all(known)
 
 
-def decide_counting(
+def decide_hit_rules(
     state: DecisionState,
     settings: Settings,
     now: datetime,

@@ -40,7 +40,7 @@ def main(port: int, folder: str) -> None:
     begun = time.monotonic()
     gc.freeze()  # as the task does
     collected = asyncio.run(once(port, token))
-    write_sample(collected, ClusterStorage(folder, "bench").new_run(datetime.now(UTC)))
+    write_sample(collected, ClusterStorage(folder, "bench").new_run_folder(datetime.now(UTC)))
     seconds = time.monotonic() - begun
     found = collected.input_tables["cluster"].to_pylist()[0]
     print(found["brokers_reported"], found["bundles"], seconds)

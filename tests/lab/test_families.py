@@ -96,8 +96,8 @@ def test_no_strategy_is_given_the_costs_of_messages_or_the_slowness_of_brokers()
     report = Simulation(spec).step()
     given = minute_of(report, spec.brokers)
     # The limits are those of the cores; the only trace of the truth is the CPU that is used.
-    assert given.brokers.limits[0].tolist() == spec.brokers.cpu_limit.tolist()
-    values = [given.bundles.ravel(), given.brokers.traffic.ravel(), given.brokers.limits.ravel()]
+    assert given.broker_loads.limits[0].tolist() == spec.brokers.cpu_limit.tolist()
+    values = [given.bundle_loads.ravel(), given.broker_loads.traffic.ravel(), given.broker_loads.limits.ravel()]
     hidden = {*spec.workload.bundles.cost.tolist(), *np.unique(spec.brokers.slowness)[1:].tolist()}
     assert not hidden & set(np.concatenate(values).tolist())
 

@@ -70,7 +70,7 @@ def test_a_strategy_grows_with_its_cluster(strategy, own, tmp_path):
         made = clusters.make(root, brokers, 10, strategy=strategy, **settings)
         run = RunInput.read(made.uri)
         listed = run.brokers_without(left_out_of(run))
-        held = run.table("bundles")
+        held = run.read_table("bundles")
         for measure in ("msg_rate", "msg_throughput"):
             held = held.append_column(measure, pc.add(held[f"{measure}_in"], held[f"{measure}_out"]))
         held = held.append_column("long_term_msg_rate", held["msg_rate"])

@@ -77,7 +77,7 @@ class World:
     async def _run(self, entry: ClusterEntry) -> tuple[Summary, list[Move], list[MoveOutcome]]:
         token = SecretStr(self.cluster.admin_token) if self.cluster.admin_token else None
         now = datetime.now(UTC)
-        run = self.storage.new_run(now)
+        run = self.storage.new_run_folder(now)
         async with PulsarAdmin(AdminConnection(seeds=(self.cluster.web_url(0),), token=token)) as admin:
             collected = await collect(admin, entry, RunTrigger(now, "test"))
             self.sampled = self.sampled or dict(collected.input_tables)

@@ -143,7 +143,7 @@ class BundleMove:
     async def _check_destination(self, reason_if_owner: Reason) -> _MoveResult | None:
         """Query the destination itself, because a killed broker is listed as active until its session ends."""
         try:
-            arrived = await self.admin.owns(self.move.destination, self.move.bundle)
+            arrived = await self.admin.is_owner(self.move.destination, self.move.bundle)
         except AdminError as error:
             gone = error.reason == Reason.UNREACHABLE
             return _MoveResult(Reason.DESTINATION_GONE if gone else error.reason, self._last_owner or "", error.message)
@@ -215,7 +215,7 @@ class BundleMove:
                 _log.info("%s: not unloaded yet: %s", self.move.bundle, error)
             await asyncio.sleep(next(waits))
             with suppress(AdminError):
-                if await self.admin.owns(self.move.destination, self.move.bundle):
+                if await self.admin.is_owner(self.move.destination, self.move.bundle):
                     return None
 
     async def _owner_after_unload(self, topics: list[str], old_owner: str | None) -> str | None:
@@ -238,7 +238,7 @@ class BundleMove:
         while left:
             try:
                 owner = await self.admin.lookup_owner(left[0], destination)
-                if owner != old_owner and await self.admin.owns(owner, self.move.bundle):
+                if owner != old_owner and await self.admin.is_owner(owner, self.move.bundle):
                     return owner
             except AdminError as error:
                 if error.reason in _LOOKUP_REFUSALS or error.status in _REFUSAL_STATUSES:

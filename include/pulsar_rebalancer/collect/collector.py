@@ -26,7 +26,7 @@ from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import tables
-from pulsar_rebalancer.run.plan import recently_split
+from pulsar_rebalancer.run.plan import was_recently_split
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import Candidates, StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, Cell, table
@@ -121,7 +121,7 @@ class EarlierData:
     def long_term_means(self, settings: Settings) -> pa.Table | None:
         if settings.split_mode is Mode.OFF or self.state_folder is None:
             return None
-        means = tables.known_file(self.state_folder, self.state_before.decision.means, tables.MEANS)
+        means = tables.existing_file(self.state_folder, self.state_before.decision.means, tables.MEANS)
         return means.read_table(["bundle", *tables.LONG_TERM_RATES]) if means else None
 
 
@@ -210,7 +210,7 @@ async def _candidates(admin: PulsarAdmin, bundles: pa.Table, request: RunRequest
         bundles,
         history.long_term_means(settings),
         settings,
-        was_split=lambda bundle: recently_split(bundle, history.state_before.moves.splits, now),
+        was_split=lambda bundle: was_recently_split(bundle, history.state_before.moves.splits, now),
     )
 
 

@@ -108,7 +108,7 @@ def _loaded_topics(broker: str, stats: Mapping[str, object]) -> Iterator[LoadedT
 
 def all_advice(runtimes: Runtimes, topics: LoadedTopics, runs: Sequence[StoragePath]) -> list[Advice]:
     """Return what is wrong, the gravest first; `runs` decided the same sample as if all hits were reached."""
-    brokers = Snapshot(runs[0]).table("brokers").num_rows
+    brokers = Snapshot(runs[0]).read_table("brokers").num_rows
     found = [*_validation_advice(runs), *class_advice(runtimes)]
     found += [each for run in runs for each in _large_bundle_advice(run, topics.topics)]
     found += islice(crowded_partition_advice(topics.topics, brokers), _MAX_LISTED)

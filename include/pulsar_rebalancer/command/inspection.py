@@ -30,7 +30,7 @@ from pulsar_rebalancer.decide.validation import validate_run
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run import bundle_columns
-from pulsar_rebalancer.run.outcome import conclude
+from pulsar_rebalancer.run.outcome import conclude_run
 from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import MEANS, table
@@ -64,14 +64,14 @@ class SampleJudge:
         settings = checked_settings(resolved.settings.model_copy(update=dict(self.changes)), "the brokers' settings")
         params = RunParams(force="if it lasts" if all_hits else "")
         changes = {"resolved": resolved.model_copy(update={"settings": settings}), "params": params}
-        folder = self.storage.new_run(sample.request.collected_at)
+        folder = self.storage.new_run_folder(sample.request.collected_at)
         before = StateBefore(decision=self.decision_state)
         write_sample(replace(sample, request=sample.request.model_copy(update=changes), state_before=before), folder)
         if not validate_run(RunInput(folder)).reasons(Effect.BLOCK):
             decide_run(RunInput.read(folder.uri))
             self.decision_state = self.decision_state if all_hits else read_state(folder)
         blocked = Summary.read_or_none(folder) is None
-        conclude(folder, None if blocked else Reason.OBSERVE, sample.request.collected_at).write(folder)
+        conclude_run(folder, None if blocked else Reason.OBSERVE, sample.request.collected_at).write(folder)
         return folder
 
 
@@ -79,7 +79,7 @@ def decide_run(run: RunInput) -> Summary:
     """Decide a run as the Spark application does, with the means of its bundles computed here."""
     known = run.known_means_file.read_table().to_pylist() if run.known_means_file else []
     left_out = run.validation.quarantined
-    reported = (row for row in run.table("bundles").to_pylist() if row["bundle"] not in left_out)
+    reported = (row for row in run.read_table("bundles").to_pylist() if row["bundle"] not in left_out)
     run.new_means_file.write_table(table(bundle_columns.update_means(reported, known), MEANS))
     learned = learning_of(run)
     learned.write_costs(run)

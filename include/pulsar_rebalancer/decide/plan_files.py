@@ -25,8 +25,8 @@ from pulsar_rebalancer.run.plan import (
     candidate_rows,
     plan_hash,
     read_moves,
+    write_plan_tables,
     write_splits,
-    write_tables,
 )
 from pulsar_rebalancer.run.request import ManualPlanRecord
 from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
@@ -116,7 +116,7 @@ def write_plan(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence
     empty = {"restarts"} if not state.restarts else set()
     plan_document = state.model_dump(mode="json", exclude=empty)
     decided = table([_decision_row(request.cluster, decision) for decision in decisions], DECISIONS)
-    write_tables(run.folder, moves, decided, plan_document)
+    write_plan_tables(run.folder, moves, decided, plan_document)
     cuts = write_splits(run.folder, splits)
     taken = moves.filter(moves["taken"]).to_pylist()
     skip_reasons = sum(plan.pair_reasons.values(), Counter[Reason]())

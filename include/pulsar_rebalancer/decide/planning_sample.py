@@ -43,7 +43,7 @@ class PlanningSample:
         settings, policies = _planning_settings(snapshot.settings, overruled), _overrule(snapshot.policies, overruled)
         brokers = snapshot.brokers_without(left_out_of(snapshot, settings, policies))
         facts = stays.BundleFacts.of_run(snapshot, settings, overruled)
-        rows, means = snapshot.table("bundles", REPORTED_SCHEMA.names), snapshot.known_means_file
+        rows, means = snapshot.read_table("bundles", REPORTED_SCHEMA.names), snapshot.known_means_file
         rows = with_loads(rows.append_column("reason", stays.stay_reasons(rows["bundle"], facts)))
         rows = with_means(rows, snapshot.cluster, means.read_table(MEAN_COLUMNS) if means else MEANS.empty_table())
         return cls(snapshot, ClusterSample(brokers, _bundles_of_table(rows), settings), policies)

@@ -70,7 +70,7 @@ def predict_removal(sample: PlanningSample, broker: str) -> Removal:
         if move.reason not in NEVER_MOVE_REASONS:
             ends[move.reason] += 1
     # Callers ask about many brokers, whose bundles together would not fit into memory.
-    sample.bundles.forget(broker)
+    sample.bundles.forget_broker(broker)
     bundles = ends.total()
     del ends[Reason.TAKEN]
     return Removal(bundles, sample.settings.overloaded_threshold, ends)
@@ -92,7 +92,7 @@ def roll_preview(snapshot: Snapshot, brokers: Sequence[str], user: str, reason: 
         raise field_error(Reason.UNKNOWN_NAME, "brokers", roll_text)
     if len(started) < 2:
         raise PlanError(Reason.LAST_BROKER, f"{', '.join(started)} is the cluster's only broker")
-    (leader,) = snapshot.table("cluster", ["leader"])["leader"].to_pylist()
+    (leader,) = snapshot.read_table("cluster", ["leader"])["leader"].to_pylist()
     order = tuple(brokers) or tuple(sorted(started, key=lambda name: (name == leader, name)))
     known = {name: at.isoformat() if at else "" for name, at in started.items()}
     identity = hashlib.sha256(json.dumps([order, known], sort_keys=True).encode()).hexdigest()
@@ -183,7 +183,7 @@ def with_owned_bundles(
     sample: RollSample, storage: ClusterStorage, roll: Roll, owned_bundles: Collection[str]
 ) -> RollSample:
     """Add `owned_bundles`, as the drained broker itself says, that others owned when it was found empty."""
-    found_empty = storage.run(roll.sample)
+    found_empty = storage.run_folder(roll.sample)
     before = Snapshot(found_empty).owners(owned_bundles) if found_empty else {}
     arrived = sum(roll.broker not in owners for owners in before.values())
     return sample._replace(bundles_left=max(arrived, sample.bundles_left or 0)) if arrived else sample
@@ -195,7 +195,7 @@ def _immovable_bundles(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
 
 
 def _outcome_text(snapshot: Snapshot) -> str:
-    previous = ClusterStorage.of_run(snapshot.folder).run(snapshot.state.decision.plan_id)
+    previous = ClusterStorage.of_run(snapshot.folder).run_folder(snapshot.state.decision.plan_id)
     outcome = Outcome.read_or_none(snapshot.folder) or (Outcome.read_or_none(previous) if previous else None)
     if outcome is None or outcome.verdict is Reason.NOTHING_TO_DO:
         return ""
@@ -262,7 +262,7 @@ def _remaining_returns(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Rea
 
 
 def _parents_by_part(snapshot: Snapshot, bundles: Collection[str]) -> dict[str, str]:
-    batches = snapshot.batches("bundles", ["bundle"]) if bundles else ()
+    batches = snapshot.table_batches("bundles", ["bundle"]) if bundles else ()
     return parent_bundles((str(name) for batch in batches for name in batch["bundle"].to_pylist()), bundles)
 
 
@@ -272,7 +272,7 @@ def _bundles_at_home(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
         name: unload.owner or ("" if unload.missed(unload.destination) else unload.destination)
         for name, unload in recent_unloads(snapshot).items()
     }
-    table = snapshot.table("bundles", ["broker", "bundle"])
+    table = snapshot.read_table("bundles", ["broker", "bundle"])
     reported = table.filter(pc.equal(table["broker"], pa.scalar(broker)))["bundle"].to_pylist()
     known = {*map(str, reported), *recent_arrivals(snapshot, broker)}
     return tuple(sorted(name for name in known if owners.get(name, "") in ("", broker)))
@@ -280,7 +280,7 @@ def _bundles_at_home(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
 
 def _drained_bundles(snapshot: Snapshot, roll: Roll) -> tuple[str, ...]:
     """Return the bundles that the drain has moved off the current broker, even if no report showed them."""
-    unloads, begun = snapshot.state.moves.unloads, ClusterStorage.of_run(snapshot.folder).run(roll.sample)
+    unloads, begun = snapshot.state.moves.unloads, ClusterStorage.of_run(snapshot.folder).run_folder(roll.sample)
     gone = {name for name, each in unloads.items() if each.source == roll.broker and each.plan_id > roll.sample}
     owners = Snapshot(begun).owners(gone - {*roll.home}) if begun else {}
     return tuple(name for name in gone if roll.broker in owners.get(name, (roll.broker,)))

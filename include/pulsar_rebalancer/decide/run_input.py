@@ -18,10 +18,10 @@ from pulsar_rebalancer.decide.split_planning import SplitPlan
 from pulsar_rebalancer.names import SYSTEM_NAMESPACE
 from pulsar_rebalancer.reasons import Trait
 from pulsar_rebalancer.run.bundle_columns import SAMPLE_SCHEMA, Bundles, bundle_counts, sort, without_nulls
-from pulsar_rebalancer.run.plan import parts_by_bundle
+from pulsar_rebalancer.run.plan import shares_by_bundle
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, NO_LOADS, TRAFFIC, BrokerSample, Cell, known_file
-from pulsar_rebalancer.state import SETTLED, HitRules, Learned, ShedderState, StrategyState, decide_counting
+from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, NO_LOADS, TRAFFIC, BrokerSample, Cell, existing_file
+from pulsar_rebalancer.state import SETTLED, HitRules, Learned, ShedderState, StrategyState, decide_hit_rules
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.scoring import learned_before
@@ -47,7 +47,7 @@ class RunInput(Snapshot):
     @cached_property
     def hit_rules(self) -> HitRules:
         request, before = self.request, self.state.decision
-        return decide_counting(
+        return decide_hit_rules(
             before,
             self.settings,
             request.collected_at,
@@ -113,7 +113,7 @@ class RunInput(Snapshot):
     def parts_of_split_bundles(self) -> list[dict[str, Cell]]:
         return [
             {"cluster": self.cluster, "bundle": bundle, "part": part, "share": share}
-            for bundle, parts in parts_by_bundle(self.state.moves.splits).items()
+            for bundle, parts in shares_by_bundle(self.state.moves.splits).items()
             for part, share in parts.items()
         ]
 
@@ -123,7 +123,7 @@ class RunInput(Snapshot):
 
     @cached_property
     def known_costs_file(self) -> StoragePath | None:
-        return known_file(self.state_folder, self.state.decision.costs, BUNDLE_COSTS)
+        return existing_file(self.state_folder, self.state.decision.costs, BUNDLE_COSTS)
 
     @property
     def new_costs_file(self) -> StoragePath:
@@ -175,7 +175,7 @@ class RunBundles(Bundles):
         return bundle_counts(_concat_tables(self._cluster_batches(_NAME_COLUMNS), _NAME_COLUMNS), None)
 
     @cached_property
-    def _table(self) -> pa.Table:
+    def _bundle_table(self) -> pa.Table:
         reported, run = self._reported_bundles.all_bundles, self._run
         bundles = reported.append_column(
             "reason", stays.stay_reasons(reported["bundle"], stays.BundleFacts.of_run(run, run.settings))
@@ -195,7 +195,7 @@ class RunBundles(Bundles):
         return _ReportedBundles(sort(_concat_tables(held, REPORTED_SCHEMA)), _concat_tables(counted, _NAME_COLUMNS))
 
     def _cluster_batches(self, columns: pa.Schema) -> Iterator[pa.Table]:
-        for rows in self._run.batches("bundles", ["cluster", *columns.names]):
+        for rows in self._run.table_batches("bundles", ["cluster", *columns.names]):
             yield rows.filter(pc.equal(rows["cluster"], pa.scalar(self._run.cluster))).select(columns.names)
 
 

@@ -131,7 +131,7 @@ def _corrections_by_bundle(brokers: pa.ChunkedArray[Any], corrections: Mapping[s
 def _reported_rates(run: RunInput, rate_names: tuple[str, str]) -> pa.Table:
     columns = ["broker", "bundle", *rate_names]
     parts = [pa.schema([BUNDLES.field(name) for name in (*columns, "owners")]).empty_table()]
-    for rows in run.batches("bundles", ["cluster", *columns, "owners"]):
+    for rows in run.table_batches("bundles", ["cluster", *columns, "owners"]):
         parts.append(rows.filter(pc.equal(rows["cluster"], pa.scalar(run.cluster))).select(parts[0].column_names))
     reported = pa.concat_tables(parts).combine_chunks()
     if not run.may_share_bundles:

@@ -26,9 +26,9 @@ from pulsar_rebalancer.decide.split_algorithms import (
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import bundle_columns
-from pulsar_rebalancer.run.plan import excess, parts_by_bundle, percent_text, positions_text, recently_split
+from pulsar_rebalancer.run.plan import excess_text, percent_text, positions_text, shares_by_bundle, was_recently_split
 from pulsar_rebalancer.run.snapshot import MIN_SPLIT_TOPICS, Candidate, Candidates, Snapshot
-from pulsar_rebalancer.run.tables import LONG_TERM_RATES, TRAFFIC, Row, java_sum, rows_of
+from pulsar_rebalancer.run.tables import LONG_TERM_RATES, TRAFFIC, Row, java_sum, rows_of_bundles
 from pulsar_rebalancer.state import BundleSplit
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of
@@ -206,7 +206,7 @@ class _SplitPlanner:
                 return Reason.HIT_COUNT
             if capped:
                 return Reason.CAP_SPLITS
-        recent = recently_split(bundle.bundle, self._context.splits, self._context.now)
+        recent = was_recently_split(bundle.bundle, self._context.splits, self._context.now)
         return Reason.RECENTLY_SPLIT if recent else None
 
     def _cut_or_reason(self, bundle: LoadedBundle) -> Cut | Reason:
@@ -235,7 +235,7 @@ class _SplitPlanner:
 
 
 def _explanation(bundle: LoadedBundle, condition: SplitCondition, cut: Cut | None, reason: Reason) -> str:
-    finding = f"{bundle.bundle} on {bundle.broker} has {excess(condition.name, condition.value, condition.bound)}"
+    finding = f"{bundle.bundle} on {bundle.broker} has {excess_text(condition.name, condition.value, condition.bound)}"
     if cut is not None:
         finding += f"; a split at {cut.positions_text} would give parts with {percent_text(cut.shares)} of the traffic"
     return f"{finding}. {reason.meaning}"
@@ -254,7 +254,7 @@ def make_split_plan(run: RunInput) -> SplitPlan:
         return NO_SPLITS
     context = SplitInput(
         settings=run.settings,
-        extensible=run.extensible,
+        extensible=run.is_extensible,
         now=run.request.collected_at,
         hits={} if run.hit_rules.clear else run.state.decision.split_hits,
         splits=run.state.moves.splits,
@@ -268,9 +268,9 @@ def make_split_plan(run: RunInput) -> SplitPlan:
 def _loaded_bundles(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:
     """Return the bundles; of several reports about a bundle, the one with the most traffic is used."""
     sample = run.bundle_rows(names, _BUNDLE_COLUMNS)
-    parts = parts_by_bundle(run.state.moves.splits)
+    parts = shares_by_bundle(run.state.moves.splits)
     parents = {bundle for bundle, of_bundle in parts.items() if of_bundle.keys() & set(names)}
-    known = rows_of([*names, *parents], run.known_means_file.read_batches()) if run.known_means_file else []
+    known = rows_of_bundles([*names, *parents], run.known_means_file.read_batches()) if run.known_means_file else []
     after = {row["bundle"]: row for row in bundle_columns.update_means(sample, bundle_columns.with_parts(known, parts))}
     left_out, names = left_out_of(run), [row["bundle"] for row in sample]
     facts = stays.BundleFacts(run.settings, {}, quarantined=run.validation.quarantined, control=run.state.control)

@@ -120,11 +120,11 @@ def judged_tables(run: Snapshot) -> dict[str, pa.Table]:
       value and the sum over its bundles; 0 if it is at most one unit, null if a value is invalid, because
       invalid values are separate findings.
     """
-    bundles = run.table("bundles")
+    bundles = run.read_table("bundles")
     for name in TRAFFIC:
         finite = pc.if_else(pc.is_finite(bundles[name]), bundles[name], pa.scalar(None, pa.float64()))
         bundles = bundles.set_column(bundles.schema.get_field_index(name), name, finite)
-    brokers = run.table("brokers").select([name for name in _JUDGED_BROKERS.names if name not in _DERIVED])
+    brokers = run.read_table("brokers").select([name for name in _JUDGED_BROKERS.names if name not in _DERIVED])
     weights = {
         name: weight
         for name in profile_of(run.settings).resources
@@ -133,7 +133,7 @@ def judged_tables(run: Snapshot) -> dict[str, pa.Table]:
     carried = _bundle_sums_by_broker(bundles)
     rows = [_judged_broker(row, weights, carried) for row in brokers.to_pylist()]
     judged = pa.Table.from_pylist(rows, schema=_JUDGED_BROKERS)
-    return {"cluster": run.table("cluster"), "brokers": judged, "bundles": bundles}
+    return {"cluster": run.read_table("cluster"), "brokers": judged, "bundles": bundles}
 
 
 def _judged_broker(row: Row, weights: Mapping[str, float], bundle_sums: Mapping[str, Row]) -> Row:

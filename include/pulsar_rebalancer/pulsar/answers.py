@@ -44,21 +44,21 @@ def first_line(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswer:
-    """A response after all redirects; `what` is method and path, `cut`: only the beginning was read."""
+    """A response after all redirects; `what` is method and path, `is_cut_off`: only the beginning was read."""
 
     what: str
     broker: str
     status: int
     body: bytes
     mask: TokenMask = field(repr=False)
-    cut: bool = False
+    is_cut_off: bool = False
 
     @property
     def is_unauthenticated(self) -> bool:
         """Return whether the credentials were rejected; a 401 for a missing permission gives a reason."""
         return self.status == 401 and not self._error_reason()
 
-    def error(self, on_412: Reason) -> AdminError:
+    def as_error(self, on_412: Reason) -> AdminError:
         """Return the error for a request that the broker refused.
 
         `on_412` is the reason code for "precondition failed", which Pulsar uses for stale bundle ranges,

@@ -188,7 +188,7 @@ class LearnedColumns:
         self.costs = BundleCosts.all_unknown(len(roster.bundles))
         self._counted_at = math.inf
 
-    def learn(
+    def learn_from_sample(
         self,
         learned: Learned,
         owner: Ints,
@@ -215,7 +215,7 @@ class LearnedColumns:
         rate = np.where(owner == NOBODY, np.nan, (inward + outward) / UNIT_DIVISORS[measure])
         minutes = max(settings.interval_seconds / 60, minute - self._counted_at)
         self.costs, change = known.with_sample(rate, minutes, is_counted=is_counted)
-        sums = self.sums(owner, self.costs.summands(rate, change))
+        sums = self.sums_by_broker(owner, self.costs.summands(rate, change))
         if learned.samples and not is_counted:
             return LearningResult(learned, sums)
         self._counted_at = minute if is_counted else self._counted_at
@@ -226,7 +226,7 @@ class LearnedColumns:
         self.costs = self.costs.with_correction(change, gain, shrink)
         return learning
 
-    def sums(self, owner: Ints, summands: Sequence[Floats]) -> dict[str, Sums]:
+    def sums_by_broker(self, owner: Ints, summands: Sequence[Floats]) -> dict[str, Sums]:
         owned, names = owner != NOBODY, self._roster.brokers
         at = owner[owned]
         added = [np.bincount(at, weights=column[owned], minlength=len(names)).tolist() for column in summands]

@@ -108,7 +108,7 @@ class ApproveOperator(ApprovalOperator):
         return approval_request(summary, verified_actions(run, summary), run, deadline, requesters)
 
     def _plan_asked_about(self, question: Question) -> tuple[StoragePath, Summary]:
-        run = self.storage.run(question.plan_id)
+        run = self.storage.run_folder(question.plan_id)
         if run is None or (summary := Summary.read(run)).hash != question.hash:
             raise PlanError(Reason.PLAN_CHANGED, f"the plan of run {question.plan_id} has changed")
         return run, summary

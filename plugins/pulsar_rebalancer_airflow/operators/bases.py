@@ -115,7 +115,7 @@ def refusal_now(
 
 def roll_refusal(store: StateStore, plan_id: str) -> PlanError | None:
     """Return why an approved plan is not carried out in a rolling restart; None if the plan is of the roll's phase."""
-    roll, run = store.get(Roll), store.storage.run(plan_id)
+    roll, run = store.get(Roll), store.storage.run_folder(plan_id)
     if not roll.is_active or (run is not None and roll.same_phase(StateBefore.read(run).roll)):
         return None
     return PlanError(Reason.ROLLING, roll.progress)

@@ -222,7 +222,7 @@ class CarryOutOperator(HandOverOperator):
     def _shown_plan(self, store: StateStore, form: PlanRequest, now: datetime) -> tuple[ShownPlan, PlanRequest]:
         """Return the plan with the form's hash, and its request; raise an error if the plan may not be carried out."""
         entry = store.get(ShownPlans).plans.get(form.plan)
-        run = self.storage.run(entry.plan_id) if entry else None
+        run = self.storage.run_folder(entry.plan_id) if entry else None
         planned = Summary.read(run).by_hand if run else None
         if entry is None or planned is None:
             raise PlanError(Reason.OTHER_PLAN, f"no plan {form.plan[:16]} was shown recently")
@@ -247,7 +247,7 @@ class CarryOutOperator(HandOverOperator):
         """
         drained = store.orders().get(Drains).brokers
         if earlier_plan is None:
-            run = self.storage.run(handed_over.plan.plan_id)
+            run = self.storage.run_folder(handed_over.plan.plan_id)
             if run is None or drained.keys() != StateBefore.read(run).drains.brokers.keys():
                 named = ", ".join(drained)
                 raise PlanError(

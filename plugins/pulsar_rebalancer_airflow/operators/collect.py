@@ -23,7 +23,7 @@ from pulsar_rebalancer.orders.order import Control, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Effect, Reason
-from pulsar_rebalancer.run.findings import explain
+from pulsar_rebalancer.run.findings import explain_validation
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.state import DecisionState, MovesState
@@ -87,7 +87,7 @@ class CollectOperator(ClusterOperator):
             # Runs that only show a plan may take place next to a rebalancing run, which is the only writer.
             earlier = EarlierData(storage.state, before, stores_load_data=not self.only_shows)
             collected = asyncio.run(self._collect(trigger, earlier))
-            run = storage.new_run(now)
+            run = storage.new_run_folder(now)
             request = _with_orders(collected.request, orders, before.decision.plan_id)
             request = request.model_copy(update={"dry_run": self.only_shows})
             write_sample(replace(collected, request=request), run)
@@ -175,7 +175,7 @@ class ValidateOperator(BaseOperator):
         return counts
 
     def _warn_of_findings(self, context: Context, run: StoragePath, validation: Validation, page: str) -> None:
-        report, result = explain(validation), (run / "validation.json").uri
+        report, result = explain_validation(validation), (run / "validation.json").uri
         gravest = report.reasons[0].effect
         document = {"cluster": self.cluster, "effect": gravest.value, **report.document()}
         context["ti"].xcom_push(key=FINDINGS_KEY, value=document | {"result": result, "page": page_file(run).uri})

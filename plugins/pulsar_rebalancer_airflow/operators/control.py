@@ -24,7 +24,7 @@ from pulsar_rebalancer.run.outcome import read_waves
 from pulsar_rebalancer.run.plan import RUN_TIMEOUT, read_moves, read_outcomes, read_splits, read_state
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import StateBefore
-from pulsar_rebalancer.run.tables import MEANS, known_file
+from pulsar_rebalancer.run.tables import MEANS, existing_file
 from pulsar_rebalancer.state import DecisionState, MovesState
 from pulsar_rebalancer.storage.documents import MAX_CLOCK_SKEW, ClusterStorage, CommitMark, last_committed_run, time_of
 from pulsar_rebalancer.storage.path import StoragePath
@@ -95,7 +95,7 @@ def change_state(store: StateStore, action: str, order: Order, name: str) -> dic
     if action == "restore":
         source, decision, moves = _documents_to_restore(store.storage, name)
     # No plan id: a plan recorded earlier must not be carried out after a restore.
-    means = decision.means if known_file(store.storage.state, decision.means, MEANS) else ""
+    means = decision.means if existing_file(store.storage.state, decision.means, MEANS) else ""
     state = decision.model_copy(update={"seq": before + 1, "plan_id": "", "means": means})
     details = lost_documents(store, lost) | {"file": source, "seq_before": before, "seq_after": state.seq}
     # Noted first as begun, in case the task is killed before it notes the end.
@@ -207,7 +207,7 @@ def find_last_run(store: StateStore) -> RunInProgress:
         SnapshotError: one of the run's files cannot be read.
     """
     plan = store.get(DecisionState).plan_id
-    run, begun = store.storage.run(plan), _unfinished_bundles(store, plan)
+    run, begun = store.storage.run_folder(plan), _unfinished_bundles(store, plan)
     to_do = _pending_bundles(run) | begun if run else begun
     return RunInProgress(plan=plan, bundles=sorted(begun), without_outcome=len(to_do))
 
@@ -228,14 +228,14 @@ def wait_for_end(store: StateStore, run_in_progress: RunInProgress, timeout_s: f
     while left and time.monotonic() < until:
         time.sleep(_SECONDS_BETWEEN_LOOKS)
         left &= _unfinished_bundles(store, run_in_progress["plan"])
-    run = store.storage.run(run_in_progress["plan"])
+    run = store.storage.run_folder(run_in_progress["plan"])
     ended = {bundle: reason for bundle, reason in _move_reasons(run).items() if bundle in begun - left} if run else {}
     finished = {bundle: reason for bundle, reason in ended.items() if not reason.has(Trait.NOT_BEGUN)}
     return StopOutcome(finished, tuple(sorted(left)), run_in_progress["without_outcome"] - len(finished) - len(left))
 
 
 def is_in_progress(storage: ClusterStorage, plan_id: str, now: datetime) -> bool:
-    at, run = time_of(plan_id), storage.run(plan_id)
+    at, run = time_of(plan_id), storage.run_folder(plan_id)
     return at is not None and run is not None and now - at <= RUN_TIMEOUT and not (run / "outcome.json").exists()
 
 
@@ -309,7 +309,7 @@ class OrderOperator(ClusterOperator):
     def _has_undecided_run(self, context: Context, store: StateStore) -> bool:
         ti, dag_id = context["ti"], f"{REBALANCE_DAG}{self.entry.name}"
         running = ti.get_dr_count(dag_id, states=["running"])
-        last = self.storage.run(store.last_plan()) if running else None
+        last = self.storage.run_folder(store.last_plan()) if running else None
         try:
             recorded = [RunRequest.read(last).airflow_run_id] if last else []
         except SnapshotError:

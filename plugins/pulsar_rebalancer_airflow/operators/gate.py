@@ -21,7 +21,7 @@ from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Move, Split, Summary, read_state, verified_actions
 from pulsar_rebalancer.run.request import Validation
-from pulsar_rebalancer.run.retention import drop_means
+from pulsar_rebalancer.run.retention import delete_unneeded_state_files
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.state import DecisionState, commit
 from pulsar_rebalancer.storage.documents import CommitMark
@@ -75,7 +75,7 @@ class RecordOperator(RunOperator):
                 store.put(document)
                 self.log.info("Recorded plan %s as number %d (%s)", document.plan_id, document.seq, summary.counting)
                 # Runs that only show a plan may still read the files of the state before.
-                drop_means(storage_of(self.cluster).state, document.files | stored.files)
+                delete_unneeded_state_files(storage_of(self.cluster).state, document.files | stored.files)
             if not (run / CommitMark.FILE).exists():
                 CommitMark(seq=document.seq, at=datetime.now(UTC)).write(run)
         return [0] if actions.splits else []

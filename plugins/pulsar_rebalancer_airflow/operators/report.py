@@ -20,7 +20,7 @@ from pulsar_rebalancer.orders.in_force import FILE_ONLY_SETTINGS
 from pulsar_rebalancer.orders.manual_plans import Answers, Question
 from pulsar_rebalancer.orders.order import Control
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.outcome import MAX_RETURN_TRIES, BundleClientGaps, Outcome, conclude, failed_moves
+from pulsar_rebalancer.run.outcome import MAX_RETURN_TRIES, BundleClientGaps, Outcome, conclude_run, failed_moves
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.retention import Needs, maintain
@@ -80,7 +80,7 @@ class ReportOperator(RunOperator):
         history = drop_destinations(stored, Snapshot(run).owners(stored.kept_destinations), request.collected_at, now)
         gate = Reason.get(str(current_xcom(context, self.gate, "reason") or ""))
         kept = {bundle: record.destination for bundle, record in history.kept_destinations.items()}
-        outcome = conclude(run, gate, now, kept)
+        outcome = conclude_run(run, gate, now, kept)
         outcome = outcome.model_copy(update={"in_force": self._orders_text(context, store, request.resolved)})
         settings = request.resolved.settings
         # `Unload.tries` counts runs in a row: a record must outlast the intervals between them. What strategies learn
@@ -194,11 +194,11 @@ class MaintainOperator(ClusterOperator):
             plans, now = {store.get(Question).plan_id, *store.get(Answers).plans}, datetime.now(UTC)
             needed = Needs.read(storage, store.get(DecisionState), plans, now)
             report = maintain(storage, self.entry.settings, needed, now, dry_run=dry_run)
-        self.log.info("Upkeep of cluster %s:\n%s", self.entry.name, report.table())
+        self.log.info("Upkeep of cluster %s:\n%s", self.entry.name, report.text_table())
         if report.problems:
-            context["ti"].xcom_push("return_value", report.document())
+            context["ti"].xcom_push("return_value", report.json_document())
             raise AirflowFailException("; ".join(report.problems))
-        return report.document()
+        return report.json_document()
 
 
 class WatchOperator(BaseOperator):

@@ -151,7 +151,7 @@ class RollOperator(BaseSensorOperator):
 
     def _hash_of_waiting_manual_plan(self, context: Context, store: StateStore, now: datetime) -> str:
         question, at = store.get(Question), Situation(self.entry.settings, store.orders(), now)
-        run = self.storage.run(question.plan_id)
+        run = self.storage.run_folder(question.plan_id)
         if run is None or deadline_of(at) is None:
             return ""
         ended = context["ti"].get_dr_count(

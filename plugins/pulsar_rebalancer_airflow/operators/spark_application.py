@@ -287,7 +287,7 @@ class ReplayOperator(SparkApplicationOperator):
                 XCom `failure` its reason code.
         """
         storage = ClusterStorage(self.root, self.entry.name)
-        folder = storage.new_replay(datetime.now(UTC))
+        folder = storage.new_replay_folder(datetime.now(UTC))
         with fail_unless_temporary(context):
             request = self._replay_request(context, storage)
             connection = checked_connection(self.conn_id)

@@ -177,7 +177,7 @@ def failures_since(session: Session, dag_id: str, begin: datetime) -> list[Event
 def _title(stored: StoredState, storage: ClusterStorage, plan: str) -> str:
     """Return what a manual plan does, such as "drain a:1"."""
     shown = stored.peek(ShownPlans).plans.get(plan)
-    run = storage.run(shown.plan_id) if shown else None
+    run = storage.run_folder(shown.plan_id) if shown else None
     summary = Summary.read_or_none(run) if run else None
     asked = summary.by_hand.request if summary and summary.by_hand else None
     return " ".join([str(asked.action), *asked.broker]) if asked else "carry out a plan"
@@ -289,7 +289,7 @@ def with_links(page: Overview, dag_id: str, storage: ClusterStorage, failed_run:
     status = page.status.model_copy(update={"dag_id": dag_id})
     of_people = "|".join(f"{prefix}{storage.cluster}" for prefix in _STARTABLE_DAGS)
     requests = f"{base_path()}/dag_runs?{urlencode({'dag_id_pattern': of_people, 'run_type': 'manual'})}"
-    links, folder = Links(dag=dag, requests=requests), storage.run(page.folder)
+    links, folder = Links(dag=dag, requests=requests), storage.run_folder(page.folder)
     if folder is not None:
         run = f"{dag}/runs/{quote(page.run_id, safe='')}"
         validation = page_path(dag_id, page.run_id, page.folder) if page_file(folder).exists() else ""

@@ -130,7 +130,7 @@ def answer(dag_id: str, run_id: str, session: SessionDep) -> RunAnswer:
 @router.get("/dags/{dag_id}/plans/{folder}/stay")
 def stay(dag_id: str, folder: str) -> tuple[StayView, ...]:
     """Return the bundles that a plan considered but does not move, with the reasons; 404 without such a plan."""
-    run = ClusterStorage(storage_root(), _balanced_cluster(dag_id)[1].name).run(folder)
+    run = ClusterStorage(storage_root(), _balanced_cluster(dag_id)[1].name).run_folder(folder)
     if run is None:
         raise HTTPException(404, "There is no such plan.")
     return stay_views(run)

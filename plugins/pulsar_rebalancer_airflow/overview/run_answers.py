@@ -203,7 +203,7 @@ def stored_page(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
     if cluster is None:
         return None
     storage = ClusterStorage(root, cluster)
-    run = storage.run(name)
+    run = storage.run_folder(name)
     if run is None:
         return None
     try:
@@ -240,7 +240,7 @@ def replay_report(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
 def stored_report(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
     """Return a DAG run's report; None if the folder with this untrusted name does not belong to the run."""
     cluster = cluster_of(dag_id, REPLAY_DAG)
-    folder = ClusterStorage(root, cluster).replay(name) if cluster else None
+    folder = ClusterStorage(root, cluster).replay_folder(name) if cluster else None
     if cluster is None or folder is None or not lies_below(root, folder / REPORT):
         return None
     try:

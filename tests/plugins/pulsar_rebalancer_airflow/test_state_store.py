@@ -30,12 +30,12 @@ def test_documents_come_back_as_they_were(state, storage):
 
 
 def committed(storage: ClusterStorage) -> None:
-    CommitMark(seq=7, at=NOW).write(storage.new_run(NOW))
+    CommitMark(seq=7, at=NOW).write(storage.new_run_folder(NOW))
 
 
 def test_missing_documents_are_initial_ones_until_a_run_is_committed(storage):
     store = store_of(MemoryState(documents={}))
-    (storage.new_run(NOW) / "outcome.json").write_json({})
+    (storage.new_run_folder(NOW) / "outcome.json").write_json({})
 
     assert (store.get(DecisionState), store.lost_documents(), store.orders().lost_text) == (DecisionState(), {}, "")
 

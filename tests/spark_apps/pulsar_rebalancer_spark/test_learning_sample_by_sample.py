@@ -82,7 +82,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
                 assert after.strategy_state == state.strategy_state
                 assert after.means == state.means
         state = after
-        learning = columns.learn(
+        learning = columns.learn_from_sample(
             known,
             owner,
             carried(2 * rate, size),
@@ -126,7 +126,9 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     last = StrategyState.parse({}, plan.read_state(folder).strategy_state).shedder.learned
     rate[-1] = columns.costs.quick[-1] * UNIT_DIVISORS[Measure.THROUGHPUT] / size[-1] / 2
     last_sample: Any = {"brokers": given.brokers, "recent_moves": [], "settings": given.settings, "minute": minute + 1}
-    expected = columns.learn(known, owner, carried(2 * rate, size), **last_sample, is_counted=True).learned.points
+    expected = columns.learn_from_sample(
+        known, owner, carried(2 * rate, size), **last_sample, is_counted=True
+    ).learned.points
     assert last.points == pytest.approx(expected, rel=1e-4)
     again = {row["bundle"]: row for row in given.new_costs_file.read_table().to_pylist()}
     assert [again[refused][name] for name in COSTS] == [rows[refused][name] for name in COSTS]

@@ -10,7 +10,7 @@ from pulsar_rebalancer.replay.closed_loop import replay
 from pulsar_rebalancer.replay.replay_run import prepare
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.snapshots import record
-from pulsar_rebalancer.replay.variant_outcome import Agreement, metrics
+from pulsar_rebalancer.replay.variant_outcome import Agreement, metrics_of
 from pulsar_rebalancer.replay.variants import ANSWER, CURRENT_VARIANT, REPORT, REQUEST, TABLE, ReplayRequest
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -55,7 +55,7 @@ def test_clusters_variants_and_days_side_by_side(
     record(ClusterStorage(str(tmp_path), "whole"), asked.settings, asked.start, asked.end, target)
     variants = asked.variants.variants
     *outcomes, recording = replay(Recording.read(target), variants, asked.settings)
-    here = [metrics(outcome, 16) for outcome in outcomes]
+    here = [metrics_of(outcome, 16) for outcome in outcomes]
     table = (whole / TABLE).read_table().to_pylist()
     assert [{name: row[name] for name in here[0]._fields} for row in table] == [each._asdict() for each in here]
     assert [row["variant"] for row in table if row["current"]] == [CURRENT_VARIANT]

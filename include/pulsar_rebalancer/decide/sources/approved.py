@@ -92,7 +92,7 @@ def _repeated_request(sample: PlanningSample, move: Move) -> RequestedMove:
 
 def _shown_plan(storage: ClusterStorage, request: RunRequest, record: HandedOverPlan) -> tuple[StoragePath, Summary]:
     entry, oldest = record.plan, timedelta(minutes=request.resolved.settings.max_awaiting_minutes)
-    folder = storage.run(entry.plan_id)
+    folder = storage.run_folder(entry.plan_id)
     if folder is None or (summary := Summary.read(folder)).hash != request.params.plan:
         raise PlanError(Reason.OTHER_PLAN, f"run {entry.plan_id} did not make the plan {request.params.plan[:16]}")
     age = request.collected_at - entry.at

@@ -39,7 +39,7 @@ def requested_moves(sample: PlanningSample, storage: ClusterStorage, request: Pl
     if request.action is Action.FILL:
         return fill_moves(sample, request.broker)
     if request.action is Action.UNDO:
-        folder = storage.run(request.run)
+        folder = storage.run_folder(request.run)
         if folder is None:
             raise PlanError(Reason.FILE_MISSING, f"run: {request.run!r} is not the name of a run's folder (plan_id)")
         return undo_moves(sample, Outcome.read(folder))
@@ -151,7 +151,7 @@ def split_row(sample: PlanningSample, request: PlanRequest, candidates: Candidat
     candidate = next((c for c in candidates.bundles if c.bundle == bundle.bundle), None)
     if candidate is None:
         raise PlanError(Reason.TOPICS_UNKNOWN, f"the topics of {bundle.bundle} were not read")
-    single, given = sample.snapshot.extensible, len(request.positions)
+    single, given = sample.snapshot.is_extensible, len(request.positions)
     if single and given > 1:
         raise PlanError(Reason.CONTRADICTION, f"{given} positions: the extensible load manager accepts only one")
     tried = {

@@ -44,7 +44,7 @@ def find_bundles(storage: ClusterStorage, text: str, now: datetime, keeping_rule
     run = begun if begun is None or begun.summary else ended or begun
     if run is None:
         return FoundBundles()
-    table = run.snapshot.table("bundles", _FOUND_COLUMNS)
+    table = run.snapshot.read_table("bundles", _FOUND_COLUMNS)
     labels = short_names([sample.broker for sample in run.brokers])
     broker = next((name for name, label in labels.items() if text in (name, label)), "")
     table = table.filter(_topic_mask(table["bundle"], text) if "://" in text else _match_mask(table, text, broker))

@@ -9,7 +9,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.findings import explain
+from pulsar_rebalancer.run.findings import explain_validation
 from pulsar_rebalancer.show import words
 from pulsar_rebalancer.show.measurements import Scores
 from pulsar_rebalancer.show.page.brokers import (
@@ -90,7 +90,7 @@ def _awaiting_plan(
     storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, shown_run: Run | None, now: datetime
 ) -> PlanView | None:
     """Return the plan awaiting approval; None if there is no such plan, or if the run on the page made it."""
-    folder = storage.run(facts.question.plan_id) if facts.answer_deadline(entry.settings, now) else None
+    folder = storage.run_folder(facts.question.plan_id) if facts.answer_deadline(entry.settings, now) else None
     if folder is None or (shown_run is not None and shown_run.folder.name == folder.name):
         return None
     return plan_view(storage, read_run(folder))
@@ -175,7 +175,7 @@ def _overview_of(
         plan=_plan_view(storage, run),
         drains=tuple(drain_views(run, facts.drains)),
         roll=_roll_view(facts, now),
-        findings=explain(run.validation).reasons if run.validation else (),
+        findings=explain_validation(run.validation).reasons if run.validation else (),
         validated=run.validation is not None,
     )
 

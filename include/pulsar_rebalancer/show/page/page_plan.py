@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.findings import ReasonWithMeaning
-from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap, MoveOutcome, client_gap_of, last_cost_text
+from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap, MoveOutcome, client_gap_summary, last_cost_text
 from pulsar_rebalancer.run.plan import Actions, Move, Summary, read_moves, read_splits, split_rows, taken_candidates
 from pulsar_rebalancer.run.snapshot import CLIENT_COLUMNS
 from pulsar_rebalancer.show.page.brokers import pair_views
@@ -104,7 +104,7 @@ def _client_gap_text(run: Run, move_count: int, last_gaps: Mapping[str, ClientGa
     """Return the cost of the moves for clients; for a plan that is only shown, of its bundles' last moves."""
     if last_gaps is not None:
         return f"The last time: {last_cost_text(last_gaps.values(), move_count)}." if move_count else ""
-    client_gap = client_gap_of(run.outcome.moves) if run.outcome else None
+    client_gap = client_gap_summary(run.outcome.moves) if run.outcome else None
     return f"{capitalized(client_gap.sentence)}." if client_gap else ""
 
 

@@ -11,7 +11,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.orders.in_force import WORDING_BY_REASON
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
-from pulsar_rebalancer.run.findings import explain
+from pulsar_rebalancer.run.findings import explain_validation
 from pulsar_rebalancer.run.plan import RUN_TIMEOUT, Summary
 from pulsar_rebalancer.show import words
 from pulsar_rebalancer.show.page.brokers import pair_views, short_names
@@ -189,7 +189,7 @@ def _was_interrupted(run: Run) -> bool:
 def _blocked_text(run: Run) -> str:
     if run.validation is None:
         return Reason.BLOCKED.meaning
-    first = next(group for group in explain(run.validation).reasons if group.effect is Effect.BLOCK)
+    first = next(group for group in explain_validation(run.validation).reasons if group.effect is Effect.BLOCK)
     worst = f" {first.worst[0]}." if first.worst else ""
     return f"Validation failed: {first.meaning}{worst}"
 

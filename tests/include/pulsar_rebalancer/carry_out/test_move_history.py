@@ -10,7 +10,7 @@ from tests.airflow_runs import bundle, make_run, move_row
 from pulsar_rebalancer.carry_out import move_history
 from pulsar_rebalancer.carry_out.move_history import WaveHistory, drop_destinations
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import MoveOutcome, conclude, write_outcomes
+from pulsar_rebalancer.run.outcome import MoveOutcome, conclude_run, write_outcomes
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.state import KeptDestination, MovesState, Unload
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -135,7 +135,7 @@ def test_failed_moves_of_all_waves_count_until_the_report(run):
     assert again.new_failures(None) == 2
     again.add_outcome(outcome(Reason.MOVED, 1, "b:1"), NOW)
     assert again.new_failures(None) == 1
-    conclude(run, Reason.OPEN, NOW).write(run)
+    conclude_run(run, Reason.OPEN, NOW).write(run)
     assert attempt(run).new_failures(None) == 0
 
 

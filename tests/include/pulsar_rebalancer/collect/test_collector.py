@@ -99,7 +99,7 @@ def test_a_sample_is_written_and_read_back(served, tmp_path):
     run = StoragePath(str(tmp_path / "run"))
     write_sample(collected, run)
     for name in INPUT:
-        assert Snapshot(run).table(name).equals(collected.input_tables[name])
+        assert Snapshot(run).read_table(name).equals(collected.input_tables[name])
     assert Policies.read(run) == collected.policies
     request = RunRequest.read(run)
     assert request == collected.request

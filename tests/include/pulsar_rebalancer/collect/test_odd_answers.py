@@ -59,7 +59,7 @@ def sample(seed: Broker, where: Path, **given: Any) -> Sample:
     run = StoragePath(str(where))
     write_sample(collected, run)
     for name in tables.INPUT:
-        assert Snapshot(run).table(name).equals(collected.input_tables[name])
+        assert Snapshot(run).read_table(name).equals(collected.input_tables[name])
     assert Policies.read(run) == collected.policies
     return collected
 

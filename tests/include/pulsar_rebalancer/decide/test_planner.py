@@ -9,7 +9,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.split_algorithms import LoadedBundle, condition_of
 from pulsar_rebalancer.decide.split_planning import Cut, SplitInput, find_cut, plan_splits
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import splits_of
+from pulsar_rebalancer.run.plan import parsed_splits
 from pulsar_rebalancer.run.snapshot import Candidate, TopicLoad
 from pulsar_rebalancer.state import BundleSplit
 
@@ -61,7 +61,7 @@ def test_conditions_are_those_of_pulsar(values, settings, met):
 
 def test_a_bundle_that_meets_a_condition_is_split():
     found = planned([loaded(), loaded(NAMES[1], msg_rate=10.0)])
-    (split,) = splits_of(found.split_rows)
+    (split,) = parsed_splits(found.split_rows)
     assert (split.bundle, split.positions, split.shares) == (NAMES[0], (0x20000000,), (1 / 3, 2 / 3))
     assert (split.condition, split.unload, split.algorithm) == ("msg_rate", True, "range_equally_divide")
     assert found.split_bundles == [NAMES[0]]

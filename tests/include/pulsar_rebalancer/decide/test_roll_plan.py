@@ -186,7 +186,7 @@ def test_a_drained_broker_that_is_not_listed_is_not_empty(tmp_path):
 
 def test_a_drain_of_another_turn_says_nothing_of_this_one(tmp_path):
     storage = ClusterStorage(str(tmp_path), "east")
-    run = storage.run(in_phase(Phase.DRAINING, tmp_path, AWAY).run)
+    run = storage.run_folder(in_phase(Phase.DRAINING, tmp_path, AWAY).run)
     assert run is not None
     later = Roll(id="f", order=("c:1",), at=NOW, turn_at=NOW + timedelta(minutes=1), phase=Phase.DRAINING)
     assert roll_plan.sample_of_roll(Snapshot(run), later, ()).bundles_left is None
@@ -224,7 +224,7 @@ def test_a_drain_obeys_the_limit_that_the_roll_was_permitted_by(tmp_path, settin
 def drained(tmp_path: Path, **given: Any) -> tuple[int, bool]:
     """How many bundles leave c, which a roll drains; whether the roll was permitted to begin that."""
     storage = ClusterStorage(str(tmp_path), "east")
-    run = storage.run(in_phase(Phase.DRAINING, tmp_path, AWAY, **given).run)
+    run = storage.run_folder(in_phase(Phase.DRAINING, tmp_path, AWAY, **given).run)
     assert run is not None
     return Summary.read(run).drains["c:1"].moving, not predict_removal(removal_sample(Snapshot(run)), "c:1").stay_counts
 

@@ -124,7 +124,7 @@ def test_an_excluded_bundle_stays_for_every_source(tmp_path, source):
     snapshots.started = {"c:1": timedelta(minutes=5)} if source == "filling" else {}
     before: Any = {"drain": {"drains": DRAINS}, "returns": {"roll": RETURNING.model_dump(mode="json")}}.get(source, {})
     run = RunInput.read(snapshots.take(**before).uri)
-    run.new_means_file.write_table(table(bundle_columns.update_means(run.table("bundles").to_pylist(), []), MEANS))
+    run.new_means_file.write_table(table(bundle_columns.update_means(run.read_table("bundles").to_pylist(), []), MEANS))
 
     made = plan_run(run, RunBundles(run, lambda: run.new_means_file)) if source == "strategy" else planned(run)
     plan_files.write_run(run, made)

@@ -50,7 +50,7 @@ def test_a_pause_holds_until_its_end(file: dict[str, Any], orders: OrdersInForce
 
 
 def run(at: datetime) -> str:
-    return ClusterStorage("/r", "east").new_run(at).name
+    return ClusterStorage("/r", "east").new_run_folder(at).name
 
 
 @pytest.mark.parametrize(

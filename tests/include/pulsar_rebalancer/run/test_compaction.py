@@ -174,13 +174,13 @@ def test_memory_is_bounded_by_a_row_group(storage, monkeypatch):
     for number in range(5):
         stored_run(storage, AT + timedelta(minutes=number), number=number, bundles=700)
     waiting: list[int] = []
-    real = Draft.add
+    real = Draft.add_rows
 
     def note(draft: Draft, rows: pa.Table, run: str | None = None) -> None:
         real(draft, rows, run)
         waiting.append(sum(part.num_rows for part in draft._waiting))
 
-    monkeypatch.setattr(Draft, "add", note)
+    monkeypatch.setattr(Draft, "add_rows", note)
     compact(storage, YESTERDAY, on_disk(storage))
 
     assert max(waiting) < 1000

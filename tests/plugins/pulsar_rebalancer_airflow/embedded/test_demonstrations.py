@@ -57,7 +57,7 @@ class Demonstration:
             at = self.roster.bundle_at[bundle["bundle"]]
             owner[at] = self.roster.broker_at[bundle["broker"]]
             load[:, at] = [bundle[value] for value in TRAFFIC]
-        learning = self.columns.learn(
+        learning = self.columns.learn_from_sample(
             run.strategy_state.shedder.learned,
             owner,
             load,
@@ -82,14 +82,14 @@ def demonstration(strategy: str) -> Demonstration:
 
 async def decided(shown: Demonstration, storage: ClusterStorage, admin: PulsarAdmin, before: StateBefore) -> RunInput:
     now = datetime.fromtimestamp(shown.cluster.clock.now(), UTC)
-    folder = storage.new_run(now)
+    folder = storage.new_run_folder(now)
     earlier = EarlierData(state_folder=storage.state, state_before=before)
     write_sample(await collect(admin, shown.entry, RunTrigger(now, "scheduled"), earlier), folder)
     Validation().write(folder)
     run = RunInput.read(folder.uri)
 
     known = run.known_means_file.read_table().to_pylist() if run.known_means_file else []
-    bundles = run.table("bundles").to_pylist()
+    bundles = run.read_table("bundles").to_pylist()
     learned = shown.learn(run, bundles) if profile_of(run.settings).learns else RunLearning()
     run.new_means_file.write_table(pa.Table.from_pylist(bundle_columns.update_means(bundles, known), schema=MEANS))
     plan_files.write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means_file, learned.bundle_loads), learned))

@@ -371,7 +371,7 @@ def test_a_manual_plan_that_waits_for_approval_comes_first(tmp_path, by_hand, ru
     desk = Desk(tmp_path, mode="approve")
     summary, _ = desk.snapshots.show(action="fill", broker="a:1")
     if not by_hand:
-        run = desk.snapshots.storage.run(summary.plan_id)
+        run = desk.snapshots.storage.run_folder(summary.plan_id)
         assert run is not None
         summary.model_copy(update={"by_hand": None}).write(run)
     asked = Question(plan_id=summary.plan_id, hash=summary.hash, at=datetime.now(UTC), run_id="ask")

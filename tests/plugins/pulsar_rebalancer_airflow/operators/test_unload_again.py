@@ -22,7 +22,7 @@ from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.names import range_of
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import conclude
+from pulsar_rebalancer.run.outcome import conclude_run
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.tables import BROKERS, table
 from pulsar_rebalancer.state import MovesState
@@ -50,7 +50,7 @@ def test_a_wave_that_was_begun_in_time_is_resumed_later(scene, minutes, resumed)
     else:
         with pytest.raises(AirflowFailException, match="plan_too_old"):
             scene.unload(run)
-        assert conclude(run, Reason.OPEN, datetime.now(UTC)).counts == {"plan_too_old": 2}
+        assert conclude_run(run, Reason.OPEN, datetime.now(UTC)).counts == {"plan_too_old": 2}
 
 
 @pytest.mark.parametrize(("version", "left"), [("4.0.8", True), ("4.2.4", False)])
