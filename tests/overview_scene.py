@@ -254,5 +254,5 @@ def seen(made: Scene, *, error: str = "", **facts: Any) -> Overview:
     orders = OrdersInForce.build(*documents, lost=facts.pop("lost", ""))
     known = AirflowContext(**{"next_run_at": NOW + timedelta(seconds=30), "orders": orders} | facts)
     found = overview.current_overview(made.storage, entry, known, NOW)
-    assert overview.status(made.storage, entry, known, NOW) == found.status
+    assert overview.cluster_status(made.storage, entry, known, NOW) == found.status
     return found

@@ -128,7 +128,7 @@ class Reporter:
             "loadReportType": "LocalBrokerData",
         }
 
-    def split(self, bundle: int, shares: list[float]) -> None:
+    def split_bundle(self, bundle: int, shares: list[float]) -> None:
         """Divide a bundle's producers and consumers among its parts, rounding up."""
         for name in ("producers", "consumers"):
             before = getattr(self, name)
@@ -151,7 +151,7 @@ class Reporter:
             namespace = self.topology.namespace_of(bundle)
             domains: Json = {"persistent": {}, "non-persistent": {}}
             whole = self.bundle_stats(bundle)
-            for number, (topic, share) in enumerate(self.topology.shares(bundle).items()):
+            for number, (topic, share) in enumerate(self.topology.share_by_topic(bundle).items()):
                 # Segments count as persistent topics (PulsarStats).
                 domains["non-persistent" if topic.startswith("non-") else "persistent"][topic] = {
                     **self.client_stats(bundle, number),
@@ -197,8 +197,8 @@ class Answers:
     def load_report(self, index: int, now: float) -> bytes:
         """Return the bytes of a broker's load report. A report that no fault changes is built only once per sample."""
         broker = self.membership.brokers[index]
-        untrue = [fault for kind in _REPORT_FAULTS if (fault := self.faults.take(kind, broker=broker.broker_id))]
-        if self.faults.take(FaultKind.WRONG_BROKER, broker=broker.broker_id):
+        untrue = [fault for kind in _REPORT_FAULTS if (fault := self.faults.take_fault(kind, broker=broker.broker_id))]
+        if self.faults.take_fault(FaultKind.WRONG_BROKER, broker=broker.broker_id):
             broker = self.membership.brokers[(index + 1) % len(self.membership.brokers)]
         extra = [b for b in self._claimed_bundles(broker) if b not in self.samples.bundles_of(broker.index)]
         honest = not untrue and not extra
@@ -223,10 +223,10 @@ class Answers:
         """Return the brokerIds that the brokers list as active."""
         ids = [
             broker.broker_id
-            for broker in self.membership.registered()
-            if not self.faults.find(FaultKind.NOT_LISTED, broker=broker.broker_id)
+            for broker in self.membership.registered_brokers()
+            if not self.faults.find_fault(FaultKind.NOT_LISTED, broker=broker.broker_id)
         ]
-        return ids + [i for i in ids if self.faults.find(FaultKind.LISTED_TWICE, broker=i)]
+        return ids + [i for i in ids if self.faults.find_fault(FaultKind.LISTED_TWICE, broker=i)]
 
     def _claimed_bundles(self, broker: Broker) -> list[int]:
         return [

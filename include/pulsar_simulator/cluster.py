@@ -48,8 +48,8 @@ def state_of(cluster: Cluster) -> Json:
         "brokers": [
             {
                 "broker": broker.broker_id,
-                "alive": broker.alive,
-                "registered": broker.registered,
+                "alive": broker.is_alive,
+                "registered": broker.is_registered,
                 "started_at": broker.started_at,
                 "score": scores[broker.broker_id],
                 "sampled_score": 100 * float(cluster.samples.usage()[broker.index]),
@@ -76,7 +76,7 @@ def _refresh_first(method: Callable[Concatenate[Cluster, P], T]) -> Callable[Con
     @functools.wraps(method)
     def wrapper(self: Cluster, /, *args: P.args, **kwargs: P.kwargs) -> T:
         with self._lock:
-            self._timeline.catch_up(self.clock.now())
+            self._timeline.process_until(self.clock.now())
             self._depth += 1
             try:
                 result = method(self, *args, **kwargs)
@@ -151,7 +151,7 @@ class Cluster:
     def advance(self, seconds: float) -> None:
         """Advance the clock by `seconds`, and process all due samples, reconnects and session expiries in order."""
         self.clock.advance(seconds)
-        self._timeline.catch_up(self.clock.now())
+        self._timeline.process_until(self.clock.now())
 
     # brokers
 
@@ -181,7 +181,7 @@ class Cluster:
             Refusal: 404 if the broker is unknown or dead.
         """
         broker = self.membership.find(broker_id)
-        if not broker.alive:
+        if not broker.is_alive:
             raise Refusal(404, f"Broker {broker_id} is dead", broker_id)
         self.membership.leader = broker.index
         self.placement.affinities.clear()
@@ -202,7 +202,7 @@ class Cluster:
         if destination and host == self.membership.leader:
             bundle = f"{namespace}/{range_text}"
             planned = destination.removeprefix("http://").removeprefix("https://")
-            if self.faults.take(FaultKind.DESTINATION_VANISHES, broker=planned, bundle=bundle):
+            if self.faults.take_fault(FaultKind.DESTINATION_VANISHES, broker=planned, bundle=bundle):
                 self.membership.kill(self.membership.find(planned), now)
         return result
 
@@ -323,13 +323,13 @@ class Cluster:
 
     def _any_alive_index(self) -> int:
         for broker in self.membership.brokers:
-            if broker.alive:
+            if broker.is_alive:
                 return broker.index
         raise Refusal(500, "No broker is alive")
 
     def _require_alive(self, index: int) -> None:
         broker = self.membership.brokers[index]
-        if not broker.alive:
+        if not broker.is_alive:
             raise Refusal(500, f"Connection refused by {broker.broker_id}", broker.broker_id)
 
 

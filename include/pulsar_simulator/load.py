@@ -54,7 +54,7 @@ class Rates:
         """Return the four arrays, in the same order as the fields."""
         return self.msg_rate_in, self.msg_rate_out, self.msg_throughput_in, self.msg_throughput_out
 
-    def split(self, bundle: int, shares: list[float]) -> Rates:
+    def with_split_bundle(self, bundle: int, shares: list[float]) -> Rates:
         """Return the rates with one bundle's rates divided among its parts (see `with_split_bundle`)."""
         return Rates(*(with_split_bundle(column, bundle, shares) for column in self.columns))
 

@@ -126,7 +126,7 @@ class Samples:
         """Replace a split bundle with its parts, each with its share of the bundle's last values."""
         more = len(shares) - 1
         self.owner, self.owner_before = (np.append(o, [o[bundle]] * more) for o in (self.owner, self.owner_before))
-        self.rates = self.rates.split(bundle, shares)
+        self.rates = self.rates.with_split_bundle(bundle, shares)
         self._order = np.argsort(self.owner, kind="stable")
         self.version += 1
 

@@ -113,7 +113,7 @@ class BrokerServer(uvicorn.Server):
     async def _open_and_close(self) -> None:
         async with self._opening:
             for i, port in enumerate(self._ports):
-                accepts, listens = self._cluster.reachability.accepts(i), self.servers[i].is_serving()
+                accepts, listens = self._cluster.reachability.accepts_connections(i), self.servers[i].is_serving()
                 if accepts and not listens:
                     await self._open(i)
                 elif listens and not accepts:

@@ -33,7 +33,7 @@ def build(scenario: Scenario, seed: int, *, direct: bool) -> RunSpec:
     brokers = _brokers(scenario)
     bundles = _bundles(scenario, seed)
     costs = scenario.unload_cost.model_dump()
-    rules = ClusterRules(direct=direct, busy_cpu=scenario.busy_cpu, **scenario.reports.model_dump(), **costs)
+    rules = ClusterRules(assigns_at_once=direct, busy_cpu=scenario.busy_cpu, **scenario.reports.model_dump(), **costs)
     started = np.array(_of_each(scenario, "started"), dtype=bool)
     owner, bundles = _placed(scenario, seed, brokers, bundles, rules.cost, started)
     return RunSpec(

@@ -70,7 +70,7 @@ def balance(spec: RunSpec, settings: Settings, minutes: int, recorder: Recorder)
 
     simulation = Simulation(spec, place)
     for _ in range(minutes):
-        report = simulation.step()
+        report = simulation.run_minute()
         scores = true_scores(simulation)
         minute = minute_of(report, spec.brokers)
         without_broker = float(simulation.down @ spec.workload.bundles.clients)
@@ -103,11 +103,11 @@ def minute_of(report: Report, machines: BrokerColumns) -> Minute:
     """Return the data that a balancer has at the end of a simulated minute."""
     said, owned = report.brokers, report.owner[report.owner != NOBODY]
     # A topic in each bundle.
-    topics = np.bincount(owned, minlength=len(report.registered))
+    topics = np.bincount(owned, minlength=len(report.is_registered))
     brokers = BrokerLoads(
-        registered=report.registered,
-        is_reported=report.reported,
-        report_age_s=report.age,
+        registered=report.is_registered,
+        is_reported=report.is_reported,
+        report_age_s=report.report_age_s,
         usage=np.array([said.cpu, said.bandwidth_in, said.bandwidth_out]),
         limits=np.stack([machines.cpu_limit, machines.nic, machines.nic]),
         traffic=np.vstack([_rows(said.traffic), topics]),

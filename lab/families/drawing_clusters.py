@@ -39,7 +39,7 @@ def draw(family: Family, seed: int, *, direct: bool) -> RunSpec:
     load = float(random.uniform(*family.brokers.load))
     started = np.arange(at_start + family.changes.spare) < at_start
     brokers = _brokers(family, seed, len(started))
-    rules = ClusterRules(direct=direct, **family.reports.model_dump())
+    rules = ClusterRules(assigns_at_once=direct, **family.reports.model_dump())
     wanted = (load - BASE_LOAD) / 100 * brokers.cpu_limit * started
     bundles = _bundles(family, seed, at_start, rules.cost, wanted.sum())
     stable = max(1, at_start - family.changes.spare)

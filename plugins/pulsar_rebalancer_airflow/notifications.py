@@ -59,7 +59,7 @@ _URL_LOGGERS = ("apprise", "urllib3")
 """Loggers that write parts of URLs, which can contain secrets."""
 
 
-def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool], list[str]]:
+def send_messages(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool], list[str]]:
     """Send messages in order, each to all receivers at the same time, until a time limit is reached.
 
     The notifier of Airflow's Apprise provider is not used: it drops Apprise's result and has no timeout. A receiver
@@ -150,7 +150,7 @@ def _ended_run(context: Context, now: datetime) -> EndedRun:
         states={task: str(state) for task, state in states.items()},
         failures={task: reason for task, reason in failures.items() if isinstance(reason, str)},
         seconds=(now - started.astimezone(UTC)).total_seconds() if started else None,
-        manual=dag_run.run_type != "scheduled",
+        is_manual=dag_run.run_type != "scheduled",
     )
 
 
@@ -185,14 +185,14 @@ def update_alerts(
         for message, taken in zip(pending, accepted, strict=False):
             if taken:
                 state = with_delivered(state, message)
-                _log.info("Alert sent: %s of condition %s", "end" if message.over else "start", message.condition)
+                _log.info("Alert sent: %s of condition %s", "end" if message.is_over else "start", message.condition)
     store.put(state)
 
 
 def deliver(connection: str, messages: Sequence[AlertMessage]) -> list[bool]:
     """Send messages, and return whether a receiver accepted each. Errors are only logged, without secrets."""
     try:
-        taken, missed = send(connection, messages)
+        taken, missed = send_messages(connection, messages)
     except ImportError:
         _log.warning("Alerts need apache-airflow-providers-apprise: install pulsar-rebalancer[alerts]")
     except Exception as error:
@@ -273,7 +273,7 @@ def _send_measurements(measurements: Iterator[Measurement]) -> None:
     try:
         for measurement in measurements:
             name, labels = METRIC_PREFIX + measurement.name, dict(measurement.labels)
-            if measurement.counter:
+            if measurement.is_counter:
                 stats.incr(name, int(measurement.value), tags=labels)
             else:
                 stats.gauge(name, measurement.value, tags=labels)

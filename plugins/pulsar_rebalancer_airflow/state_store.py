@@ -167,7 +167,7 @@ class StateStore(StoredState):
     def put(self, document: StateDocument) -> None:
         self._accessor.set(document.KEY, document.model_dump(mode="json"))
 
-    def begin(self) -> None:
+    def write_missing(self) -> None:
         """Write missing documents before the first run is committed, so that later losses are noticed.
 
         Raises StateError `state_lost`.

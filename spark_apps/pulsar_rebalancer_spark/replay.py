@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 
-def run(context: SparkContext, prepared_replays: Sequence[PreparedReplay]) -> dict[str, str]:
+def run_replays(context: SparkContext, prepared_replays: Sequence[PreparedReplay]) -> dict[str, str]:
     """Run the replays on the executors, and write each one's answer, table and report.
 
     Return the error of each failed replay, by the replay's folder.
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     if ready:
         spark = session()
         try:
-            for folder_uri, why in run(spark.sparkContext, ready).items():
+            for folder_uri, why in run_replays(spark.sparkContext, ready).items():
                 failed = True
                 print(f"not replayed: {folder_uri}: {why}", file=sys.stderr, flush=True)
         finally:

@@ -59,7 +59,7 @@ def real(spec: RunSpec, settings: Settings, minutes: int, writer: Writer | None 
     balancer, found = Balancer(Roster(spec.brokers.names, spec.workload.bundles.names), settings), Real([], [])
     simulation = Simulation(spec)
     for number in range(minutes):
-        minute = minute_of(simulation.step(), spec.brokers)
+        minute = minute_of(simulation.run_minute(), spec.brokers)
         scores = minute.broker_loads.percents[0]
         found.ranges.append(float(scores.max() - scores.min()))
         if writer is not None:

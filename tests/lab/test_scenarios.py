@@ -69,7 +69,7 @@ def test_a_shipped_scenario_starts_as_it_says(name):
     assert sorted(spec.workload.bundles.names) == list(spec.workload.bundles.names)
     simulation = Simulation(spec)
     for _ in range(10):
-        simulation.step()
+        simulation.run_minute()
     assert simulation.truth is not None
     scores = simulation.truth.score(spec.brokers)[spec.started]
     if given.load:

@@ -20,7 +20,7 @@ from pulsar_rebalancer.decide.sources.strategy import StrategyInput
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.run.bundle_columns import SAMPLE_SCHEMA, Bundles
 from pulsar_rebalancer.state import Learned
-from pulsar_rebalancer.strategies.learning import Sums, learn
+from pulsar_rebalancer.strategies.learning import BundleSums, learn
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of
 
 pytestmark = pytest.mark.system
@@ -87,7 +87,7 @@ def decided(run: RunInput, listed: Any, held: pa.Table) -> None:
         # It would try the coldest broker, which is reserved, again and again.
         policies = Policies()
     rates = held.group_by("broker").aggregate([("msg_rate", "sum")]).to_pylist()
-    sums = {row["broker"]: Sums(*(row["msg_rate_sum"],) * 5) for row in rates}
+    sums = {row["broker"]: BundleSums(*(row["msg_rate_sum"],) * 5) for row in rates}
     learning = learn(Learned(), listed, sums, [], run.settings, 1.0)
     given = StrategyInput(run.settings, listed, Bundles(held), run.hit_rules, policies=policies, learning=learning)
     found = decided_by(given)

@@ -80,7 +80,7 @@ def predicted(
     balancer = Balancer(Roster(brokers.names, bundles.names), Settings(**settings))
     moved, before = dict[int, int](), list[float]()
     for minute in range(minutes):
-        moves = balancer.choose_moves(minute_of(simulation.step(), brokers))
+        moves = balancer.choose_moves(minute_of(simulation.run_minute(), brokers))
         if moves:
             moved[minute] = len(moves)
             before = before or _in_order(true_scores(simulation))

@@ -36,7 +36,7 @@ from pulsar_rebalancer.run.plan import Move, Summary, read_moves
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_spark.rebalance import decide
+from pulsar_rebalancer_spark.rebalance import decide_run
 
 QUOTA_US = 40_000
 RATE = 3500.0
@@ -83,7 +83,7 @@ class World:
             self.sampled = self.sampled or dict(collected.input_tables)
             write_sample(replace(collected, input_tables=self.sampled), run)
             self._prepare(run)
-            summary = decide(lambda: self.spark, RunInput.read(run.uri))
+            summary = decide_run(lambda: self.spark, RunInput.read(run.uri))
             moves, outcomes = read_moves(run), []
             for _, wave in groupby(moves, key=lambda move: move.wave):
                 outcomes += await carry_out_moves(

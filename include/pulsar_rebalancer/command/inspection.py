@@ -38,7 +38,7 @@ from pulsar_rebalancer.show.page.brokers import pair_views
 from pulsar_rebalancer.show.page.overview import run_overview
 from pulsar_rebalancer.show.page.page_model import Overview, PairView
 from pulsar_rebalancer.show.page.recent_runs import read_run
-from pulsar_rebalancer.show.page.timeline import timeline
+from pulsar_rebalancer.show.page.timeline import make_timeline
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -138,7 +138,7 @@ class Inspection:
             {**warning, "meaning": each.what, "worst": [each.evidence], "action": each.fix, "reason": each.reason}
             for each in self.all_advice
         ]
-        hour = timeline(self.judge.storage, self.sample.request.resolved.settings, now)
+        hour = make_timeline(self.judge.storage, self.sample.request.resolved.settings, now)
         return page_html({**shown.model_dump(mode="json"), "findings": findings}, hour.model_dump(mode="json"))
 
     def _sample_document(self, folder: StoragePath) -> JsonValue:

@@ -33,7 +33,7 @@ from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, Cell, Row, table
 from pulsar_rebalancer.state import CountedSample, DecisionState, samples_after, samples_at
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, hits_after, used_samples
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, hits_after, used_scores
 from pulsar_rebalancer.strategies.scoring import scores_after
 from pulsar_rebalancer.strategies.shedders.registry import brokers_not_compared, force_threshold, profile_of
 from pulsar_rebalancer.texts import number_of, one_line
@@ -145,7 +145,7 @@ def write_plan(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence
 
 def _next_state(run: RunInput, plan: Plan) -> DecisionState:
     counts, now, before = run.hit_rules.counts, run.request.collected_at, run.state.decision
-    used = {**plan.used_scores, **used_samples(plan.decisions, run.hit_rules, plan.moves)}
+    used = {**plan.used_scores, **used_scores(plan.decisions, run.hit_rules, plan.moves)}
     return DecisionState(
         seq=before.seq + 1,
         plan_id=run.folder.name,

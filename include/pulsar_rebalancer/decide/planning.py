@@ -24,7 +24,7 @@ from pulsar_rebalancer.run.tables import BrokerSample, Measure
 from pulsar_rebalancer.state import PlacementState, StrategyState
 from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.caps import CapacityCheck
-from pulsar_rebalancer.strategies.placement import place
+from pulsar_rebalancer.strategies.placement import place_candidates
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, gap_and_hits, moves_text
 from pulsar_rebalancer.texts import one_line
 
@@ -111,7 +111,7 @@ def candidates_of(
 def place_moves(sample: PlanningSample, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
     """Return the moves with their destinations, passed over if policies allow none."""
     seed = sample.snapshot.folder.name
-    return place(sample.cluster_sample, moves, sample.policy_filter, PlacementState(), seed)[0]
+    return place_candidates(sample.cluster_sample, moves, sample.policy_filter, PlacementState(), seed)[0]
 
 
 def giving(

@@ -198,7 +198,7 @@ class SpareCapacity:
         free = gain <= 0 or Overrule.OVERLOAD in self._overruled.get(move.source, ())
         if free or self._has_room(str(move.destination), gain, sample):
             return move
-        others = () if self._fixed else self._policies[id(sample)].candidates(move.bundle)
+        others = () if self._fixed else self._policies[id(sample)].candidate_brokers(move.bundle)
         having_room = [name for name in others if self._has_room(name, gain, sample)]
         if not having_room:
             return move._replace(reason=Reason.WOULD_OVERLOAD)

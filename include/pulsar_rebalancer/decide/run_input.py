@@ -25,7 +25,7 @@ from pulsar_rebalancer.state import SETTLED, HitRules, Learned, ShedderState, St
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.scoring import learned_before
-from pulsar_rebalancer.strategies.shedders.registry import counts_same_hits, left_out_of, profile_of
+from pulsar_rebalancer.strategies.shedders.registry import count_same_hits, left_out_of, profile_of
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class RunInput(Snapshot):
             request.collected_at,
             is_forced=request.is_forced,
             changes_thresholds=request.params.changes_thresholds,
-            has_same_hits=counts_same_hits(before.strategy, self.settings.strategy),
+            has_same_hits=count_same_hits(before.strategy, self.settings.strategy),
         )
 
     @cached_property
@@ -92,7 +92,7 @@ class RunInput(Snapshot):
         if before.strategy in ("", strategy):
             return StrategyState.parse(before.hits, before.strategy_state)
         # Nothing else that another strategy keeps is of use to this strategy.
-        return StrategyState(ShedderState(hits=before.hits if counts_same_hits(before.strategy, strategy) else {}))
+        return StrategyState(ShedderState(hits=before.hits if count_same_hits(before.strategy, strategy) else {}))
 
     @cached_property
     def learned(self) -> Learned | None:

@@ -32,7 +32,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies import learning
 from pulsar_rebalancer.strategies.caps import CapacityCheck
-from pulsar_rebalancer.strategies.learning import BundleCosts, Correction, LearningResult, Sums
+from pulsar_rebalancer.strategies.learning import BundleCosts, BundleSums, Correction, LearningResult
 from pulsar_rebalancer.strategies.sample import CandidateMove, Judge, RecentMove
 from pulsar_rebalancer.strategies.scoring import UNIT_DIVISORS, measure_of, scores_after
 from pulsar_rebalancer.strategies.shedders.registry import force_threshold
@@ -79,7 +79,7 @@ def learning_of(run: RunInput) -> RunLearning:
     known = _costs_of_bundles(run, stored, names)
     refused = pc.is_in(names, pa.array([*run.validation.quarantined, *missing], pa.string())).to_numpy()
     inward, outward = (np.nan_to_num(reported[f"{measure}_{way}"].to_numpy()) for way in ("in", "out"))
-    rate = np.where(refused, known.quick, (inward + outward) / UNIT_DIVISORS[measure])
+    rate = np.where(refused, known.quick_rate, (inward + outward) / UNIT_DIVISORS[measure])
     after, change = known.with_sample(rate, minutes, is_counted=counts)
     after = BundleCosts(*(np.where(refused, *columns) for columns in zip(known, after, strict=True)))
     *of_sample, lasted, deviation = after.summands(rate, change := np.where(refused, 0.0, change))
@@ -87,7 +87,7 @@ def learning_of(run: RunInput) -> RunLearning:
     # A run that does not count decides by what was learned before it or, if nothing was, by its own sample.
     if counts or not before.samples:
         result = learning.learn(before, run.brokers, result.sums, recent.values(), run.settings, minutes)
-        after = after.with_correction(change, *_corrections_by_bundle(brokers, result.corrections))
+        after = after.with_correction(change, *_corrections_by_bundle(brokers, result.correction_by_broker))
     columns = [pa.array(column.astype(np.float32), from_pandas=True) for column in after]
     costs = pa.table([names, *columns], schema=BUNDLE_COSTS)
     # A new bundle whose values were refused remains unknown.
@@ -106,14 +106,14 @@ def _minutes_since_sample(run: RunInput) -> float:
     return max(since, run.settings.interval_seconds) / 60
 
 
-def _sums_by_broker(brokers: pa.ChunkedArray[Any], summands: Iterable[Floats]) -> dict[str, Sums]:
+def _sums_by_broker(brokers: pa.ChunkedArray[Any], summands: Iterable[Floats]) -> dict[str, BundleSums]:
     """Return each broker's sums of whole numbers, so that the order of bundles does not affect the plan's hash."""
-    values = {name: np.nan_to_num(value) for name, value in zip(Sums._fields, summands, strict=True)}
+    values = {name: np.nan_to_num(value) for name, value in zip(BundleSums._fields, summands, strict=True)}
     units = {name: _rounding_unit(value) for name, value in values.items()}
     whole: Any = [np.rint(value / units[name]).astype(np.int64) for name, value in values.items()]
     added = pa.table([brokers, *whole], names=["broker", *values]).group_by("broker")
     rows = added.aggregate([(name, "sum") for name in values]).to_pylist()
-    return {row["broker"]: Sums(*(row[f"{name}_sum"] * units[name] for name in values)) for row in rows}
+    return {row["broker"]: BundleSums(*(row[f"{name}_sum"] * units[name] for name in values)) for row in rows}
 
 
 def _rounding_unit(values: Floats) -> float:

@@ -22,7 +22,7 @@ from pulsar_rebalancer.state import MIN_AGE_SHARE, SETTLED, DecisionState, HitRu
 from pulsar_rebalancer.strategies.candidates import PolicyFilter, Selector, choose_broker, overloaded_brokers
 from pulsar_rebalancer.strategies.learning import LearningResult
 from pulsar_rebalancer.strategies.placement import make_selector
-from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, RecentMove, used_samples
+from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, RecentMove, used_scores
 from pulsar_rebalancer.strategies.shedders.registry import left_out, profile_of
 
 
@@ -51,7 +51,7 @@ class BundlePlacer:
     def select_broker(self, bundle: str, rate: float, topics: int, registered_brokers: Collection[str]) -> str | None:
         """Return the broker for a bundle with this long-term rate (msg/s); None if none may own it."""
         self.was_used = True
-        chosen = self._choose_broker(bundle, self._policy_filter.candidates(bundle), registered_brokers)
+        chosen = self._choose_broker(bundle, self._policy_filter.candidate_brokers(bundle), registered_brokers)
         if chosen in self._overloaded_brokers:
             chosen = self._choose_broker(bundle, self._policy_filter.policy_set(bundle), registered_brokers) or chosen
         if chosen is not None:
@@ -183,7 +183,7 @@ class Balancer:
         decision = plan(sources, self._settings, minute.policies, brokers)
         self._state = decision.strategy_state or self._state
         if self._may_repeat_values:
-            used = {**decision.used_scores, **used_samples(decision.decisions, counting)}
+            used = {**decision.used_scores, **used_scores(decision.decisions, counting)}
             # The values that gave a hit.
             after = samples_after(self._hits, counting, used, minute.time)
             self._hits = self._hits.model_copy(update={"samples": after})
@@ -227,7 +227,7 @@ class Balancer:
 
     def _store_placement_state(self) -> None:
         if self._placing.was_used:
-            self._state = replace(self._state, placement=self._placing.broker_selector.state())
+            self._state = replace(self._state, placement=self._placing.broker_selector.placement_state())
 
     def _bundle_columns(self, minute: Minute, reported: Flags, persistence: float) -> ColumnarBundles:
         reasons = dict.fromkeys(self._moved, Reason.RECENTLY_UNLOADED) | self._stays | dict(minute.stay_reasons)

@@ -17,7 +17,7 @@ from pulsar_rebalancer.replay.columns import NOBODY, Flags, Floats, Ints, Roster
 from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES, TRAFFIC, BrokerSample, Measure, ResourceUsage
 from pulsar_rebalancer.state import HitRules
 from pulsar_rebalancer.strategies.sample import COUNTED
-from pulsar_rebalancer.strategies.scoring import SCORED, Brokers, percents, weighted_usages
+from pulsar_rebalancer.strategies.scoring import SCORED, Brokers, usage_percents, weighted_usages
 
 NO_POLICIES = Policies()
 
@@ -47,7 +47,7 @@ class BrokerLoads:
     @cached_property
     def percents(self) -> Floats:
         """Return each broker's usage in percent of its limits, with a row for each resource."""
-        return percents(self.usage, self.limits)
+        return usage_percents(self.usage, self.limits)
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class ColumnarBrokers(Brokers):
         return dict(zip(self._compared_names, (inward + outward).tolist(), strict=True))
 
     @cached_property
-    def left_out(self) -> Mapping[str, Reason]:
+    def left_out_reasons(self) -> Mapping[str, Reason]:
         return {self._roster.brokers[i]: reason for i, reason in self._reasons.items()}
 
     @cached_property

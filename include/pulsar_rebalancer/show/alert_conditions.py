@@ -110,12 +110,12 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True)
 class Observation:
-    """The result of a check; `detail` contains no secrets, `unwatched` says why it is no longer checked."""
+    """The result of a check; `detail` contains no secrets, `why_unwatched` says why it is no longer checked."""
 
-    present: bool
+    is_present: bool
     reasons: Mapping[Reason, int] = field(default_factory=dict)
     detail: str = ""
-    unwatched: Reason | None = None
+    why_unwatched: Reason | None = None
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class EndedRun:
     states: Mapping[str, str]
     failures: Mapping[str, str] = field(default_factory=dict)
     seconds: float | None = None
-    manual: bool = False
+    is_manual: bool = False
     closed: Mapping[Reason, str] = field(default_factory=dict)
     roll: Roll = field(default_factory=Roll)
     request: RunRequest | None = None
@@ -161,7 +161,7 @@ def judge_run(
 ) -> dict[Condition, Observation]:
     """Return what this run shows about each condition; `last_seen` says when an open one was last present."""
     if settings.mode is Mode.OFF:
-        return dict.fromkeys(last_seen, Observation(False, unwatched=Reason.MODE_OFF))
+        return dict.fromkeys(last_seen, Observation(False, why_unwatched=Reason.MODE_OFF))
     judged = {Condition.UNSAFE: _safety(run), Condition.UNLOAD: _unloading(run), Condition.UNFINISHED: _progress(run)}
     if run.validation is not None:
         judged[Condition.BLOCKED] = _observation_of(run.validation.reasons(Effect.BLOCK))
@@ -177,7 +177,7 @@ def judge_run(
     if judged[Condition.UNLOAD] is None and Condition.UNLOAD in last_seen:
         longest = max(UNTRIED, UNTRIED_INTERVALS * timedelta(seconds=settings.interval_seconds))
         if not timedelta(0) <= now - last_seen[Condition.UNLOAD] <= longest:
-            judged[Condition.UNLOAD] = Observation(False, unwatched=Reason.UNLOAD_NOT_TRIED)
+            judged[Condition.UNLOAD] = Observation(False, why_unwatched=Reason.UNLOAD_NOT_TRIED)
     return {condition: observation for condition, observation in judged.items() if observation is not None}
 
 
@@ -204,7 +204,7 @@ def _safety(run: EndedRun) -> Observation | None:
     if run.validation is None or run.request is None or run.has_lowered_mode:
         return None
     if not run.acts:
-        return Observation(False, unwatched=Reason.OBSERVE)
+        return Observation(False, why_unwatched=Reason.OBSERVE)
     reasons = run.validation.reasons(Effect.HOLD)
     if run.outcome is not None and run.outcome.verdict is Reason.PLAN_CHANGED:
         reasons = reasons | {Reason.PLAN_CHANGED: 1}
@@ -215,7 +215,7 @@ def _unloading(run: EndedRun) -> Observation | None:
     if run.outcome is None or run.request is None or run.has_lowered_mode:
         return None
     if not run.acts:
-        return Observation(False, unwatched=Reason.OBSERVE)
+        return Observation(False, why_unwatched=Reason.OBSERVE)
     kept = {Reason.DESTINATION_KEPT: len(run.outcome.destinations_kept)} if run.outcome.destinations_kept else {}
     if run.outcome.verdict != Reason.OPEN:
         return _observation_of(kept) if kept else None
@@ -242,6 +242,6 @@ def _progress(run: EndedRun) -> Observation | None:
     if not failed:
         return Observation(False) if run.states.get("gate") == "success" else None
     reasons = Counter(Reason.get(run.failures.get(task, "")) or Reason.TASK_FAILED for task in failed)
-    if run.manual and reasons.keys() <= Reason.with_trait(Trait.TYPED):
+    if run.is_manual and reasons.keys() <= Reason.with_trait(Trait.TYPED):
         return None  # the person who typed the parameters sees the error; the cluster itself is fine
     return Observation(True, reasons, f"task {', '.join(failed)}")

@@ -35,9 +35,9 @@ from pulsar_rebalancer.texts import number_of
 
 
 class Scores(NamedTuple):
-    """Scores in percent: `by_broker` of all with a valid load report, `compared` of those compared."""
+    """Scores in percent: `score_by_broker` of all with a valid load report, `compared` of those compared."""
 
-    by_broker: dict[str, float] = {}
+    score_by_broker: dict[str, float] = {}
     compared: tuple[float, ...] = ()
 
     @property
@@ -78,7 +78,7 @@ class Measurement:
     name: str
     value: float
     labels: Mapping[str, str] = field(default_factory=dict)
-    counter: bool = False
+    is_counter: bool = False
 
     @classmethod
     def create(cls, name: str, value: float, *, counter: bool = False, **labels: str) -> Measurement:
@@ -135,7 +135,7 @@ def _sample_measurements(cluster: str, run: Snapshot) -> Iterable[Measurement]:
     holds = run.validation.reasons(Effect.HOLD) if settings.mode.may_move else {}
     yield Measurement.create("holds", len(holds), cluster=cluster)
     scores = scores_of(run)
-    for broker, value in scores.by_broker.items():
+    for broker, value in scores.score_by_broker.items():
         yield Measurement.create("score", value, cluster=cluster, broker=broker)
     values = {"score_mean": scores.mean, "score_stddev": scores.deviation, "score_range": scores.score_range}
     for name, statistic in values.items():

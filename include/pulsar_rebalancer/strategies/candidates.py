@@ -38,7 +38,7 @@ class Selector(Protocol):
     def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Record that a bundle was placed on a broker."""
 
-    def state(self) -> PlacementState:
+    def placement_state(self) -> PlacementState:
         """Return the state for the next run."""
 
 
@@ -290,7 +290,7 @@ class PolicyFilter:
             self._rulings[namespace] = "" if unknown else policy.name if policy else None
         return self._rulings[namespace]
 
-    def candidates(self, bundle: str) -> Sequence[str]:
+    def candidate_brokers(self, bundle: str) -> Sequence[str]:
         """Return the brokers from which placement chooses, as in selectBroker; can include the bundle's owner."""
         namespace, allowed = namespace_of(bundle), self.policy_set(bundle)
         remaining: Sequence[str] = allowed

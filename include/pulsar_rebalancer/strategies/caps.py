@@ -32,7 +32,7 @@ class CapacityCheck(Protocol):
         """Return the unit with its old or new destinations, or with the reason why it must not be moved."""
         ...
 
-    def take(self, unit: list[CandidateMove]) -> None:
+    def add_taken(self, unit: list[CandidateMove]) -> None:
         """Count an accepted unit, which must be a result of `fitted_moves`."""
         ...
 
@@ -56,9 +56,9 @@ def apply_caps(
     caps = _Caps(settings, groups, counts_ranges=bool(taken) and needs_waves(brokers))
     for unit in taken:
         fitted = capacity.fitted_moves(unit) if capacity else unit
-        capped = caps.capped(fitted if fitted[0].is_taken else unit, is_counted=fitted[0].is_taken)
+        capped = caps.capped_moves(fitted if fitted[0].is_taken else unit, is_counted=fitted[0].is_taken)
         if capacity and capped[0].is_taken and fitted[0].is_taken:
-            capacity.take(capped)
+            capacity.add_taken(capped)
         result += capped if fitted[0].is_taken or not capped[0].is_taken else fitted
     return by_pair_and_rank(result)
 
@@ -101,7 +101,7 @@ class _Caps:
         self._of_run = 0
         self._in_waves = 0
 
-    def capped(self, unit: list[CandidateMove], *, is_counted: bool = True) -> list[CandidateMove]:
+    def capped_moves(self, unit: list[CandidateMove], *, is_counted: bool = True) -> list[CandidateMove]:
         """Return a unit with its waves, or with the reason why it is rejected; count it if `is_counted`."""
         names = [namespace_of(move.bundle) for move in unit]
         groups = [self._groups[name] for name in names if name in self._groups]

@@ -268,7 +268,7 @@ def make_selector(sample: ClusterSample, state: PlacementState) -> Selector:
     return LeastResourceUsageWithWeight(sample, state)
 
 
-def place(
+def place_candidates(
     sample: ClusterSample,
     moves: Iterable[CandidateMove],
     policy_filter: Callable[[], PolicyFilter],
@@ -287,7 +287,7 @@ def place(
     chooser = make_selector(sample, state)
     taken, placed = move_units(moves)
     if not taken:  # as in most samples: neither the policies nor the loads matter
-        return by_pair_and_rank(placed), chooser.state()
+        return by_pair_and_rank(placed), chooser.placement_state()
     policies, hot = policy_filter(), overloaded_brokers(sample)
     for unit in taken:
         destinations = [_destination(move, policies, chooser, hot, seed) for move in unit]
@@ -300,7 +300,7 @@ def place(
             bundle = sample.bundles.find(move.source, move.bundle)
             chooser.add_placed(bundle, destination)
             policies.add_placed(bundle, destination)
-    return by_pair_and_rank(placed), chooser.state()
+    return by_pair_and_rank(placed), chooser.placement_state()
 
 
 def _destination(
@@ -322,7 +322,7 @@ def _destination(
 def _choose_destination(
     bundle: str, policy_filter: PolicyFilter, selector: Selector, overloaded_names: Collection[str], seed: str
 ) -> str | None:
-    first = choose_broker(seed, bundle, selector.eligible(bundle, policy_filter.candidates(bundle)))
+    first = choose_broker(seed, bundle, selector.eligible(bundle, policy_filter.candidate_brokers(bundle)))
     if first not in overloaded_names:
         return first
     return choose_broker(seed, bundle, selector.eligible(bundle, policy_filter.policy_set(bundle))) or first

@@ -42,7 +42,7 @@ def percent(usage: float | None, limit: float | None) -> float:
     return _float32(_float32(_float32(usage) / limit32) * 100)
 
 
-def percents(usage: npt.NDArray[np.float64], limit: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def usage_percents(usage: npt.NDArray[np.float64], limit: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the result of `percent` for arrays of one shape, identical to the last digit; NaN if unknown."""
     usage32, limit32 = _to_float32s(usage), _to_float32s(limit)
     measured = ~np.isnan(usage32) & (limit32 > 0)
@@ -122,7 +122,7 @@ class Brokers(Sequence[BrokerSample]):
         return self._sample_by_name[name]
 
     @cached_property
-    def left_out(self) -> Mapping[str, Reason]:
+    def left_out_reasons(self) -> Mapping[str, Reason]:
         return {broker.broker: broker.left_out for broker in self._samples if broker.left_out is not None}
 
     @cached_property
@@ -145,7 +145,7 @@ class Brokers(Sequence[BrokerSample]):
             return {broker.broker: broker.weighted[SCORED] for broker in brokers}
         values = [[broker.resources.get(name, ResourceUsage()) for name in SCORED] for broker in brokers]
         usage, limit = np.array(values, dtype=np.float64).reshape(-1, len(SCORED), 2).T
-        weighted = weighted_usages(percents(usage, limit), SCORED, settings).tolist()
+        weighted = weighted_usages(usage_percents(usage, limit), SCORED, settings).tolist()
         return {broker.broker: usage for broker, usage in zip(brokers, weighted, strict=True)}
 
     def traffic(self, measure: Measure) -> Mapping[str, float]:

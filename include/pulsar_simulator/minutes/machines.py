@@ -25,7 +25,7 @@ class Event(NamedTuple):
 
     minute: int
     broker: int
-    happening: EventKind
+    event_kind: EventKind
 
 
 class CpuSpike(NamedTuple):
@@ -42,12 +42,12 @@ class ClusterRules:
     """The rules that govern the cluster's behaviour; docs/simulation.md gives the source of each value.
 
     Attributes:
-        direct: True if a bundle is assigned a new broker as soon as it is unloaded or loses its broker (extensible load
-            manager); False if it is assigned one only when a client looks it up (modular load manager).
+        assigns_at_once: True if a bundle is assigned a new broker as soon as it is unloaded or loses its broker
+            (extensible load manager); False if only when a client looks it up (modular load manager).
         unload_seconds: how long an unloaded bundle is unavailable.
         unload_cpu_seconds: CPU time for each bundle that moves, on the old broker and on the new broker.
         reconnect_seconds: mean time between the detection of a stopped broker and the lookup of its bundles; not used
-            if `direct`.
+            if `assigns_at_once`.
         session_seconds: time until a stopped broker is detected.
         reconnect_cpu_seconds: CPU time on the new broker for each client that reconnects.
         busy_cpu: additional CPU usage of a broker that has any traffic, in percent of one core.
@@ -58,7 +58,7 @@ class ClusterRules:
         cost: CPU time per message and per byte.
     """
 
-    direct: bool = False
+    assigns_at_once: bool = False
     unload_seconds: float = 0.12
     unload_cpu_seconds: float = 0.01
     reconnect_seconds: float = 2.0
@@ -120,14 +120,14 @@ class Demand:
         cpu: CPU usage in percent of one core, never above the limit.
         bandwidth_in: incoming traffic in Kbit/s, never above the NIC's speed.
         bandwidth_out: outgoing traffic in Kbit/s, with the same limit.
-        served: share of the offered traffic that gets through.
+        served_share: share of the offered traffic that gets through.
     """
 
     traffic: Rates
     cpu: Floats
     bandwidth_in: Floats
     bandwidth_out: Floats
-    served: Floats
+    served_share: Floats
 
     def score(self, brokers: BrokerColumns) -> Floats:
         """Return the usage of each broker's most used resource in percent."""
@@ -157,7 +157,7 @@ def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor
         cpu=np.minimum(wanted * served + extra_cpu, brokers.cpu_limit),
         bandwidth_in=into * served,
         bandwidth_out=out * served,
-        served=served,
+        served_share=served,
     )
 
 
@@ -175,18 +175,18 @@ class Report:
 
     Attributes:
         minute: counted from 0.
-        registered: brokers that the cluster lists.
-        reported: brokers whose report arrived.
-        age: age of each report in seconds.
+        is_registered: brokers that the cluster lists.
+        is_reported: brokers whose report arrived.
+        report_age_s: age of each report in seconds.
         brokers: values of the brokers that reported, CPU as sampled; the entries for other brokers are meaningless.
         owner: position of each bundle's broker.
         rates: msg/s and bytes/s per bundle, from the report of its broker.
     """
 
     minute: int
-    registered: Flags
-    reported: Flags
-    age: Floats
+    is_registered: Flags
+    is_reported: Flags
+    report_age_s: Floats
     brokers: Demand
     owner: Ints
     rates: Rates
@@ -200,7 +200,7 @@ class Reports:
         self._drawn: tuple[int, Floats, Floats] | None = None
         self._before: deque[tuple[Demand, Rates]] = deque(maxlen=spec.rules.late_minutes)
 
-    def of(
+    def report_of_minute(
         self, minute: int, demand: Demand, rates: Rates, owner: Ints, is_registered: Flags, is_alive: Flags
     ) -> Report:
         """Return the reports for a minute.
@@ -216,7 +216,7 @@ class Reports:
         noise, draw = self._random_factors(minute)
         rules = self._spec.rules
         cpu = np.minimum(demand.cpu * noise, self._spec.brokers.cpu_limit)
-        said = Demand(demand.traffic, cpu, demand.bandwidth_in, demand.bandwidth_out, demand.served)
+        said = Demand(demand.traffic, cpu, demand.bandwidth_in, demand.bandwidth_out, demand.served_share)
         fresh = (said, rates)
         missing = draw < rules.missing
         minutes = len(self._before)
@@ -226,9 +226,9 @@ class Reports:
         self._before.append(fresh)
         return Report(
             minute=minute,
-            registered=is_registered.copy(),
-            reported=is_registered & is_alive & ~missing,
-            age=np.where(late, minutes * MINUTE_SECONDS, 0.0),
+            is_registered=is_registered.copy(),
+            is_reported=is_registered & is_alive & ~missing,
+            report_age_s=np.where(late, minutes * MINUTE_SECONDS, 0.0),
             brokers=said,
             owner=owner.copy(),
             rates=rates,

@@ -66,7 +66,7 @@ class Simulation:
                 continue
             ready = start + rules.unload_seconds
             self._given_up[self.owner[bundle]] += self.alive[self.owner[bundle]]
-            if destination is None and rules.direct:
+            if destination is None and rules.assigns_at_once:
                 destination = self._place(bundle, self._registered_brokers())
             if destination is None:
                 self._remove_owner(bundle, ready)
@@ -75,7 +75,7 @@ class Simulation:
             else:
                 self.owner[bundle] = destination
 
-    def step(self) -> Report:
+    def run_minute(self) -> Report:
         """Simulate one minute, and return the brokers' reports at the end of this minute."""
         start = self.minute * MINUTE_SECONDS
         for event in self._events.get(self.minute, ()):
@@ -83,7 +83,7 @@ class Simulation:
         self._end_sessions(start + MINUTE_SECONDS)
         self._place_due_bundles(start + MINUTE_SECONDS)
         self.truth, rates = self._carried_traffic()
-        report = self._reports.of(self.minute, self.truth, rates, self.owner, self.registered, self.alive)
+        report = self._reports.report_of_minute(self.minute, self.truth, rates, self.owner, self.registered, self.alive)
         self.minute += 1
         self._down[:] = 0.0
         self._landed.clear()
@@ -94,10 +94,10 @@ class Simulation:
 
     def _apply_event(self, event: Event, now: float) -> None:
         broker = event.broker
-        if event.happening is EventKind.STOP and self.alive[broker]:
+        if event.event_kind is EventKind.STOP and self.alive[broker]:
             self.alive[broker] = False
             self._session_ends[broker] = now + self.spec.rules.session_seconds
-        elif event.happening is EventKind.START and not self.alive[broker]:
+        elif event.event_kind is EventKind.START and not self.alive[broker]:
             if broker in self._session_ends:  # its old session ends with the new one
                 self._session_ends[broker] = now
                 self._end_sessions(now + 1)
@@ -107,7 +107,7 @@ class Simulation:
         for broker, ends in [item for item in self._session_ends.items() if item[1] < until]:
             del self._session_ends[broker]
             self.registered[broker] = False
-            wait = 0.0 if self.spec.rules.direct else self.spec.rules.reconnect_seconds
+            wait = 0.0 if self.spec.rules.assigns_at_once else self.spec.rules.reconnect_seconds
             for bundle in np.flatnonzero(self.owner == broker):
                 self._remove_owner(int(bundle), ends + wait * float(self._relative_waits()[bundle]))
 
@@ -117,7 +117,7 @@ class Simulation:
         There is no lookup if the bundle has no clients, unless `direct` is set.
         """
         self.owner[bundle] = NOBODY
-        anybody = self.spec.rules.direct or self.spec.workload.bundles.clients[bundle] > 0
+        anybody = self.spec.rules.assigns_at_once or self.spec.workload.bundles.clients[bundle] > 0
         self._due[bundle] = lookup_at if anybody else float("inf")
 
     def _relative_waits(self) -> Floats:
@@ -174,4 +174,4 @@ class Simulation:
             if spike.minute <= self.minute < spike.minute + spike.minutes:
                 extra[spike.broker] += spike.cpu
         truth = demand(spec.brokers, rules.cost, offered, self.owner, columns.cost, extra)
-        return truth, offered if truth.served.min() == 1 else offered.scaled(truth.served[self.owner])
+        return truth, offered if truth.served_share.min() == 1 else offered.scaled(truth.served_share[self.owner])

@@ -81,7 +81,7 @@ class Processes:
         for name, (process, log) in self._started.items():
             if process.poll() is not None:
                 raise EmbeddedError(
-                    f"{name} ended with status {process.returncode}; its log {log} ends with:\n{tail(log)}"
+                    f"{name} ended with status {process.returncode}; its log {log} ends with:\n{last_lines(log)}"
                 )
 
     def stop(self) -> None:
@@ -131,7 +131,7 @@ def _process_tree(roots: set[int]) -> list[psutil.Process]:
     return list(family.values())
 
 
-def tail(log: Path) -> str:
+def last_lines(log: Path) -> str:
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
 
 
@@ -230,11 +230,11 @@ class LocalAirflow:
         except (httpx.HTTPError, ValueError):
             return False
         parts = ("metadatabase", "scheduler", "dag_processor")
-        return self.home.passwords.exists() and all(health[part]["status"] == "healthy" for part in parts)
+        return self.home.password_file.exists() and all(health[part]["status"] == "healthy" for part in parts)
 
     @property
     def password(self) -> str:
-        return str(json.loads(self.home.passwords.read_text(encoding="utf-8"))["admin"])
+        return str(json.loads(self.home.password_file.read_text(encoding="utf-8"))["admin"])
 
     def _log_in(self) -> None:
         """Log in, but only to the server started here, so that no other program on the port receives the password."""
@@ -324,7 +324,7 @@ class LocalAirflow:
         states = {task["task_id"]: task["state"] for task in self.tasks(dag_id, run_id)}
         logs = self.home.folder.glob(f"logs/dag_id={dag_id}/run_id={run_id}/**/*.log")
         latest = max(logs, key=lambda log: log.stat().st_mtime, default=None)
-        said = f"; the latest log ends with:\n{tail(latest)}" if latest else ""
+        said = f"; the latest log ends with:\n{last_lines(latest)}" if latest else ""
         raise EmbeddedError(f"run {run_id} did not end within {_RUN_SECONDS} s; its tasks: {states}{said}")
 
     def ended_runs(self, dag_id: str) -> Iterator[DagRun]:

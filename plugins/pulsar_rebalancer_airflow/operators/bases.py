@@ -33,7 +33,7 @@ def is_retry(context: Context, task: BaseOperator) -> bool:
     return ti.try_number > ti.max_tries - (task.retries or 0) + 1
 
 
-def requester(context: Context) -> str:
+def requesting_user(context: Context) -> str:
     """Return the Airflow user who triggered the run; empty if this is unknown.
 
     Airflow keeps the user's name when another person clears the run, and copies it to runs that the run's tasks start.

@@ -48,7 +48,7 @@ from pulsar_rebalancer_airflow.operators.bases import (
     refusal_now,
     refuse_cleared,
     refuse_while_plan_waits,
-    requester,
+    requesting_user,
 )
 from pulsar_rebalancer_airflow.operators.collect import CollectOperator
 from pulsar_rebalancer_airflow.options import fail_unless_temporary, run_folder
@@ -130,7 +130,7 @@ class PlanByHandOperator(BaseOperator):
         """
         with fail_unless_temporary(context):
             run = run_folder(context, self.cluster, self.run)
-            request, by = parse_form(context["params"]), requester(context)
+            request, by = parse_form(context["params"]), requesting_user(context)
             if request.action is Action.SPLIT:
                 asyncio.run(self._read_topics(run, request)).write(run)
             storage = ClusterStorage(self.root, self.cluster)
@@ -171,7 +171,7 @@ class CarryOutOperator(HandOverOperator):
         """
         with fail_unless_temporary(context):
             form, store = parse_form(context["params"]), StateStore.from_context(context, self.entry.name)
-            by, now = requester(context), datetime.now(UTC)
+            by, now = requesting_user(context), datetime.now(UTC)
             refuse_while_rolling(store)
             if not form.plan:
                 refuse_cleared(context)

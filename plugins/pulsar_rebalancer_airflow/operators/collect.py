@@ -30,7 +30,7 @@ from pulsar_rebalancer.state import DecisionState, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import resolve
 from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
-from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, requester
+from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, requesting_user
 from pulsar_rebalancer_airflow.options import fail_unless_temporary, run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore
 from pulsar_rebalancer_airflow.suites import ValidationLink, page_address, page_file
@@ -69,7 +69,7 @@ class CollectOperator(ClusterOperator):
             if asked.settings.mode is Mode.OFF:
                 raise AirflowSkipException(f"cluster {self.entry.name}: mode is off, no request was sent [mode_off]")
             storage, store = self.storage, self._store(context)
-            store.begin()
+            store.write_missing()
             orders = store.orders(context["dag_run"].start_date)
             roll = orders.get(Roll)
             before = StateBefore(
@@ -82,7 +82,7 @@ class CollectOperator(ClusterOperator):
             )
             now = datetime.now(UTC)
             gc.freeze()  # keeps the garbage collector from scanning Airflow's objects every few hundred answers
-            run_id, by = context["dag_run"].run_id, requester(context)
+            run_id, by = context["dag_run"].run_id, requesting_user(context)
             trigger = RunTrigger(now=now, airflow_run_id=run_id, params=params, requested_by=by)
             # Runs that only show a plan may take place next to a rebalancing run, which is the only writer.
             earlier = EarlierData(storage.state, before, stores_load_data=not self.only_shows)

@@ -29,7 +29,7 @@ from pulsar_rebalancer.state import DecisionState, MovesState
 from pulsar_rebalancer.storage.documents import MAX_CLOCK_SKEW, ClusterStorage, CommitMark, last_committed_run, time_of
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.notifications import send_order_metrics
-from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, refuse_cleared, requester
+from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, refuse_cleared, requesting_user
 from pulsar_rebalancer_airflow.options import REBALANCE_DAG, fail_unless_temporary
 from pulsar_rebalancer_airflow.state_store import StateStore
 
@@ -181,14 +181,14 @@ class StopOutcome(NamedTuple):
     """The outcome of a stop.
 
     Attributes:
-        finished: reason code by bundle, for bundles that were in progress and have been completed.
-        unfinished: bundles of the current wave that have no outcome. Those not yet started will not be started.
-        not_begun: number of bundles that the run will not move or split, including later waves.
+        finished_moves: reason code by bundle, for bundles that were in progress and have been completed.
+        unfinished_bundles: bundles of the current wave that have no outcome. Those not yet started will not be started.
+        not_begun_count: number of bundles that the run will not move or split, including later waves.
     """
 
-    finished: dict[str, Reason]
-    unfinished: tuple[str, ...]
-    not_begun: int
+    finished_moves: dict[str, Reason]
+    unfinished_bundles: tuple[str, ...]
+    not_begun_count: int
 
 
 class RunInProgress(TypedDict):
@@ -322,7 +322,7 @@ def form_and_order(context: Context) -> tuple[ControlRequest, GivenOrder]:
     request = parse_control_form(context["params"])
     if request.form_action.needs_reason:
         refuse_cleared(context)
-    return request, GivenOrder(at=datetime.now(UTC), by=requester(context), **dict(request))
+    return request, GivenOrder(at=datetime.now(UTC), by=requesting_user(context), **dict(request))
 
 
 def _store_order(store: StateStore, request: ControlRequest, order: GivenOrder) -> dict[str, str]:
@@ -413,9 +413,9 @@ class ControlOperator(ClusterOperator):
         except (StateError, SnapshotError) as error:
             return error.message
         return {
-            "finished": dict(list(stopped.finished.items())[:_MAX_NAMED]),
-            "unfinished": list(stopped.unfinished[:_MAX_NAMED]),
-            "not_begun": stopped.not_begun,
+            "finished": dict(list(stopped.finished_moves.items())[:_MAX_NAMED]),
+            "unfinished": list(stopped.unfinished_bundles[:_MAX_NAMED]),
+            "not_begun": stopped.not_begun_count,
         }
 
     def _orders_text(self, store: StateStore) -> str:

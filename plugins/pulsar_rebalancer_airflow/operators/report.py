@@ -229,7 +229,7 @@ class WatchOperator(BaseOperator):
             seconds > limit, {Reason.NO_RUN: 1}, f"{text}; interval {self.settings.interval_seconds:g} s"
         )
         if self.settings.mode is Mode.OFF:
-            seen = Observation(False, unwatched=Reason.MODE_OFF)
+            seen = Observation(False, why_unwatched=Reason.MODE_OFF)
         values = [f"seconds since a run last ended: {seconds:.0f}, limit {limit:.0f}"]
         update_alerts(context, self.cluster, self.settings, WatchState, {Condition.NO_RUN: seen}, values, now)
         return seconds

@@ -27,7 +27,7 @@ from pulsar_rebalancer.run.snapshot import Snapshot, latest_sample
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 from pulsar_rebalancer_airflow.notifications import send_order_metrics, send_roll_alerts
-from pulsar_rebalancer_airflow.operators.bases import refuse_while_plan_waits, requester
+from pulsar_rebalancer_airflow.operators.bases import refuse_while_plan_waits, requesting_user
 from pulsar_rebalancer_airflow.options import APPLY_DAG, REBALANCE_DAG, fail_unless_temporary
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
@@ -93,7 +93,7 @@ class RollOperator(BaseSensorOperator):
 
     def _show_plan(self, context: Context, store: StateStore, roll: Roll, form: RollRequest) -> dict[str, Any]:
         sample, now = self._latest_sample(), datetime.now(UTC)
-        by = requester(context)
+        by = requesting_user(context)
         shown = roll_plan.roll_preview(sample, form.brokers, by, form.reason)
         try:
             planned = roll_plan.predict_restarts(sample, shown.order)
@@ -110,7 +110,7 @@ class RollOperator(BaseSensorOperator):
 
     def _begin_roll(self, context: Context, store: StateStore, roll: Roll, plan_id: str) -> Roll:
         now, shown, settings, run_id = datetime.now(UTC), roll.shown, self.entry.settings, context["dag_run"].run_id
-        by = requester(context)
+        by = requesting_user(context)
         if roll.is_active:
             return self._take_over(context, roll, plan_id, by)
         again = shown is not None and roll.at is not None and shown.at > roll.at and roll.run_id != run_id

@@ -25,7 +25,7 @@ from pulsar_rebalancer.replay.variants import ANSWER, ReplayRequest, current_set
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
-from pulsar_rebalancer_airflow.operators.bases import requester
+from pulsar_rebalancer_airflow.operators.bases import requesting_user
 from pulsar_rebalancer_airflow.options import FAILURE, VARIABLES, fail_unless_temporary, option, option_path, run_folder
 from pulsar_rebalancer_airflow.spark_connect import CONNECTION_TYPE, ConnectedApplication, server_environment
 from pulsar_rebalancer_airflow.suites import ReplayLink
@@ -171,7 +171,7 @@ class SparkApplicationOperator(BaseOperator):
         if self._submitted is not None:
             self._submitted.on_kill()
         elif self._connected is not None:
-            self._connected.end()
+            self._connected.stop_application()
 
     def _submit(self, context: Context, connection: Connection) -> None:
         """Submit the application, and wait for it to finish.
@@ -186,7 +186,7 @@ class SparkApplicationOperator(BaseOperator):
             with driver_environment():
                 if connected:
                     self._connected = ConnectedApplication([self.application, *self.application_args], server)
-                    self._connected.wait(self.log.info)
+                    self._connected.wait_for_end(self.log.info)
                 else:
                     self._submitted = self._make_hook(connection)
                     self._submitted.submit(self.application)
@@ -321,7 +321,7 @@ class ReplayOperator(SparkApplicationOperator):
                 "end": end,
                 "cluster": self.entry.name,
                 "airflow_run_id": run.run_id,
-                "requested_by": requester(context),
+                "requested_by": requesting_user(context),
                 "settings": settings,
                 "settings_from": source,
             }

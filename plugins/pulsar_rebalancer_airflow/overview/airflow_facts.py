@@ -96,8 +96,8 @@ def facts_of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> Airf
         scheduled=scheduler is not None and scheduler.is_alive(),
         next_run_at=dag.next_dagrun_create_after if dag is not None else None,
         running_since=running.start_date if running else None,
-        opened=running.run_id if running and gate == Reason.OPEN else "",
-        queued=_queued_run_ids(session, dag_id),
+        opened_run_id=running.run_id if running and gate == Reason.OPEN else "",
+        queued_run_ids=_queued_run_ids(session, dag_id),
         failed=_latest_failure(session, dag_id),
     )
     try:

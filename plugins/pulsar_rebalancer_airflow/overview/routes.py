@@ -24,7 +24,7 @@ from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.bundles import find_bundles, stay_views
 from pulsar_rebalancer.show.page.page_model import FoundBundles, Overview, RunAnswer, Status, StayView, UserActions
-from pulsar_rebalancer.show.page.timeline import Timeline, timeline, timeline_start
+from pulsar_rebalancer.show.page.timeline import Timeline, make_timeline, timeline_start
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
 from pulsar_rebalancer_airflow.options import (
@@ -89,7 +89,7 @@ def _status_of_cluster(session: SessionDep, entry: ClusterEntry, dag_id: str) ->
     storage = ClusterStorage(storage_root(), entry.name)
     facts = airflow_facts.facts_of_dag(session, storage, dag_id)
     try:
-        return overview.status(storage, entry, facts, _now())
+        return overview.cluster_status(storage, entry, facts, _now())
     except RebalancerError as error:
         return overview.unreadable_status(entry, facts, error, _now())
 
@@ -148,7 +148,7 @@ def history(dag_id: str, session: SessionDep) -> Timeline:
     now, storage = _now(), ClusterStorage(storage_root(), entry.name)
     orders = airflow_facts.orders_since(session, storage, timeline_start(now))
     failures = airflow_facts.failures_since(session, f"{REBALANCE_DAG}{entry.name}", timeline_start(now))
-    return timeline(storage, entry.settings, now, orders, failures)
+    return make_timeline(storage, entry.settings, now, orders, failures)
 
 
 def _balanced_cluster(dag_id: str) -> tuple[str, ClusterEntry]:

@@ -26,7 +26,7 @@ from pulsar_rebalancer.run.tables import AVERAGES, BROKERS, BUNDLES, CLUSTER, RE
 from pulsar_rebalancer.state import DecisionState, MovesState, Unload
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_spark.rebalance import decide
+from pulsar_rebalancer_spark.rebalance import decide_run
 
 MINUTES, EACH = 6, 24
 BROKERIDS = [f"{letter}.pulsar:8080" for letter in "abcdef"]
@@ -153,7 +153,7 @@ def test_every_minute_is_decided_as_a_run_decides_it(
             at=at,
             **settings,
         )
-        summary = decide(lambda: spark, RunInput.read(run.uri))
+        summary = decide_run(lambda: spark, RunInput.read(run.uri))
         planned = plan.verified_actions(run, summary).moves
         found = {(NAMES[move.bundle_index], BROKERIDS[move.broker_index]) for move in moves}
         assert found == {(move.bundle, move.destination) for move in planned}, number

@@ -17,7 +17,7 @@ from pulsar_rebalancer.run.tables import BrokerSample, Measure
 from pulsar_rebalancer.state import HitRules, StrategyState
 from pulsar_rebalancer.strategies.candidates import PolicyFilter
 from pulsar_rebalancer.strategies.learning import LearningResult
-from pulsar_rebalancer.strategies.placement import place
+from pulsar_rebalancer.strategies.placement import place_candidates
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision, Judge, SheddingResult
 from pulsar_rebalancer.strategies.scoring import Brokers
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
@@ -34,7 +34,7 @@ class StrategyInput:
         is_forced: True if the run moves bundles without waiting for hits.
         force_threshold: smallest gap, in score points, at which a forced run moves bundles.
         seconds_since_unload: seconds between each broker's last unload and the sample.
-        lesson: what a shedder that learns has learned up to this sample.
+        learning: what a shedder that learns has learned up to this sample.
         seed: for choosing among equally good destinations; the same seed gives the same plan.
         judge: how pairs of brokers are judged; None for numpy.
         may_omit_decisions: True if nobody reads the decisions that change nothing.
@@ -106,7 +106,7 @@ def _shed_proposal(
     if repeated or counting.reason is Reason.TOO_SOON:
         decisions = [_too_soon_decision(decision) for decision in result.decisions]
         return Proposal([], lambda _: SourceReport(decisions, "nothing is shed: the last sample is too recent"), state)
-    moves, placement = place(sample, result.moves, make_policies, state.placement, inputs.seed)
+    moves, placement = place_candidates(sample, result.moves, make_policies, state.placement, inputs.seed)
     counted = any(move.is_taken for move in result.moves) or result.state.cluster_hits > state.shedder.cluster_hits
 
     def report(capped_moves: Sequence[CandidateMove]) -> SourceReport:

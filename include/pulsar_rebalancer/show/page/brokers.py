@@ -107,7 +107,7 @@ def _recent_score_ranges(storage: ClusterStorage, until: datetime) -> dict[str, 
     for folder in recent.values():
         if time.monotonic() > end and not scores_are_known(folder):
             continue
-        for broker, value in known_scores(folder).by_broker.items():
+        for broker, value in known_scores(folder).score_by_broker.items():
             lowest, highest = ranges.get(broker, (value, value))
             ranges[broker] = (min(lowest, value), max(highest, value))
     return ranges
@@ -209,7 +209,7 @@ def _missing_hits(hits: Mapping[str, HitsView], band: str) -> int | None:
 def shedder_state_of(run: Run) -> ShedderState:
     try:
         state = read_state(run.folder)
-        if run.opened or (run.outcome and run.outcome.verdict is Reason.OPEN):
+        if run.has_opened or (run.outcome and run.outcome.verdict is Reason.OPEN):
             state = state.without_restarts()
         return StrategyState.parse(state.hits, state.strategy_state).shedder
     except RebalancerError:

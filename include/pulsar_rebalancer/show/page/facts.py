@@ -36,24 +36,24 @@ class AirflowContext(View):
     Attributes:
         scheduled: True if Airflow's scheduler is alive; if not, no run starts.
         running_since: when the DAG run in progress began; None if there is none.
-        opened: id of the DAG run in progress whose gate has opened; empty if there is none.
-        queued: ids of the DAG runs that are waiting for their turn.
+        opened_run_id: id of the DAG run in progress whose gate has opened; empty if there is none.
+        queued_run_ids: ids of the DAG runs that are waiting for their turn.
         orders: operators' orders and the circuit breaker.
-        not_handed_over: why approved plans were not handed over to be carried out, by plan id.
-        handed_over: manual plans that operators handed over to be carried out.
+        why_not_handed_over: why approved plans were not handed over to be carried out, by plan id.
+        handed_over_plans: manual plans that operators handed over to be carried out.
     """
 
     paused: bool = False
     scheduled: bool = True
     next_run_at: AwareDatetime | None = None
     running_since: AwareDatetime | None = None
-    opened: str = ""
-    queued: tuple[str, ...] = ()
+    opened_run_id: str = ""
+    queued_run_ids: tuple[str, ...] = ()
     failed: FailedRun | None = None
     orders: OrdersInForce = OrdersInForce()
-    last_plan: str = ""
-    not_handed_over: dict[str, Reason] = {}
-    handed_over: HandedOverPlans = HandedOverPlans()
+    last_plan_id: str = ""
+    why_not_handed_over: dict[str, Reason] = {}
+    handed_over_plans: HandedOverPlans = HandedOverPlans()
 
     @property
     def drains(self) -> dict[str, Drain]:
@@ -68,7 +68,7 @@ class AirflowContext(View):
         return self.orders.get(Question)
 
     def situation(self, settings: Settings, now: datetime) -> Situation:
-        return Situation(settings, self.orders, now, JudgedRun(now, self.last_plan))
+        return Situation(settings, self.orders, now, JudgedRun(now, self.last_plan_id))
 
     def run_holds(self, settings: Settings, now: datetime) -> list[Hold]:
         """Return why the next run would not carry out the strategy's moves, except for the mode.
@@ -102,8 +102,8 @@ class AirflowContext(View):
             sentences.append(f"The run was stopped at {stop.at:%Y-%m-%d %H:%M %Z} {stop.by_text}")
         sentences += [
             f"A plan by {handed.by or 'unknown'} ({handed.plan.action or 'moves'}) waits for its run to start"
-            for handed in self.handed_over.plans.values()
-            if handed.run_id in self.queued
+            for handed in self.handed_over_plans.plans.values()
+            if handed.run_id in self.queued_run_ids
         ]
         return " ".join(f"{text}." for text in sentences)
 
@@ -131,7 +131,7 @@ class AirflowContext(View):
 
     def gate_holds(self, settings: Settings, now: datetime) -> list[Hold]:
         """Return why the gate would be closed for any plan now; empty if it would open."""
-        return holds_now(settings, self.orders, now, JudgedRun(now, self.last_plan))
+        return holds_now(settings, self.orders, now, JudgedRun(now, self.last_plan_id))
 
 
 def why_held(hold: Hold) -> str:

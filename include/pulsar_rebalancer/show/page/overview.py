@@ -25,8 +25,8 @@ from pulsar_rebalancer.show.page.facts import AirflowContext
 from pulsar_rebalancer.show.page.page_model import Overview, PlanView, RollView, State, Status, Tone, TurnView, UndoView
 from pulsar_rebalancer.show.page.page_plan import plan_view, predicted_scores
 from pulsar_rebalancer.show.page.recent_runs import (
-    Change,
     Run,
+    RunChange,
     change_of_run,
     known_scores,
     latest_changes,
@@ -44,7 +44,7 @@ _ENDED_ROLL_SHOWN = timedelta(days=1)
 """How long the page shows a rolling restart that has ended."""
 
 
-def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime) -> Status:
+def cluster_status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime) -> Status:
     """Return the strip at the top of the page. Raises SnapshotError `storage_failed`."""
     shown, measured, said = _current_runs(storage, entry, facts, now)
     return _make_status(entry, facts, shown, said, now, measured)
@@ -66,7 +66,7 @@ def current_overview(storage: ClusterStorage, entry: ClusterEntry, facts: Airflo
     page = _overview_of(storage, shown, strip, facts, now).model_copy(update=_last_change_fields(latest, moved))
     begun = page.plan is not None and page.plan.done > 0
     last = plan_view(storage, read_run(latest.folder)) if latest and not begun else None
-    return page.model_copy(update={"firing": said.firing, "awaiting": awaiting, "last": last})
+    return page.model_copy(update={"firing": said.firing_text, "awaiting": awaiting, "last": last})
 
 
 def overview_without_run(status_strip: Status, facts: AirflowContext, now: datetime) -> Overview:
@@ -81,8 +81,8 @@ def _current_runs(
 
     The run to show is the one that is moving bundles, else the latest run that has ended.
     """
-    begun, ended = latest_runs(storage, now, facts.opened)
-    shown = begun if begun is not None and begun.under_way else ended or begun
+    begun, ended = latest_runs(storage, now, facts.opened_run_id)
+    shown = begun if begun is not None and begun.is_under_way else ended or begun
     return shown, begun or shown, current_headline(entry, facts, begun, ended, now)
 
 
@@ -109,7 +109,7 @@ def run_overview(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePa
     past = {"in_force": in_force, "tone": said.state.tone, "sentence": said.sentence, "fresh_until": None}
     strip = _make_status(entry, AirflowContext(), run, said, now).model_copy(update=past)
     own = change_of_run(folder, run.request.collected_at)
-    changed = _last_change_fields(latest_changes(storage, now)[0], own.moved if own else None)
+    changed = _last_change_fields(latest_changes(storage, now)[0], own.undo_view if own else None)
     return _overview_of(storage, run, strip, AirflowContext(), now).model_copy(update=changed | {"of_one_run": True})
 
 
@@ -151,7 +151,7 @@ def _make_status(
     )
 
 
-def _last_change_fields(change: Change | None, undo: UndoView | None) -> dict[str, object]:
+def _last_change_fields(change: RunChange | None, undo: UndoView | None) -> dict[str, object]:
     return {"moved": undo, "changed_at": change.ended_at if change else None}
 
 

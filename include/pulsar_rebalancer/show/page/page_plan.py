@@ -35,7 +35,7 @@ def predicted_scores(run: Run) -> dict[str, float]:
         samples = (sample for sample in run.snapshot.brokers_without({}) if sample.broker in measures)
         traffic = {sample.broker: sample.traffic(measures[sample.broker]) for sample in samples}
         # A source without a score, for example because it is drained, is a KeyError.
-        after = scores_after(known_scores(run.folder).by_broker, moves, traffic)
+        after = scores_after(known_scores(run.folder).score_by_broker, moves, traffic)
     except (SnapshotError, KeyError, ValueError):
         return {}
     ends = {end for move in moves for end in (move.source, move.destination)}
@@ -52,7 +52,7 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
     except SnapshotError:
         actions = Actions([], [])
     moves = actions.moves
-    verdict = run.outcome.verdict if run.outcome else Reason.OPEN if run.under_way else None
+    verdict = run.outcome.verdict if run.outcome else Reason.OPEN if run.is_under_way else None
     ended_at = run.outcome.ended_at if run.outcome else None
     disturbed = _clients_by_bundle_and_kind(run, actions)
     last = BundleClientGaps.last_gaps(storage.state, (move.bundle for move in moves)) if run.request.dry_run else None
@@ -169,7 +169,7 @@ def requester_text(summary: Summary) -> str:
 
 
 def _broker_change_views(run: Run) -> tuple[BrokerChangeView, ...]:
-    before = known_scores(run.folder).by_broker
+    before = known_scores(run.folder).score_by_broker
     ends = [
         BrokerChangeView(name=name, before=round(before[name], 2), after=round(after, 2))
         for name, after in predicted_scores(run).items()

@@ -34,12 +34,12 @@ _VERDICT_TEXT = {reason: words.past for reason, words in WORDING_BY_REASON.items
 class Headline(NamedTuple):
     """A cluster's state, and the sentence for the strip at the top of the page.
 
-    `firing` is `FIRES` or `WOULD_FIRE`; empty if it is unknown when a pair will fire.
+    `firing_text` is `FIRES` or `WOULD_FIRE`; empty if it is unknown when a pair will fire.
     """
 
     state: State
     sentence: str
-    firing: str = ""
+    firing_text: str = ""
 
 
 def current_headline(
@@ -54,7 +54,7 @@ def current_headline(
     """
     if entry.error:
         return Headline(State.BROKEN, entry.error)
-    if begun_run is not None and begun_run.under_way and now - begun_run.request.collected_at < RUN_TIMEOUT:
+    if begun_run is not None and begun_run.is_under_way and now - begun_run.request.collected_at < RUN_TIMEOUT:
         return _moving_headline(begun_run)
     if entry.settings.mode is Mode.OFF:
         return Headline(State.OFF, f"{Reason.MODE_OFF.meaning} No broker is contacted.")
@@ -83,7 +83,7 @@ def current_headline(
     if until is not None and said.state in _CALM_STATES:
         waits = f"The {facts.question.at:%H:%M} plan waits for a person's approval until {until:%H:%M %Z}."
         return Headline(State.AWAITING, f"{waits} {said.sentence}", firing)
-    return said._replace(firing=firing)
+    return said._replace(firing_text=firing)
 
 
 def state_after_answer(run: Run, facts: AirflowContext, *, is_pending: bool) -> Headline | None:
@@ -99,7 +99,7 @@ def state_after_answer(run: Run, facts: AirflowContext, *, is_pending: bool) -> 
         return None if is_pending and facts.asks_about(run) else Headline(State.CLOSED, f"{plan} got no answer.")
     if not answer.carried_out_by:
         return Headline(State.CLOSED, f"{plan} was rejected {answer.by_text}.")
-    approval, refused = f"{plan} was approved {answer.by_text}", facts.not_handed_over.get(answer.question.plan_id)
+    approval, refused = f"{plan} was approved {answer.by_text}", facts.why_not_handed_over.get(answer.question.plan_id)
     if refused is None:
         return Headline(State.WOULD_MOVE, f"{approval}; no bundle has moved yet.")
     return Headline(State.CLOSED, f"{approval}, but was not carried out: {_VERDICT_TEXT.get(refused, refused.meaning)}")
@@ -163,7 +163,7 @@ def headline_of_run(run: Run, fire_text: str, age_seconds: float) -> Headline:
     if verdict is Reason.BLOCKED or (verdict is None and run.is_blocked):
         return Headline(State.BLOCKED, _blocked_text(run))
     young = age_seconds < RUN_TIMEOUT.total_seconds()
-    if run.under_way and young:
+    if run.is_under_way and young:
         return _moving_headline(run)
     if run.outcome is None and run.summary is None and young:
         step = "validated" if run.validation else "collected"
@@ -197,11 +197,11 @@ def _blocked_text(run: Run) -> str:
 def _moving_headline(run: Run) -> Headline:
     said = []
     if run.summary is not None and run.summary.bundles_split:
-        split = sum(not outcome.reason.has(Trait.NOT_BEGUN) for outcome in run.splits.values())
+        split = sum(not outcome.reason.has(Trait.NOT_BEGUN) for outcome in run.ended_splits.values())
         said.append(f"Splitting {number_of(run.summary.bundles_split, 'bundle')}: {split} done so far.")
-    planned = run.summary.bundles_taken if run.summary else len(run.waves)
+    planned = run.summary.bundles_taken if run.summary else len(run.wave_outcomes)
     if planned:
-        begun = [outcome for outcome in run.waves.values() if not outcome.reason.has(Trait.NOT_BEGUN)]
+        begun = [outcome for outcome in run.wave_outcomes.values() if not outcome.reason.has(Trait.NOT_BEGUN)]
         failed = sum(not outcome.ok for outcome in begun)
         wrong = f", {failed} not as planned" if failed else ""
         done = "all done, verifying" if len(begun) == planned else f"{len(begun)} done so far"

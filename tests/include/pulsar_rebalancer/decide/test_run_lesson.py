@@ -24,7 +24,7 @@ from pulsar_rebalancer.state import (
     StrategyState,
     Unload,
 )
-from pulsar_rebalancer.strategies.learning import Sums, sample_weights
+from pulsar_rebalancer.strategies.learning import BundleSums, sample_weights
 
 RATE = {name: 100.0 * (number + 1) for number, name in enumerate("abcdefgh")}
 """In and out, each, of the bundles `t/n/<name>` with these names."""
@@ -60,7 +60,7 @@ def given(root, bundles, costs, before, counted_at=None, silent=0, **more):
     return run
 
 
-def expected(rate: float, costs: tuple[float, ...] | None = None) -> Sums:
+def expected(rate: float, costs: tuple[float, ...] | None = None) -> BundleSums:
     """A bundle's share of its broker's sums."""
     averages = dict(zip(RATES, costs or (rate,) * len(RATES), strict=False))
     cost, variance, samples = costs[len(RATES) :] if costs else (1.0, 0.25, 0.0)
@@ -70,10 +70,10 @@ def expected(rate: float, costs: tuple[float, ...] | None = None) -> Sums:
     before = averages["hour_before"] + sizes["hour_before"] * (hour - averages["hour_before"])
     persisting = cost**2 * (rate - before) * (averages["quarter_rate"] - before), cost**2 * (quick - hour) ** 2
     of_sample = cost * rate, cost * change, variance * change**2, cost * quick, cost * hour
-    return Sums(*(float(value) for value in (*of_sample, *persisting)))
+    return BundleSums(*(float(value) for value in (*of_sample, *persisting)))
 
 
-def added(*sums: Sums) -> Any:
+def added(*sums: BundleSums) -> Any:
     return pytest.approx(tuple(map(sum, zip(*sums, strict=True))), rel=1e-6)
 
 
@@ -105,7 +105,7 @@ def test_bundles_count_once_with_their_known_costs(tmp_path):
     hour, quick, *_, cost, _, _ = KNOWN["c"]
     assert set(sums) == {"b1", "b2", "b3"}
     assert sums["b1"] == added(of(200, KNOWN["a"]), of(1000), of(400, KNOWN["b"]))
-    assert sums["b2"] == added(Sums(cost * quick, 0.0, 0.0, cost * quick, cost * hour), of(0, KNOWN["d"]))
+    assert sums["b2"] == added(BundleSums(cost * quick, 0.0, 0.0, cost * quick, cost * hour), of(0, KNOWN["d"]))
     assert sums["b3"] == added(of(100, (50.0, 75.0, 100.0, 25.0, 2.0, 0.0625, 30.0)), of(100, KNOWN["a"]))
 
     # The next run goes on from the same values, of each bundle once.
@@ -184,7 +184,7 @@ def test_a_bundle_that_moved_counts_once_and_at_its_destination(tmp_path, source
         found = learning_of(run)
         after = {row.pop("bundle"): tuple(row.values()) for row in found.bundle_costs.to_pylist()}
         hour, quick, *_, cost, _, _ = KNOWN["a"]
-        unseen = Sums(cost * quick, 0.0, 0.0, cost * quick, cost * hour)
+        unseen = BundleSums(cost * quick, 0.0, 0.0, cost * quick, cost * hour)
         is_seen = len(reporting) == 1
         load = expected(200, KNOWN["a"]) if is_seen else unseen
         # Later, it counts where it is reported.
@@ -204,7 +204,7 @@ def test_bundles_with_low_rates_teach_as_in_a_replay(tmp_path):
     busy = reported("b2", "t/n/busy", 1e5)
     for others in ([], [busy]):
         sums = learning_of(given(tmp_path, [*bundles, *others], costs, Learned(30, 0.5))).result.sums
-        assert sums["b1"].doubt == pytest.approx(100 * 0.25 * 1.0**2)
+        assert sums["b1"].doubt_sum == pytest.approx(100 * 0.25 * 1.0**2)
 
 
 def test_a_new_bundle_starts_with_the_mean_of_its_own_samples(tmp_path):

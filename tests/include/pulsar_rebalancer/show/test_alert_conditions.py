@@ -55,7 +55,7 @@ def told(
     found = judge_run(run, Settings(mode=mode), last_seen, NOW).get(condition)
     if found is None:
         return CANNOT_TELL
-    return found.reasons if found.present else found.unwatched
+    return found.reasons if found.is_present else found.why_unwatched
 
 
 NOTHING = EndedRun(states={"collect": "failed", "validate": "upstream_failed"}, seconds=20)
@@ -151,7 +151,7 @@ def test_alert_of_failed_unloads_ends_after_a_quiet_day(run: EndedRun, seen: tim
         (BLOCKED, CANNOT_TELL),
         (EndedRun(states={"collect": "skipped"}), CANNOT_TELL),
         # A person who typed wrong parameters reads it in the UI.
-        (EndedRun(states={"collect": "failed"}, failures={"collect": "contradiction"}, manual=True), CANNOT_TELL),
+        (EndedRun(states={"collect": "failed"}, failures={"collect": "contradiction"}, is_manual=True), CANNOT_TELL),
         (EndedRun(states={"collect": "failed"}, failures={"collect": "contradiction"}), {"contradiction": 1}),
     ],
 )

@@ -70,7 +70,7 @@ def told(tmp_path: Path) -> list[Measurement]:
 
 def test_outcomes_are_counted_by_reason(told: list[Measurement]) -> None:
     counted = {
-        (each.name, each.labels["reason"]): each.value for each in told if each.counter and "reason" in each.labels
+        (each.name, each.labels["reason"]): each.value for each in told if each.is_counter and "reason" in each.labels
     }
 
     assert counted == {
@@ -145,7 +145,7 @@ def test_states_are_sent_as_the_time_of_their_end(tmp_path: Path) -> None:
 
 def test_dashboard_and_rules_ask_for_what_is_measured(told: list[Measurement]) -> None:
     sent = {
-        (f"airflow_{METRIC_PREFIX.replace('.', '_')}{each.name}{'_total' if each.counter else ''}", label)
+        (f"airflow_{METRIC_PREFIX.replace('.', '_')}{each.name}{'_total' if each.is_counter else ''}", label)
         for each in told
         for label in ("", *each.labels)
     }

@@ -48,6 +48,6 @@ def test_balanced_when_no_broker_sheds(storage, strategy, found, verdict, balanc
 
     line = describe_run(mock.Mock(xcom=mock.Mock(return_value=run.uri)), "dag", ENDED, 7)
 
-    assert line.balanced is balanced
+    assert line.is_balanced is balanced
     assert f"  {verdict}  12.3 s" in line.text
     assert ("UniformLoadShedder: all is said" in line.text) is (strategy != "AvgShedder")

@@ -105,7 +105,7 @@ class Killed:
 
     def carry_out(self, run: StoragePath, file: Path, at: Callable[[str], bool]) -> None:
         """Carry the wave out until `at` says of the path of a request that the process is killed."""
-        scene, real, take = self.scene, self.scene.cluster.unload_at, self.scene.cluster.faults.take
+        scene, real, take = self.scene, self.scene.cluster.unload_at, self.scene.cluster.faults.take_fault
 
         def unload_at(broker: int, namespace: str, hash_range: str, destination: str | None = None) -> Any:
             owned = scene.cluster.owner(bundle := f"{namespace}/{hash_range}")
@@ -126,7 +126,7 @@ class Killed:
             return take(kind, **where)
 
         scene.monkeypatch.setattr(scene.cluster, "unload_at", unload_at)
-        scene.monkeypatch.setattr(scene.cluster.faults, "take", kill)
+        scene.monkeypatch.setattr(scene.cluster.faults, "take_fault", kill)
         # No client looks the lost bundle up by chance.
         scene.cluster.ownership.reconnect_delay = 3600.0
         file.write_text(json.dumps(scene.state.documents))

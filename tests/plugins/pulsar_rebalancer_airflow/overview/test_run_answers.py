@@ -172,7 +172,7 @@ def test_a_plan_whose_approval_was_refused_says_so(session, tmp_path):
 
     assert (state, text[:30]) == ("refused", "in carry_out (paused): The clu")
     facts = airflow_facts.facts_of_dag(session, scene.storage, "pulsar_rebalance__east")
-    assert facts.not_handed_over == {plan_id: Reason.PAUSED}
+    assert facts.why_not_handed_over == {plan_id: Reason.PAUSED}
 
 
 def test_a_cancelled_run_waits_no_longer_although_airflow_keeps_it_in_the_queue(session):
