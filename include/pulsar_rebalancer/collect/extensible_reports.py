@@ -158,7 +158,7 @@ class _ExtensibleBrokers:
     async def _service_url(self) -> str:
         connection = self._admin.connection
         url = connection.service_url or await self._admin.bundles.service_url(LOAD)
-        if connection.uses_tls and not url.startswith("pulsar+ssl://"):
+        if connection.tls and not url.startswith("pulsar+ssl://"):
             raise SettingsError(
                 Reason.CONTRADICTION,
                 f"the connection uses https, but {url} does not use TLS; set the connection's service_url",

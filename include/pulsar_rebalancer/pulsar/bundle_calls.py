@@ -205,7 +205,7 @@ class BundleAdmin:
         services = [named[key] for key in ("brokerUrl", "brokerUrlTls") if key in named]
         if not urls:
             raise answer.bad_body("the answer names no owner")
-        if self._transport.connection.uses_tls:
+        if self._transport.connection.tls:
             urls.reverse()
             services.reverse()
         return LookupResult(next(iter(services), ""), urls[0], tuple(address_or_empty(url) for url in urls))

@@ -161,7 +161,7 @@ class AdminConnection:
         self._check_service_url()
 
     @property
-    def uses_tls(self) -> bool:
+    def tls(self) -> bool:
         return urlsplit(self.seeds[0]).scheme == "https"
 
     def _check_service_url(self) -> None:
@@ -170,7 +170,7 @@ class AdminConnection:
             raise SettingsError(
                 Reason.WRONG_SETTING, "service_url: expected pulsar://host:port or pulsar+ssl://host:port"
             )
-        if self.uses_tls and self.service_url.startswith("pulsar://"):
+        if self.tls and self.service_url.startswith("pulsar://"):
             raise SettingsError(Reason.CONTRADICTION, "service_url: brokers behind https need a pulsar+ssl:// address")
 
     @property

@@ -104,9 +104,9 @@ def facts_of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> Airf
         orders = stored.orders()
         of_store = {
             "orders": orders,
-            "last_plan": stored.last_plan(),
-            "not_handed_over": _why_not_handed_over(session, f"{APPLY_DAG}{storage.cluster}", orders.get(Answers)),
-            "handed_over": stored.peek(HandedOverPlans),
+            "last_plan_id": stored.last_plan(),
+            "why_not_handed_over": _why_not_handed_over(session, f"{APPLY_DAG}{storage.cluster}", orders.get(Answers)),
+            "handed_over_plans": stored.peek(HandedOverPlans),
         }
     except SnapshotError:  # documents are missing, and so is the storage: the page says that it cannot be read
         return facts

@@ -25,10 +25,10 @@ SYSTEM = "pulsar/system/0x00000000_0xffffffff"
 EVERY_REASON: dict[str, Any] = {
     "settings": Settings(excluded_namespaces=("pulsar/system",), excluded_bundles=("pulsar/*",)),
     "quarantined": (SYSTEM,),
-    "to_be_split": (SYSTEM,),
-    "moved": {SYSTEM: Reason.RECENTLY_UNLOADED},
+    "bundles_to_split": (SYSTEM,),
+    "move_reasons": {SYSTEM: Reason.RECENTLY_UNLOADED},
 }
-NOTHING: dict[str, Any] = {"settings": Settings(), "moved": {}}
+NOTHING: dict[str, Any] = {"settings": Settings(), "move_reasons": {}}
 
 
 def test_the_first_rule_of_the_list_counts():
@@ -38,16 +38,16 @@ def test_the_first_rule_of_the_list_counts():
         *("destination_kept", "recently_unloaded"),
     ]
     names = pa.array(["t/n/0x0_0x1"])
-    facts: dict[str, Any] = dict.fromkeys(("quarantined", "to_be_split"), ("t/n/0x0_0x1",))
+    facts: dict[str, Any] = dict.fromkeys(("quarantined", "bundles_to_split"), ("t/n/0x0_0x1",))
     facts |= {"settings": Settings(excluded_namespaces=("t/n",), excluded_bundles=("t/*",))}
-    facts |= {"moved": {"t/n/0x0_0x1": Reason.RECENTLY_UNLOADED}}
+    facts |= {"move_reasons": {"t/n/0x0_0x1": Reason.RECENTLY_UNLOADED}}
     found = [stay_reasons(pa.array([SYSTEM]), BundleFacts(**EVERY_REASON)).to_pylist()[0]]
     found += stay_reasons(names, BundleFacts(**facts)).to_pylist()
     facts["settings"] = Settings(excluded_bundles=("t/*",))
     found += stay_reasons(names, BundleFacts(**facts)).to_pylist()
     facts["settings"] = Settings()
     found += stay_reasons(names, BundleFacts(**facts)).to_pylist()
-    for name_of in ("quarantined", "to_be_split"):
+    for name_of in ("quarantined", "bundles_to_split"):
         facts[name_of] = ()
         found += stay_reasons(names, BundleFacts(**facts)).to_pylist()
     assert found == [reason for reason in own if reason is not Reason.DESTINATION_KEPT]
