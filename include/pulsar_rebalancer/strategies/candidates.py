@@ -48,7 +48,7 @@ class StatelessPlacement:
     def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Do nothing, because this placement does not depend on earlier placements."""
 
-    def state(self) -> PlacementState:
+    def placement_state(self) -> PlacementState:
         return PlacementState()
 
 

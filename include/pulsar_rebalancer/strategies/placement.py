@@ -65,7 +65,7 @@ class RoundRobin:
     def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Do nothing, because `eligible` has advanced the counter."""
 
-    def state(self) -> PlacementState:
+    def placement_state(self) -> PlacementState:
         return PlacementState(count=self._count, brokers=tuple(self._brokers))
 
 
@@ -101,7 +101,7 @@ class LeastLongTermMessageRate:
         for queue in self._queues:
             queue.update_rate(broker)
 
-    def state(self) -> PlacementState:
+    def placement_state(self) -> PlacementState:
         """Return an empty state: brokers will report the placed bundles before the next run."""
         return PlacementState()
 
@@ -195,7 +195,7 @@ class LeastResourceUsageWithWeight:
     def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Do nothing, because only load reports change the usage."""
 
-    def state(self) -> PlacementState:
+    def placement_state(self) -> PlacementState:
         averages = {broker: float(self._averages[row]) for broker, row in self._row_of.items()}
         known = {broker: average for broker, average in averages.items() if not isnan(average)}
         return PlacementState(averages=dict(sorted((self._others | known).items())))

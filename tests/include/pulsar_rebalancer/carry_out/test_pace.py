@@ -130,7 +130,7 @@ def test_a_wave_whose_counting_fails_leaves_no_counting_behind() -> None:
     class Meter:
         closed = False
 
-        async def finish(self, _: object) -> None:
+        async def wait_for_clients(self, _: object) -> None:
             raise RuntimeError("lost")
 
         async def close(self) -> None:

@@ -67,7 +67,11 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         ({}, {"documents": (ordered("skip"),)}, f"{CLOSED}; one run is skipped by ada: new disks"),
         ({}, {"documents": (ordered("stop"),)}, CARRIED),  # nothing is under way
         ({}, {"documents": (ordered("stop"),), "run_started_at": NOW - HOUR / 2}, CARRIED),  # it began later
-        ({}, {"documents": (ordered("stop"),), "run_started_at": NOW - 2 * HOUR}, f"{CARRIED}; stopped by ada: new disks"),
+        (
+            {},
+            {"documents": (ordered("stop"),), "run_started_at": NOW - 2 * HOUR},
+            f"{CARRIED}; stopped by ada: new disks",
+        ),
         ({}, {"lost_text": "drains: missing"}, f"{CLOSED}; the state and perhaps orders are lost: drains: missing"),
         (
             {"blackouts": [BLACKOUT]},
