@@ -244,7 +244,7 @@ class Faults:
         return list(self._faults)
 
     def find_fault(self, kind: FaultKind, **where: str | None) -> Fault | None:
-        """Return the first fault of a kind that applies (see `Fault.concerns`). This does not count as a use."""
+        """Return the first fault of a kind that applies (see `Fault.matches_request`). This does not count as a use."""
         for fault in self._faults:
             if fault.kind is kind and fault.matches_request(**where):
                 return fault

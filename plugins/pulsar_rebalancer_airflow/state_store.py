@@ -113,7 +113,7 @@ class StoredState:
     def orders(
         self, started_at: datetime | None = None, models: Collection[type[StateDocument]] = ALL_DOCUMENTS
     ) -> OrdersInForce:
-        """Return the current orders. If a document is lost, `OrdersInForce.lost` says so: orders may be missing.
+        """Return the current orders. If a document is lost, `OrdersInForce.lost_text` says so: orders may be missing.
 
         `started_at` is the start of the run in progress, to decide whether a stop affects it, or None. `models`
         are the documents to check for a loss.

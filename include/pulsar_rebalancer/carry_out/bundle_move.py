@@ -74,7 +74,7 @@ class BundleMove:
     _lookup_refusal: str = field(default="", init=False)  # why the last remaining topic could not be looked up
 
     async def carry_out(self) -> MoveOutcome:
-        """Move the bundle. Raises SnapshotError if `begin` could not write its record; nothing was unloaded."""
+        """Move the bundle. Raises SnapshotError if `record_begin` could not write its record; nothing was unloaded."""
         begun = time.monotonic()
         try:
             end = await self._move_bundle()

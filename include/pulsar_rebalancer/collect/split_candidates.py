@@ -87,7 +87,7 @@ class _SplitBounds(NamedTuple):
 def large_bundles(
     bundles: pa.Table, means: pa.Table | None, settings: Settings, was_split: Callable[[str], bool] = lambda _: False
 ) -> list[LargeBundle]:
-    """Return the bundles that might meet a split condition, sorted by `excess`, largest first.
+    """Return the bundles that might meet a split condition, sorted by `excess_ratio`, largest first.
 
     The number of bundles is limited, so those that would not be split anyway are left out: in the brokers'
     own or in excluded namespaces, or with an invalid value. Those that were split too recently (`was_split`) come

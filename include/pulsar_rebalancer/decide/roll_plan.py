@@ -234,7 +234,7 @@ def _remaining_returns(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Rea
     """Return how many bundles have yet to return; if none of them can, 0 and the number that stay, by reason.
 
     A bundle can return if the run moves it, if validation leaves out a broker of its move, if no report shows
-    it yet, or if its home only seems full because bundles have just arrived there (`filling.unreported_points`).
+    it yet, or if its home only seems full because bundles have just arrived there (`filling.unreported_gains`).
     """
     home, recent = set(roll.home), recent_unloads(snapshot)
     unreported = home - snapshot.owners(home).keys()

@@ -332,7 +332,7 @@ def _why_elsewhere(roll: Roll, reason: Reason) -> str:
         return _missing_bundles_text(roll)
     if roll.phase is Phase.RESTARTING:
         return "the broker was drained" if roll.home else ""
-    # An order may stop the roll while a run carries out the first moves, which `left` does not know yet.
+    # An order may stop the roll while a run carries out the first moves, which `bundles_left` does not know yet.
     gone = reason is Reason.ROLL_STOPPED or roll.left is None or roll.left < len(roll.home)
     return "the broker was being drained" if roll.phase is Phase.DRAINING and roll.home and gone else ""
 

@@ -1,6 +1,6 @@
 """What validation expects of a sample: the suites in `expectations/`, the columns that they judge, what follows.
 
-The *validate* task lets Great Expectations run the suites; `validate` here needs only Arrow, and finds the same.
+The *validate* task lets Great Expectations run the suites; `validate_run` needs only Arrow, and finds the same.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def unneeded_files(
     the costs of moves.
 
     Args:
-        needed_files: `Needs.files`.
+        needed_files: `Needs.file_names`.
         retention_days: age in days at which exports are deleted; 0 to keep them forever.
     """
     old: dict[str, list[Entry]] = defaultdict(list)

@@ -221,7 +221,7 @@ class BundleCosts(NamedTuple):
         return type(self)(hour, quick, quarter, hour_before, cost, variance, samples), rate - before[2]
 
     def summands(self, rate: Floats, change: Floats) -> tuple[Floats, ...]:
-        """Return a column for each of `Sums`, with what each bundle adds."""
+        """Return a column for each of `BundleSums`, with what each bundle adds."""
         of_sample = self.cost * rate, self.cost * change, self.variance * change**2
         lasted = self.cost**2 * (rate - self.hour_before) * (rate - change - self.hour_before)
         deviation = (self.cost * (self.quick_rate - self.hour_rate)) ** 2

@@ -80,7 +80,7 @@ def weighted_usages(
 ) -> npt.NDArray[np.float64]:
     """Return the result of `weighted_usage` for many brokers at once, identical to the last digit.
 
-    `usages` is a result of `percents`, with a row for each of `names` and a column per broker.
+    `usages` is a result of `usage_percents`, with a row for each of `names` and a column per broker.
     """
     idle = np.zeros(usages.shape[1])
     rows = [

@@ -25,7 +25,7 @@ ChooseBroker = Callable[[int, list[int]], int | None]
 
 
 class Simulation:
-    """A cluster with its own clock, which `step` advances by a minute. Identical specs and calls give identical runs.
+    """A cluster with its own clock, which `run_minute` advances. Identical specs and calls give identical runs.
 
     Args:
         place: chooses a broker for a bundle without a destination; by default, the broker with the fewest messages.

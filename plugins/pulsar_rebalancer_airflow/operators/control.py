@@ -221,7 +221,7 @@ def wait_for_end(store: StateStore, run_in_progress: RunInProgress, timeout_s: f
     Args:
         store: the cluster's store, in which the stop is already stored.
         run_in_progress: the plan in progress when the stop was stored.
-        timeout_s: maximum time to wait. Bundles that have no outcome by then are `unfinished`.
+        timeout_s: maximum time to wait. Bundles that have no outcome by then are `unfinished_bundles`.
     """
     until, begun = time.monotonic() + timeout_s, set(run_in_progress["bundles"])
     left = begun & _unfinished_bundles(store, run_in_progress["plan"])

@@ -56,7 +56,7 @@ def unreadable_status(entry: ClusterEntry, facts: AirflowContext, error: Rebalan
 
 
 def current_overview(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime) -> Overview:
-    """Return a cluster's page. The arguments and errors are those of `status`."""
+    """Return a cluster's page. The arguments and errors are those of `cluster_status`."""
     shown, measured, said = _current_runs(storage, entry, facts, now)
     strip = _make_status(entry, facts, shown, said, now, measured)
     awaiting = _awaiting_plan(storage, entry, facts, shown, now)

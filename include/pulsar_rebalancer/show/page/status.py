@@ -156,7 +156,7 @@ def headline_of_run(run: Run, fire_text: str, age_seconds: float) -> Headline:
     """Return a cluster's state according to its latest run.
 
     Args:
-        fire_text: as in `Headline.firing`.
+        fire_text: as in `Headline.firing_text`.
         age_seconds: seconds since the run's sample.
     """
     verdict, mode = run.outcome.verdict if run.outcome else None, run.request.resolved.settings.mode
