@@ -25,7 +25,7 @@ TRAFFIC_FIELDS = ("msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOu
 
 
 @dataclass
-class Reporter:
+class StatsReporter:
     """Builds load reports and topic statistics from the latest samples.
 
     Args:
@@ -183,14 +183,14 @@ class Reporter:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class BrokerAnswers:
     """All brokers' responses, based on the true state and the active faults."""
 
     membership: Membership
     topology: Topology
     ownership: Ownership
     samples: Samples
-    reporter: Reporter
+    reporter: StatsReporter
     faults: Faults
     _reports: dict[int, tuple[int, bytes]] = field(default_factory=dict)
 

@@ -89,13 +89,13 @@ class Membership:
         indices = [broker.index for broker in self.registered_brokers() if broker.broker_id == broker_id]
         return indices[0] if indices else None
 
-    def kill(self, broker: Broker, now: float) -> None:
+    def kill_broker(self, broker: Broker, now: float) -> None:
         """Kill a broker's process. The broker remains registered until its metadata session expires."""
         if broker.is_alive:
             broker.is_alive = False
             broker.session_ends_at = now + self._session_timeout
 
-    def leave(self, broker: Broker) -> bool:
+    def deregister_broker(self, broker: Broker) -> bool:
         """Deregister a broker; return whether this changed the leader."""
         broker.is_registered = False
         broker.session_ends_at = float("inf")
@@ -104,7 +104,7 @@ class Membership:
         self.leader = next((other.index for other in self.registered_brokers() if other.is_alive), None)
         return True
 
-    def join(self, broker: Broker, now: float) -> None:
+    def register_broker(self, broker: Broker, now: float) -> None:
         """Start a broker's process, and register the broker. It becomes the leader only if there is none."""
         broker.is_alive = broker.is_registered = True
         broker.started_at = now
@@ -116,7 +116,7 @@ class Membership:
         """Return when the next session of a dead broker expires, in seconds since 1970; infinity if there is none."""
         return min((broker.session_ends_at for broker in self.brokers), default=float("inf"))
 
-    def rename(self, broker_ids: list[str]) -> None:
+    def rename_brokers(self, broker_ids: list[str]) -> None:
         """Replace the brokerIds with the addresses at which the brokers listen."""
         for broker, broker_id in zip(self.brokers, broker_ids, strict=True):
             broker.broker_id = broker_id

@@ -11,7 +11,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from pulsar_simulator.answers import Answers, Json, Reporter
+from pulsar_simulator.answers import BrokerAnswers, Json, StatsReporter
 from pulsar_simulator.brokers import BrokerSpec, Membership, Reachability
 from pulsar_simulator.configuration import Configuration
 from pulsar_simulator.faults import FaultKind, Faults, Refusal
@@ -32,7 +32,7 @@ def scores_of(cluster: Cluster) -> dict[str, float]:
 def message_rates_of(cluster: Cluster) -> Floats:
     """Return the brokers' current message rates, inbound plus outbound, in msg/s."""
     rates = cluster.traffic.rates_at(cluster.clock.now() - cluster.start)
-    totals = rates.per_broker(cluster.ownership.owner, len(cluster.membership.brokers))
+    totals = rates.sum_by_broker(cluster.ownership.owner, len(cluster.membership.brokers))
     return np.asarray(totals.msg_rate_in + totals.msg_rate_out)
 
 
@@ -126,10 +126,10 @@ class Cluster:
             self.start,
         )
         self.samples = Samples(spec.brokers, self.traffic, spec.timing, self.start)
-        self.reporter = Reporter(
+        self.reporter = StatsReporter(
             spec.name, spec.version, self.topology, self.samples, spec.producers, spec.consumers, tls=spec.tls
         )
-        self._answers = Answers(
+        self._answers = BrokerAnswers(
             self.membership, self.topology, self.ownership, self.samples, self.reporter, self.faults
         )
         self._splitter = Splitter(
@@ -158,7 +158,7 @@ class Cluster:
     @_refresh_first
     def kill(self, broker_id: str) -> None:
         """Kill a broker's process immediately. The broker remains registered until its metadata session expires."""
-        self.membership.kill(self.membership.find(broker_id), self.clock.now())
+        self.membership.kill_broker(self.membership.find(broker_id), self.clock.now())
 
     @_refresh_first
     def start_broker(self, broker_id: str) -> None:
@@ -189,7 +189,7 @@ class Cluster:
     def rename(self, broker_ids: list[str]) -> None:
         """Replace the brokerIds with the addresses at which the brokers listen. Call this before the first request."""
         with self._lock:
-            self.membership.rename(broker_ids)
+            self.membership.rename_brokers(broker_ids)
             self.samples.version += 1
 
     # moves
@@ -203,7 +203,7 @@ class Cluster:
             bundle = f"{namespace}/{range_text}"
             planned = destination.removeprefix("http://").removeprefix("https://")
             if self.faults.take_fault(FaultKind.DESTINATION_VANISHES, broker=planned, bundle=bundle):
-                self.membership.kill(self.membership.find(planned), now)
+                self.membership.kill_broker(self.membership.find(planned), now)
         return result
 
     @_refresh_first
@@ -314,7 +314,7 @@ class Cluster:
             chosen = [int(i) for i in np.flatnonzero(self.ownership.owner == index)]
         else:
             chosen = list(range(len(self.topology.bundles)))
-        self.traffic.scale(chosen, factor)
+        self.traffic.scale_bundles(chosen, factor)
 
     @_refresh_first
     def state(self) -> Json:

@@ -221,7 +221,7 @@ class Ownership:
         """Return the time of the next lookup by producers, in seconds since 1970; infinity if none is pending."""
         return min(self._waiting.values(), default=float("inf"))
 
-    def reconnect(self, now: float) -> None:
+    def reconnect_clients(self, now: float) -> None:
         """Perform the producers' lookups that are due. A failed lookup is retried later."""
         for bundle in [b for b, due in self._waiting.items() if due <= now]:
             del self._waiting[bundle]

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pulsar_simulator.answers import Reporter
+from pulsar_simulator.answers import StatsReporter
 from pulsar_simulator.configuration import Configuration
 from pulsar_simulator.faults import Refusal
 from pulsar_simulator.load import NOBODY, Traffic
@@ -32,7 +32,7 @@ class Splitter:
     traffic: Traffic
     ownership: Ownership
     samples: Samples
-    reporter: Reporter
+    reporter: StatsReporter
     configuration: Configuration
 
     def split_at(

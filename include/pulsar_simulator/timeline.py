@@ -91,9 +91,9 @@ class Timeline:
         """
         if broker.is_registered:
             self._deregister(broker, now)
-        self.membership.join(broker, now)
+        self.membership.register_broker(broker, now)
         self._next_host_check[broker.index] = now + self.timing.host_check_period
-        self.samples.forget(broker, now)
+        self.samples.forget_broker(broker, now)
 
     def _next_statistics(self) -> float:
         return self.start + (self._statistics_taken + 1) * self.timing.stats_period
@@ -111,7 +111,7 @@ class Timeline:
         for broker in brokers:
             if broker.session_ends_at <= until:
                 self._deregister(broker, until)
-        self.ownership.reconnect(until)
+        self.ownership.reconnect_clients(until)
         if self._next_statistics() <= until:
             self._statistics_taken += 1
             self.samples.take_statistics(until, owner)
@@ -122,6 +122,6 @@ class Timeline:
                 self._next_host_check[i] += self.timing.host_check_period
 
     def _deregister(self, broker: Broker, now: float) -> None:
-        if self.membership.leave(broker):
+        if self.membership.deregister_broker(broker):
             self.placement.affinities.clear()
         self.ownership.release_all(broker.index, now)

@@ -181,7 +181,7 @@ def update_alerts(
     if pending:
         link = run_link(context)
         messages = [compose(cluster, message, value_lines, link) for message in pending]
-        accepted = deliver(settings.alert_connection, messages)
+        accepted = deliver_messages(settings.alert_connection, messages)
         for message, taken in zip(pending, accepted, strict=False):
             if taken:
                 state = with_delivered(state, message)
@@ -189,7 +189,7 @@ def update_alerts(
     store.put(state)
 
 
-def deliver(connection: str, messages: Sequence[AlertMessage]) -> list[bool]:
+def deliver_messages(connection: str, messages: Sequence[AlertMessage]) -> list[bool]:
     """Send messages, and return whether a receiver accepted each. Errors are only logged, without secrets."""
     try:
         taken, missed = send_messages(connection, messages)
@@ -245,7 +245,7 @@ def _send_roll_alert(
     detail = f"{roll.asked} no longer needs a restart" if is_over else roll.progress
     incident = Incident(since=roll.since or now, seen_at=now, reasons={reason: 1}, detail=detail)
     message = compose(entry.name, PendingMessage(condition, is_over, incident), [roll.progress], run_link(context))
-    return any(deliver(connection, [message]))
+    return any(deliver_messages(connection, [message]))
 
 
 _METRIC_OPTIONS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
@@ -311,4 +311,4 @@ class AlertNotifier(BaseNotifier):
 
     def notify(self, context: Context) -> None:
         """Send the message; receivers show it as a failure."""
-        deliver(self.alert_connection, [AlertMessage(self.title, self.body, "failure")])
+        deliver_messages(self.alert_connection, [AlertMessage(self.title, self.body, "failure")])

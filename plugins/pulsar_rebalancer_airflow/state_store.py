@@ -123,7 +123,7 @@ class StoredState:
         others = (once.peek(model) for model in (Control, Breaker, Question, Answers))
         drains = roll.with_roll_drain(once.peek(Drains))
         return OrdersInForce.build(
-            *others, roll, drains, lost=_lost_text(once.lost_documents(models)), started_at=started_at
+            *others, roll, drains, lost=_lost_documents_text(once.lost_documents(models)), started_at=started_at
         )
 
     def orders_text(
@@ -174,7 +174,7 @@ class StateStore(StoredState):
         """
         once = StoredState(cache(self.raw), self.storage)
         if lost := once.lost_documents():
-            raise StateError(Reason.STATE_LOST, _lost_text(lost))
+            raise StateError(Reason.STATE_LOST, _lost_documents_text(lost))
         if any(once.raw(model.KEY) is None for model in ALL_DOCUMENTS):
             self.replace_lost()
 
@@ -187,5 +187,5 @@ class StateStore(StoredState):
         self.put(change(self.get(MovesState)))
 
 
-def _lost_text(lost_reasons: Mapping[str, str]) -> str:
+def _lost_documents_text(lost_reasons: Mapping[str, str]) -> str:
     return "; ".join(f"{key}: {why}" for key, why in lost_reasons.items())

@@ -63,7 +63,7 @@ class ClientGapMeter:
         self._watch_tasks: set[asyncio.Task[ClientGap]] = set()
         self._started_at = time.monotonic()
 
-    def measurement(self, move: Move, *, is_retry: bool) -> MoveClientGap:
+    def new_measurement(self, move: Move, *, is_retry: bool) -> MoveClientGap:
         """Return the measurement of one move. `is_retry`: an earlier attempt might have unloaded the bundle."""
         return MoveClientGap(self, move, is_retry)
 
@@ -158,10 +158,10 @@ class MoveClientGap:
 
     async def count_clients_before_unload(self, begin: Awaitable[None]) -> None:
         """Count the connected clients before the unload, while awaiting `begin`."""
-        await asyncio.gather(begin, self._try_to_count())
+        await asyncio.gather(begin, self._try_count_before())
         self._unloaded_at = time.monotonic()
 
-    async def _try_to_count(self) -> None:
+    async def _try_count_before(self) -> None:
         try:
             if not self.why_unknown:
                 async with asyncio.timeout(MAX_COUNT_BEFORE_S):

@@ -139,7 +139,7 @@ async def carry_out_moves(
         before = move.bundle in unloaded_bundles
         if meter is None:
             return await BundleMove(admin, move, timeout_seconds, before, skip_reason, before_move).carry_out(), None
-        client_gap = meter.measurement(move, is_retry=before)
+        client_gap = meter.new_measurement(move, is_retry=before)
 
         async def count_and_begin(move: Move) -> None:
             await client_gap.count_clients_before_unload(before_move(move))

@@ -126,7 +126,7 @@ class WaveHistory:
                 self._written_up_to = up_to
 
     def add_outcome(self, outcome: MoveOutcome, now: datetime) -> None:
-        """Record an outcome. Outcomes are written at most once a second; call `write_outcomes` at the end to write the rest."""
+        """Record an outcome. Written at most once a second; call `write_outcomes` at the end to write the rest."""
         self._add_outcome(outcome, now)
         if time.monotonic() - self._written_at >= _SECONDS_BETWEEN_WRITES:
             self.write_outcomes()

@@ -68,7 +68,7 @@ def write_run(run: RunInput, plan: Plan) -> Summary:
         ),
         split_skip_reasons=run.split_plan.skip_reasons,
         splits_told=(
-            *run.split_plan.advice,
+            *run.split_plan.advice_lines,
             *split_planning.split_advice(run, plan.full_decisions, plan.moves, plan.source_traffic),
         ),
     )

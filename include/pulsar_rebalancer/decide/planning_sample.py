@@ -175,7 +175,7 @@ class SpareCapacity:
         self._filled: set[str] = set()
         self._gained = dict(gained_points)
 
-    def fitted_moves(self, unit: list[CandidateMove]) -> list[CandidateMove]:
+    def moves_with_room(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         """Return the moves, each with a destination with capacity or a reason. A unit's moves are made together."""
         if unit[0].source in self._samples:
             return [self._fit_drain_move(unit[0])]

@@ -17,7 +17,7 @@ from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.planning import candidates_of, place_moves
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
-from pulsar_rebalancer.decide.rolling import REQUIRED_SAMPLES, RollSample, why_waits
+from pulsar_rebalancer.decide.rolling import REQUIRED_SAMPLES, SampleForRoll, why_waits
 from pulsar_rebalancer.decide.sources import requested
 from pulsar_rebalancer.decide.sources.drains import NEVER_MOVE_REASONS
 from pulsar_rebalancer.decide.sources.filling import recent_arrivals, recent_unloads
@@ -64,7 +64,7 @@ def predict_removal(sample: PlanningSample, broker: str) -> Removal:
     sample = sample.with_drained_brokers([broker])
     room, ends = SpareCapacity({broker: sample}), Counter[Reason]()
     for wanted in place_moves(sample, candidates_of(sample, requested.drain_moves(sample, [broker]))):
-        move = room.fitted_moves([wanted])[0] if wanted.is_taken else wanted
+        move = room.moves_with_room([wanted])[0] if wanted.is_taken else wanted
         if move.is_taken:
             room.add_taken([move])
         if move.reason not in NEVER_MOVE_REASONS:
@@ -155,7 +155,7 @@ def roll_text(shown_restarts: ShownRestarts, reason: str, dag_id: str) -> str:
     )
 
 
-def sample_of_roll(snapshot: Snapshot, roll: Roll, drained_brokers: Collection[str]) -> RollSample:
+def sample_of_roll(snapshot: Snapshot, roll: Roll, drained_brokers: Collection[str]) -> SampleForRoll:
     """Return the state of an active roll as of a run's snapshot. `drained_brokers`: by operators, not by the roll."""
     started, waits = snapshot.starts, roll.phase is Phase.WAITING
     home = _bundles_at_home(snapshot, roll.broker) if waits else _drained_bundles(snapshot, roll)
@@ -164,7 +164,7 @@ def sample_of_roll(snapshot: Snapshot, roll: Roll, drained_brokers: Collection[s
     if waits and roll.broker in started and not why_waits(roll.listed, started, snapshot.problems, drained_brokers):
         known = snapshot.request.collected_at in roll.seen
         no_room = roll.waits if known else _why_no_room(snapshot, roll.broker)
-    return RollSample(
+    return SampleForRoll(
         run=snapshot.folder.name,
         sampled_at=snapshot.request.collected_at,
         start_times=started,
@@ -180,8 +180,8 @@ def sample_of_roll(snapshot: Snapshot, roll: Roll, drained_brokers: Collection[s
 
 
 def with_owned_bundles(
-    sample: RollSample, storage: ClusterStorage, roll: Roll, owned_bundles: Collection[str]
-) -> RollSample:
+    sample: SampleForRoll, storage: ClusterStorage, roll: Roll, owned_bundles: Collection[str]
+) -> SampleForRoll:
     """Add `owned_bundles`, as the drained broker itself says, that others owned when it was found empty."""
     found_empty = storage.run_folder(roll.sample)
     before = Snapshot(found_empty).owners(owned_bundles) if found_empty else {}

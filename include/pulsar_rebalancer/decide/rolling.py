@@ -21,7 +21,7 @@ REQUIRED_SAMPLES = 2
 """Number of samples that must show that a drained broker is empty, or that a restarted broker reports."""
 
 
-class RollSample(NamedTuple):
+class SampleForRoll(NamedTuple):
     """The state of a roll and its cluster in the latest run.
 
     Attributes:
@@ -67,7 +67,7 @@ class RollFacts(NamedTuple):
 
     now: datetime
     max_wait_minutes: float
-    sample: RollSample | None
+    sample: SampleForRoll | None
     why_no_sample: str = ""
     why_held: str = ""
     stop_order: Order | None = None
@@ -127,7 +127,7 @@ def _with_look_time(roll: Roll, now: datetime) -> Roll:
     return roll.model_copy(update=changed)
 
 
-def _waiting_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
+def _waiting_step(roll: Roll, facts: RollFacts, sample: SampleForRoll) -> Roll:
     why = _why_no_turn(roll, sample) or facts.why_no_restart
     if why:
         # `roll_plan.sample_of_roll` does not look for room in the same sample again.
@@ -136,7 +136,7 @@ def _waiting_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     return begun.with_phase(Phase.DRAINING, facts.now, f"a run that drains {roll.broker}")
 
 
-def _why_no_turn(roll: Roll, sample: RollSample) -> str:
+def _why_no_turn(roll: Roll, sample: SampleForRoll) -> str:
     if sample.run <= roll.sample:
         return "the next run's sample"
     why = why_unsafe(roll, sample)
@@ -145,7 +145,7 @@ def _why_no_turn(roll: Roll, sample: RollSample) -> str:
     return why or sample.why_no_room
 
 
-def why_unsafe(roll: Roll, sample: RollSample, *, may_be_down: bool = False) -> str:
+def why_unsafe(roll: Roll, sample: SampleForRoll, *, may_be_down: bool = False) -> str:
     """Return why the current broker's turn must not begin, and it not restart; empty if it is safe.
 
     All brokers must be known to be well and, once drained, the broker known to be empty. With `may_be_down`,
@@ -179,7 +179,7 @@ def why_waits(
     return f"an operator to release {', '.join(sorted(drained_names)[:3])}" if drained_names else ""
 
 
-def _drain_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
+def _drain_step(roll: Roll, facts: RollFacts, sample: SampleForRoll) -> Roll:
     why, roll = why_unsafe(roll, sample), _with_remaining(roll, facts, sample, f"to leave {roll.broker}")
     if why or sample.bundles_left:
         return roll.model_copy(update={"seen": (), "waits": why or roll.waits})
@@ -195,14 +195,14 @@ def _drain_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     return restarting.model_copy(update={"left": 0, "may_restart": True})
 
 
-def _with_sample(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
+def _with_sample(roll: Roll, facts: RollFacts, sample: SampleForRoll) -> Roll:
     """Add one more sample to `seen`, unless it follows the last one too soon, as that of a manual run may."""
     if roll.seen and abs(sample.sampled_at - roll.seen[-1]) <= facts.min_gap:
         return roll
     return roll.model_copy(update={"seen": (*roll.seen, sample.sampled_at)})
 
 
-def _restart_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
+def _restart_step(roll: Roll, facts: RollFacts, sample: SampleForRoll) -> Roll:
     broker, at = roll.broker, sample.start_times.get(roll.broker)
     if facts.restart_state == "failed":
         return _stopped_roll(roll, facts, Reason.RESTART_FAILED, f"{_restart_dag(roll, facts)} failed")
@@ -226,13 +226,13 @@ def _restart_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     return roll.with_phase(Phase.RETURNING, facts.now, f"a run that moves bundles back to {roll.broker}")
 
 
-def _return_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
+def _return_step(roll: Roll, facts: RollFacts, sample: SampleForRoll) -> Roll:
     if sample.bundles_left == 0:
         return roll.end_turn(roll.outcome, facts.now, _counts_text(sample.stay_counts))
     return _with_remaining(roll, facts, sample, "to return")
 
 
-_STEP_BY_PHASE: dict[Phase, Callable[[Roll, RollFacts, RollSample], Roll]] = {
+_STEP_BY_PHASE: dict[Phase, Callable[[Roll, RollFacts, SampleForRoll], Roll]] = {
     Phase.WAITING: _waiting_step,
     Phase.DRAINING: _drain_step,
     Phase.RESTARTING: _restart_step,
@@ -249,7 +249,7 @@ def _counts_text(count_by_reason: Mapping[Reason, int]) -> str:
     return ", ".join(f"{why} x{count}" for why, count in count_by_reason.items())
 
 
-def _with_remaining(roll: Roll, facts: RollFacts, sample: RollSample, purpose_text: str) -> Roll:
+def _with_remaining(roll: Roll, facts: RollFacts, sample: SampleForRoll, purpose_text: str) -> Roll:
     """Update the number of remaining bundles; fewer than ever in this phase are progress."""
     left = sample.bundles_left
     if left is None:
@@ -280,7 +280,7 @@ def _restart_dag(roll: Roll, facts: RollFacts) -> str:
     return f"the DAG that restarts {roll.broker}" + (f" ({facts.dag_and_run})" if facts.dag_and_run else "")
 
 
-def _has_restarted(roll: Roll, sample: RollSample | None) -> bool:
+def _has_restarted(roll: Roll, sample: SampleForRoll | None) -> bool:
     at = sample.start_times.get(roll.broker) if sample else None
     return at is not None and at != roll.started
 
@@ -311,7 +311,7 @@ def _missing_bundles_text(roll: Roll) -> str:
     return "no run has tried to return bundles" if roll.left is None else number_of(roll.left, "bundle")
 
 
-def _is_up(roll: Roll, sample: RollSample) -> bool:
+def _is_up(roll: Roll, sample: SampleForRoll) -> bool:
     return sample.start_times.get(roll.broker) is not None
 
 
@@ -337,7 +337,7 @@ def _why_elsewhere(roll: Roll, reason: Reason) -> str:
     return "the broker was being drained" if roll.phase is Phase.DRAINING and roll.home and gone else ""
 
 
-def _new_broker_name(roll: Roll, sample: RollSample) -> str:
+def _new_broker_name(roll: Roll, sample: SampleForRoll) -> str:
     host = roll.broker.rpartition(":")[0]
     new = (name for name in sample.start_times if name not in roll.listed and name.rpartition(":")[0] == host)
     return "" if roll.broker in sample.start_times else next(new, "")

@@ -42,7 +42,7 @@ class SplitPlan(NamedTuple):
 
     split_rows: list[Row]
     hits_by_bundle: dict[str, int]
-    advice: tuple[str, ...] = ()
+    advice_lines: tuple[str, ...] = ()
 
     @property
     def split_bundles(self) -> list[str]:

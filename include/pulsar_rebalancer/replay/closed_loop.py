@@ -76,7 +76,7 @@ def replay(
     costs = _message_costs(recording, minutes) if len(minutes) >= MIN_LEARNING_SAMPLES else None
     for number, sample in enumerate(recording.samples(minutes)):
         means.update(sample.is_present, sample.loads, np.append(sample.left_out, sample.repeated))
-        compared = _compared_brokers(sample, judging_settings, recording.roster)
+        compared = _is_compared(sample, judging_settings, recording.roster)
         if recorded is not None and sample.minute >= moves_from:
             recorded.step(sample, _compared_scores(sample.brokers, compared, judging_settings))
         flows = sample.bundle_flows(costs)
@@ -280,7 +280,7 @@ class _Averages:
         return np.stack([usage, brokers.traffic[_THROUGHPUT].sum(axis=0)])
 
 
-def _compared_brokers(sample: RecordedSample, settings: Settings, roster: Roster) -> Flags:
+def _is_compared(sample: RecordedSample, settings: Settings, roster: Roster) -> Flags:
     compared = sample.brokers.registered & sample.brokers.is_reported
     left = left_out(settings, sample.policies)
     compared[[roster.broker_at[name] for name in left if name in roster.broker_at]] = False

@@ -23,10 +23,10 @@ from pulsar_rebalancer.texts import number_of
 BEFORE_UNLOAD = ("collect", "validate", "decide", "record", "gate")
 """Tasks that must succeed before anything can be moved."""
 
-UNTRIED, UNTRIED_INTERVALS = timedelta(days=1), 100
+UNTRIED_PERIOD, UNTRIED_INTERVALS = timedelta(days=1), 100
 """If nothing is unloaded, the condition `unload_failed` ends after a day or 100 intervals, whichever is longer."""
 
-LEFT, LEFT_INTERVALS = timedelta(minutes=10), 5
+UNATTENDED_PERIOD, UNATTENDED_INTERVALS = timedelta(minutes=10), 5
 """A rolling restart counts as abandoned if its last step is older than both this time and this number of intervals."""
 
 
@@ -175,7 +175,7 @@ def judge_run(
         reasons = {run.roll.ended: 1} if condition is untold and run.roll.ended else {}
         judged[condition] = _observation_of(reasons, run.roll.progress)
     if judged[Condition.UNLOAD] is None and Condition.UNLOAD in last_seen:
-        longest = max(UNTRIED, UNTRIED_INTERVALS * timedelta(seconds=settings.interval_seconds))
+        longest = max(UNTRIED_PERIOD, UNTRIED_INTERVALS * timedelta(seconds=settings.interval_seconds))
         if not timedelta(0) <= now - last_seen[Condition.UNLOAD] <= longest:
             judged[Condition.UNLOAD] = Observation(False, why_unwatched=Reason.UNLOAD_NOT_TRIED)
     return {condition: observation for condition, observation in judged.items() if observation is not None}
@@ -187,7 +187,7 @@ def _observation_of(reasons: Mapping[Reason, int], detail: str = "") -> Observat
 
 def _roll_observation(roll: Roll, settings: Settings, now: datetime) -> Observation:
     stepped = roll.looked_at or roll.at
-    longest = max(LEFT, LEFT_INTERVALS * timedelta(seconds=settings.interval_seconds))
+    longest = max(UNATTENDED_PERIOD, UNATTENDED_INTERVALS * timedelta(seconds=settings.interval_seconds))
     if not roll.is_active or stepped is None or now - stepped <= longest:
         return Observation(False)
     return Observation(True, {Reason.ROLLING: 1}, f"last step at {stepped:%Y-%m-%d %H:%M %Z}, plan {roll.id}")

@@ -49,7 +49,7 @@ class StoragePath:
         return StoragePath(f"{self.uri.rsplit('/', 1)[0]}/{name}")
 
     @property
-    def for_spark(self) -> str:
+    def spark_uri(self) -> str:
         """The path in the form that Spark expects: Hadoop's S3 client uses the scheme `s3a`."""
         return "s3a" + self.uri.removeprefix("s3") if self.uri.startswith("s3://") else self.uri
 

@@ -28,7 +28,7 @@ _FIRST_OF_40, _FIRST = (4, 0, 10), (4, 2, 1)
 class CapacityCheck(Protocol):
     """An additional check that can reject a unit (see `move_units`), given the units accepted so far."""
 
-    def fitted_moves(self, unit: list[CandidateMove]) -> list[CandidateMove]:
+    def moves_with_room(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         """Return the unit with its old or new destinations, or with the reason why it must not be moved."""
         ...
 
@@ -55,7 +55,7 @@ def apply_caps(
     taken, result = move_units(moves)
     caps = _Caps(settings, groups, counts_ranges=bool(taken) and needs_waves(brokers))
     for unit in taken:
-        fitted = capacity.fitted_moves(unit) if capacity else unit
+        fitted = capacity.moves_with_room(unit) if capacity else unit
         capped = caps.capped_moves(fitted if fitted[0].is_taken else unit, is_counted=fitted[0].is_taken)
         if capacity and capped[0].is_taken and fitted[0].is_taken:
             capacity.add_taken(capped)

@@ -49,18 +49,18 @@ class BundleSums(NamedTuple):
         rate_sum: sum of e x in msg/s.
         change_sum: sum of e (x - u) in msg/s.
         doubt_sum: sum of P (x - u)^2, msg/s squared, where P is the variance of e.
-        quick, hour: sums of e times the quick and the hourly average of x, in msg/s, with this sample.
-        lasted: sum of e^2 (x - h) (u - h), where h is the hourly average of a quarter of an hour ago.
-        deviation: sum of the squared differences between the summands of `quick` and `hour`.
+        quick_sum, hour_sum: sums of e times the quick and the hourly average of x, in msg/s, with this sample.
+        lasted_sum: sum of e^2 (x - h) (u - h), where h is the hourly average of a quarter of an hour ago.
+        deviation_sum: sum of the squared differences between the summands of `quick_sum` and `hour_sum`.
     """
 
     rate_sum: float = 0.0
     change_sum: float = 0.0
     doubt_sum: float = 0.0
-    quick: float = 0.0
-    hour: float = 0.0
-    lasted: float = 0.0
-    deviation: float = 0.0
+    quick_sum: float = 0.0
+    hour_sum: float = 0.0
+    lasted_sum: float = 0.0
+    deviation_sum: float = 0.0
 
 
 class Correction(NamedTuple):
@@ -143,7 +143,7 @@ def _with_persistence(learned: Learned, sums: Mapping[str, BundleSums], minutes:
     weight = step_size(_PERSISTENCE_STEP, minutes, learned.samples)
     lasted, deviation = (
         before + weight * (java_sum(getattr(of, name) for of in sums.values()) - before)
-        for name, before in (("lasted", learned.lasted), ("deviation", learned.deviation))
+        for name, before in (("lasted_sum", learned.lasted), ("deviation_sum", learned.deviation))
     )
     start = _PRIOR_SAMPLES * weight * deviation or 1.0
     persistence = min(max((lasted + start / 2) / (deviation + start), 0.0), 1.0)

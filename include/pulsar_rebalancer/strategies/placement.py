@@ -90,7 +90,7 @@ class LeastLongTermMessageRate:
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         brokers, without = base_and_omitted(candidates)
-        return self._queues.get(brokers).least_loaded(without) or candidates
+        return self._queues.get(brokers).least_loaded_brokers(without) or candidates
 
     def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Add the bundle's rate to its broker's rate (BrokerData.preallocatedBundleData)."""
@@ -118,7 +118,7 @@ class _RateQueue:
         heapify(self._heap)
         self._least: list[tuple[float, str]] = []
 
-    def least_loaded(self, excluded_brokers: Collection[str]) -> list[str]:
+    def least_loaded_brokers(self, excluded_brokers: Collection[str]) -> list[str]:
         """Return the brokers with the lowest rate, sorted by name; empty if all are overloaded or left out."""
         # Placing a bundle only raises rates: brokers that had the smallest rate come first while any still has it.
         self._least = self._next_of_equal_rate([entry for entry in self._least if self._is_present(entry)])

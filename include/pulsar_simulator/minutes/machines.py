@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_simulator.load import NOBODY, Cost, Flags, Floats, Ints, Rates, per_broker
+from pulsar_simulator.load import NOBODY, Cost, Flags, Floats, Ints, Rates, sum_by_broker
 from pulsar_simulator.minutes.workload import BLOCK_MINUTES, Workload
 
 
@@ -147,8 +147,8 @@ def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor
     count = len(brokers.names)
     seconds = (rates.msg_rate_in + rates.msg_rate_out) * cost.per_message
     seconds += (rates.msg_throughput_in + rates.msg_throughput_out) * cost.per_byte
-    wanted = brokers.slowness * per_broker(100 * seconds * factor, owner, count)
-    offered = rates.per_broker(owner, count)
+    wanted = brokers.slowness * sum_by_broker(100 * seconds * factor, owner, count)
+    offered = rates.sum_by_broker(owner, count)
     room = np.maximum(brokers.cpu_limit - extra_cpu, 0.0)
     into, out = offered.msg_throughput_in * KBIT_PER_BYTE, offered.msg_throughput_out * KBIT_PER_BYTE
     served = np.minimum.reduce([_share_met(room, wanted), _share_met(brokers.nic, into), _share_met(brokers.nic, out)])

@@ -148,7 +148,7 @@ class Simulation:
         return [int(broker) for broker in np.flatnonzero(self.registered)]
 
     def _least_loaded_broker(self, bundle: int, candidates: list[int]) -> int | None:
-        rates = self.spec.workload.rates_at(self.minute).per_broker(self.owner, len(self.alive))
+        rates = self.spec.workload.rates_at(self.minute).sum_by_broker(self.owner, len(self.alive))
         carried = rates.msg_rate_in + rates.msg_rate_out
         return min(candidates, key=lambda broker: (carried[broker], broker), default=None)
 
@@ -165,7 +165,7 @@ class Simulation:
         extra = np.where(self.alive, spec.brokers.base_cpu, 0.0)
         columns = spec.workload.bundles
         if rules.busy_cpu:
-            extra += rules.busy_cpu * (offered.per_broker(self.owner, len(extra)).msg_rate_in > 0)
+            extra += rules.busy_cpu * (offered.sum_by_broker(self.owner, len(extra)).msg_rate_in > 0)
         extra += 100 * rules.unload_cpu_seconds / MINUTE_SECONDS * self._given_up
         if self._landed:
             seconds = rules.unload_cpu_seconds + rules.reconnect_cpu_seconds * columns.clients[self._landed]

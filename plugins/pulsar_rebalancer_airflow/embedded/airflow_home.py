@@ -135,10 +135,10 @@ def lock_folder(folder: Path) -> Iterator[Path]:
     the lock file is a link.
     """
     try:
-        _require_own(folder)
+        _require_own_folder(folder)
         folder = folder.resolve()
         make_private(folder)
-        _require_own(folder)  # another user may have created it meanwhile
+        _require_own_folder(folder)  # another user may have created it meanwhile
         descriptor = os.open(folder / "lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         why = f"{error.filename} cannot be written ({error.strerror})"
@@ -151,7 +151,7 @@ def lock_folder(folder: Path) -> Iterator[Path]:
         yield folder
 
 
-def _require_own(folder: Path) -> None:
+def _require_own_folder(folder: Path) -> None:
     """Check that only the user and root can replace the contents of a folder."""
     # Anyone who can replace the source tree can run any code anyway.
     trusted = {CHECKOUT, *CHECKOUT.parents}

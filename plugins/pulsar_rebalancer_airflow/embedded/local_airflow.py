@@ -23,7 +23,7 @@ from pydantic import JsonValue
 from pulsar_rebalancer_airflow.embedded import EmbeddedError
 from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome
 
-_GRACE_SECONDS = 10
+_STOP_GRACE_SECONDS = 10
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -116,7 +116,7 @@ def _signal_all(send_signal: Callable[[psutil.Process], None], processes: Sequen
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             send_signal(process)
-    psutil.wait_procs(processes, timeout=_GRACE_SECONDS)
+    psutil.wait_procs(processes, timeout=_STOP_GRACE_SECONDS)
 
 
 def _process_tree(roots: set[int]) -> list[psutil.Process]:

@@ -43,7 +43,7 @@ def requesting_user(context: Context) -> str:
     return one_line(run.triggering_user_name or "") if known else ""
 
 
-def refuse_cleared(context: Context) -> None:
+def refuse_cleared_task(context: Context) -> None:
     """Raise `no_user` if the run was cleared: the order may be old, and it is unknown who repeats it."""
     run = context["dag_run"]
     if run.clear_number:

@@ -46,7 +46,7 @@ from pulsar_rebalancer_airflow.operators.bases import (
     cancelled_runs,
     new_run_id,
     refusal_now,
-    refuse_cleared,
+    refuse_cleared_task,
     refuse_while_plan_waits,
     requesting_user,
 )
@@ -174,7 +174,7 @@ class CarryOutOperator(HandOverOperator):
             by, now = requesting_user(context), datetime.now(UTC)
             refuse_while_rolling(store)
             if not form.plan:
-                refuse_cleared(context)
+                refuse_cleared_task(context)
                 self._release_drains(store, form, by)
                 send_order_metrics(context, self.entry.name, self.entry.settings)
                 return
@@ -297,7 +297,7 @@ class CarryOutOperator(HandOverOperator):
                 run_ids.add(answer.carried_out_by)
                 if self._is_cancelled_or_gone(context, answer.carried_out_by):
                     return True
-            if _left_bundles_behind(run):
+            if _leaves_bundles_behind(run):
                 return True
         return False
 
@@ -308,7 +308,7 @@ class CarryOutOperator(HandOverOperator):
         return int(context["ti"].get_dr_count(self.trigger_dag_id, run_ids=sorted(run_ids)))
 
 
-def _left_bundles_behind(run: StoragePath) -> bool:
+def _leaves_bundles_behind(run: StoragePath) -> bool:
     reasons = {ended.reason for outcomes in (read_waves(run), read_outcomes(run)) for ended in outcomes.values()}
     outcome = Outcome.find(run)
     if outcome is not None and outcome.verdict is not Reason.AWAITING_APPROVAL:

@@ -29,7 +29,7 @@ from pulsar_rebalancer.state import DecisionState, MovesState
 from pulsar_rebalancer.storage.documents import MAX_CLOCK_SKEW, ClusterStorage, CommitMark, last_committed_run, time_of
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.notifications import send_order_metrics
-from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, refuse_cleared, requesting_user
+from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, refuse_cleared_task, requesting_user
 from pulsar_rebalancer_airflow.options import REBALANCE_DAG, fail_unless_temporary
 from pulsar_rebalancer_airflow.state_store import StateStore
 
@@ -321,7 +321,7 @@ def form_and_order(context: Context) -> tuple[ControlRequest, GivenOrder]:
     """Return the form and the order. Raises `wrong_setting`, `contradiction` or PlanError `no_user`."""
     request = parse_control_form(context["params"])
     if request.form_action.needs_reason:
-        refuse_cleared(context)
+        refuse_cleared_task(context)
     return request, GivenOrder(at=datetime.now(UTC), by=requesting_user(context), **dict(request))
 
 

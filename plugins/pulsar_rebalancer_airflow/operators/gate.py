@@ -200,7 +200,7 @@ class Holds:
     ) -> None:
         self._run = JudgedRun(started_at=context["dag_run"].start_date)
         self._store = store
-        self._file = _CurrentSettings(cluster, settings)
+        self._file = _FileSettings(cluster, settings)
         self._mode = settings.mode
         self._planned = planned_settings
         self._present = settings
@@ -279,7 +279,7 @@ class Holds:
         return None
 
 
-class _CurrentSettings:
+class _FileSettings:
     """A cluster's current settings, read again whenever the clusters file changes; else those given."""
 
     def __init__(self, cluster: str, settings: Settings) -> None:

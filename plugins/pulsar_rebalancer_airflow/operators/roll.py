@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, Ai
 from pulsar_rebalancer.carry_out.gate import require_second_person
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.decide import roll_plan
-from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, why_unsafe
+from pulsar_rebalancer.decide.rolling import RollFacts, SampleForRoll, advance, why_unsafe
 from pulsar_rebalancer.errors import AdminError, PlanError, SettingsError, SnapshotError, StateError
 from pulsar_rebalancer.orders.in_force import LASTING_REASONS, holds_now
 from pulsar_rebalancer.orders.manual_plans import Drains, Question, deadline_of
@@ -206,7 +206,7 @@ class RollOperator(BaseSensorOperator):
     def _holds(self, store: StateStore, now: datetime) -> list[Hold]:
         return holds_now(self.entry.settings, store.orders(), now)
 
-    def _roll_sample(self, store: StateStore, roll: Roll) -> tuple[RollSample | None, str]:
+    def _roll_sample(self, store: StateStore, roll: Roll) -> tuple[SampleForRoll | None, str]:
         try:
             drained = store.get(Drains).brokers
             seen = roll_plan.sample_of_roll(self._latest_sample(), roll, drained)
@@ -216,7 +216,7 @@ class RollOperator(BaseSensorOperator):
         except (SnapshotError, StateError) as error:
             return None, f"a usable sample: {error.message}"
 
-    def _with_brokers_answer(self, roll: Roll, sample: RollSample) -> RollSample:
+    def _with_brokers_answer(self, roll: Roll, sample: SampleForRoll) -> SampleForRoll:
         try:
             return roll_plan.with_owned_bundles(sample, self.storage, roll, asyncio.run(self._owned_bundles(roll)))
         except (AdminError, SettingsError) as error:

@@ -112,7 +112,7 @@ _log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_REPORTS = 1.0
 
 
-class _Progress:
+class _ProgressPublisher:
     """The progress of a wave, published as the XCom `progress` at most once a second."""
 
     def __init__(self, context: Context, move_count: int) -> None:
@@ -185,7 +185,7 @@ class UnloadWaveOperator(PlanPartOperator):
             )
             moves = self._remaining_part(context, run, holds, history, planned)
             if moves:
-                self._carry_out(settings, history, moves, holds, _Progress(context, len(planned)))
+                self._carry_out(settings, history, moves, holds, _ProgressPublisher(context, len(planned)))
         return self._counts_or_error(f"Wave {self.wave}", (history.outcomes[move.bundle] for move in planned))
 
     def _remaining_part(
@@ -217,7 +217,7 @@ class UnloadWaveOperator(PlanPartOperator):
         return [move for move in history.remaining_moves(moves) if move.bundle not in left]
 
     def _carry_out(
-        self, settings: Settings, history: WaveHistory, moves: list[Move], holds: Holds, progress: _Progress
+        self, settings: Settings, history: WaveHistory, moves: list[Move], holds: Holds, progress: _ProgressPublisher
     ) -> None:
         connection = self._connection()
         given = {settings.unload_concurrency, self.present.unload_concurrency}

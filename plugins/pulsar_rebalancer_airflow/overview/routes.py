@@ -36,7 +36,7 @@ from pulsar_rebalancer_airflow.options import (
     storage_root,
 )
 from pulsar_rebalancer_airflow.overview import airflow_facts, run_answers
-from pulsar_rebalancer_airflow.overview.run_answers import answer_of, report_of_run
+from pulsar_rebalancer_airflow.overview.run_answers import make_run_answer, report_of_run
 from pulsar_rebalancer_airflow.suites import base_path, report_path
 
 SECURITY_POLICY = (
@@ -121,14 +121,14 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
 @router.get("/dags/{dag_id}/runs/{run_id}/answer", dependencies=[Depends(requires_access_dag("GET", _RUN_ENTITY))])
 def answer(dag_id: str, run_id: str, session: SessionDep) -> RunAnswer:
     """Return the outcome of a run that the page started. Status 404 if there is none."""
-    outcome = answer_of(session, dag_id, run_id)
+    outcome = make_run_answer(session, dag_id, run_id)
     if outcome is None:
         raise HTTPException(404, "There is no such run of a Pulsar cluster's DAG.")
     return outcome
 
 
 @router.get("/dags/{dag_id}/plans/{folder}/stay")
-def stay(dag_id: str, folder: str) -> tuple[StayView, ...]:
+def stays_of_run(dag_id: str, folder: str) -> tuple[StayView, ...]:
     """Return the bundles that a plan considered but does not move, with the reasons; 404 without such a plan."""
     run = ClusterStorage(storage_root(), _balanced_cluster(dag_id)[1].name).run_folder(folder)
     if run is None:

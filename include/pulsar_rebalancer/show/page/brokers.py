@@ -16,7 +16,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.plan import read_decisions, read_state
 from pulsar_rebalancer.run.tables import BrokerSample, Row
 from pulsar_rebalancer.show.page.page_model import BrokerView, HitsView, PairView
-from pulsar_rebalancer.show.page.recent_runs import Run, known_scores, rounded, scores_are_known
+from pulsar_rebalancer.show.page.recent_runs import Run, known_scores, rounded_or_none, scores_are_known
 from pulsar_rebalancer.state import ShedderState, StrategyState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -59,13 +59,13 @@ def broker_views(
             name=name,
             label=labels[name],
             **_load(sample, settings, before.get(name, ()), has_report=name not in silent),
-            after=rounded(predicted_scores.get(name)),
+            after=rounded_or_none(predicted_scores.get(name)),
             left_out=f"{sample.left_out}: {sample.left_out.meaning}" if sample.left_out else "",
             band=bands.get(name, "calm"),
             drained=drain_text(drains[name]) if name in drains else "",
-            average=rounded(state.loads.get(name), 100),
-            average_throughput=rounded(state.throughputs.get(name)),
-            msg_throughput=rounded(sample.msg_throughput_in + sample.msg_throughput_out) or 0,
+            average=rounded_or_none(state.loads.get(name), 100),
+            average_throughput=rounded_or_none(state.throughputs.get(name)),
+            msg_throughput=rounded_or_none(sample.msg_throughput_in + sample.msg_throughput_out) or 0,
             bundles=sample.bundles,
         )
         for name, sample in ((sample.broker, sample) for sample in samples)
@@ -89,8 +89,8 @@ def _load(sample: BrokerSample, settings: Settings, scores: Collection[float], *
         "score": round(value, 2) if _is_percent(value) else None,
         "resources": used,
         "deciding": max(used, key=lambda name: used[name], default=""),
-        "lowest": rounded(min(known, default=None)),
-        "highest": rounded(max(known, default=None)),
+        "lowest": rounded_or_none(min(known, default=None)),
+        "highest": rounded_or_none(max(known, default=None)),
     }
 
 

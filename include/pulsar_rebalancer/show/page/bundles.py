@@ -51,7 +51,7 @@ def find_bundles(storage: ClusterStorage, text: str, now: datetime, keeping_rule
     table = table.append_column("traffic", pc.add(table["msg_throughput_in"], table["msg_throughput_out"]))
     largest = table.sort_by([("traffic", "descending"), ("bundle", "ascending")]).slice(0, MAX_FOUND_LISTED)
     rows = largest.select(["bundle", "broker", "traffic", "topics"]).to_pylist()
-    stays = _StayReasons(run, [row["bundle"] for row in rows], keeping_rules)
+    stays = _StayExplainer(run, [row["bundle"] for row in rows], keeping_rules)
     found = tuple(FoundBundle(**row, **stays.explain(row["bundle"], row["broker"])) for row in rows)
     return FoundBundles(bundles=found, all=table.num_rows, broker=broker, sampled_at=run.request.collected_at)
 
@@ -66,7 +66,7 @@ def _topic_mask(bundles: Column, topic: str) -> Column:
     return pc.is_in(bundles, pa.array([name for name in of_namespace if is_in_bundle(topic, name)], pa.string()))
 
 
-class _StayReasons:
+class _StayExplainer:
     """Why some bundles stay: the run's own answer, else the rule that keeps the bundle, else what its broker did."""
 
     def __init__(self, run: Run, names: Collection[str], rules: KeepingRules) -> None:

@@ -23,16 +23,16 @@ from pulsar_rebalancer.show.page.brokers import (
 from pulsar_rebalancer.show.page.bundles import drain_views
 from pulsar_rebalancer.show.page.facts import AirflowContext
 from pulsar_rebalancer.show.page.page_model import Overview, PlanView, RollView, State, Status, Tone, TurnView, UndoView
-from pulsar_rebalancer.show.page.page_plan import plan_view, predicted_scores
+from pulsar_rebalancer.show.page.page_plan import make_plan_view, predicted_scores
 from pulsar_rebalancer.show.page.recent_runs import (
     Run,
     RunChange,
-    change_of_run,
     known_scores,
     latest_changes,
     latest_runs,
     read_run,
-    rounded,
+    rounded_or_none,
+    run_change,
 )
 from pulsar_rebalancer.show.page.status import Headline, current_headline, headline_of_run
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -65,7 +65,7 @@ def current_overview(storage: ClusterStorage, entry: ClusterEntry, facts: Airflo
     latest, moved = latest_changes(storage, now)
     page = _overview_of(storage, shown, strip, facts, now).model_copy(update=_last_change_fields(latest, moved))
     begun = page.plan is not None and page.plan.done > 0
-    last = plan_view(storage, read_run(latest.folder)) if latest and not begun else None
+    last = make_plan_view(storage, read_run(latest.folder)) if latest and not begun else None
     return page.model_copy(update={"firing": said.firing_text, "awaiting": awaiting, "last": last})
 
 
@@ -93,7 +93,7 @@ def _awaiting_plan(
     folder = storage.run_folder(facts.question.plan_id) if facts.answer_deadline(entry.settings, now) else None
     if folder is None or (shown_run is not None and shown_run.folder.name == folder.name):
         return None
-    return plan_view(storage, read_run(folder))
+    return make_plan_view(storage, read_run(folder))
 
 
 def run_overview(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath, now: datetime) -> Overview | None:
@@ -108,7 +108,7 @@ def run_overview(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePa
     in_force = run.request.in_force if run.request.closed else ""
     past = {"in_force": in_force, "tone": said.state.tone, "sentence": said.sentence, "fresh_until": None}
     strip = _make_status(entry, AirflowContext(), run, said, now).model_copy(update=past)
-    own = change_of_run(folder, run.request.collected_at)
+    own = run_change(folder, run.request.collected_at)
     changed = _last_change_fields(latest_changes(storage, now)[0], own.undo_view if own else None)
     return _overview_of(storage, run, strip, AirflowContext(), now).model_copy(update=changed | {"of_one_run": True})
 
@@ -126,7 +126,7 @@ def _make_status(
         # The run's own scores are those before its moves.
         scores = known_scores(measured_run.folder) if measured_run.folder != shown_run.folder else Scores()
         if not scores.compared and shown_run.summary and all(move.ok for move in shown_run.move_outcomes.values()):
-            predicted = rounded(shown_run.summary.predicted_range)
+            predicted = rounded_or_none(shown_run.summary.predicted_range)
     collected_at = shown_run.request.collected_at if shown_run else None
     fresh_until = collected_at + shown_run.longest_age(entry.settings) if shown_run and collected_at else None
     old = fresh_until is not None and now > fresh_until and headline.state.tone is Tone.GOOD
@@ -146,7 +146,7 @@ def _make_status(
         running_since=facts.running_since,
         interval_seconds=entry.settings.interval_seconds,
         next_run_at=facts.next_run_at if facts.scheduled and not (facts.paused or facts.running_since) else None,
-        score_range=rounded(scores.score_range) if predicted is None else predicted,
+        score_range=rounded_or_none(scores.score_range) if predicted is None else predicted,
         predicted=predicted is not None,
     )
 
@@ -166,7 +166,7 @@ def _overview_of(
         folder=run.folder.name,
         sampled_at=run.request.collected_at,
         status=status_strip,
-        middle=rounded(mean),
+        middle=rounded_or_none(mean),
         lines=safe_profile_of(settings).lines(settings, mean),
         brokers=tuple(broker_views(storage, run, predicted_scores(run), pairs, facts.drains, kept)),
         pairs=tuple(shown),
@@ -209,4 +209,4 @@ def _turn_views(roll: Roll) -> Iterator[TurnView]:
 def _plan_view(storage: ClusterStorage, run: Run) -> PlanView | None:
     summary = run.summary
     considered = summary and (summary.has_effect or summary.bundle_skip_reasons or summary.splits_told)
-    return plan_view(storage, run) if considered else None
+    return make_plan_view(storage, run) if considered else None

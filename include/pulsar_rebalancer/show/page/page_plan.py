@@ -13,7 +13,7 @@ from pulsar_rebalancer.run.plan import Actions, Move, Summary, read_moves, read_
 from pulsar_rebalancer.run.snapshot import CLIENT_COLUMNS
 from pulsar_rebalancer.show.page.brokers import pair_views
 from pulsar_rebalancer.show.page.page_model import BrokerChangeView, Count, MoveView, PairView, PlanView, SplitView
-from pulsar_rebalancer.show.page.recent_runs import Run, known_scores, rounded
+from pulsar_rebalancer.show.page.recent_runs import Run, known_scores, rounded_or_none
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.sample import CandidateMove
 from pulsar_rebalancer.strategies.scoring import scores_after
@@ -42,7 +42,7 @@ def predicted_scores(run: Run) -> dict[str, float]:
     return {name: value for name, value in after.items() if name in ends}
 
 
-def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
+def make_plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
     """Return the readable parts of a run's plan; None if the run has no plan."""
     if run is None or run.summary is None:
         return None
@@ -86,7 +86,7 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
         topics=sum(row.topics for row in noticed),
         clients=sum(row.clients for row in noticed),
         range_before=round(summary.score_range, 2),
-        predicted_range=rounded(summary.predicted_range),
+        predicted_range=rounded_or_none(summary.predicted_range),
         brokers=_broker_change_views(run),
         moves=tuple(rows[:MAX_LISTED]),
         more=max(0, len(rows) - MAX_LISTED),

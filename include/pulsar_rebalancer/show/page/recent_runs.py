@@ -227,7 +227,7 @@ def known_scores(folder: StoragePath) -> Scores:
     return _scores_cache.put(folder.uri, scores._replace(score_by_broker=kept), len(kept) + 1)
 
 
-def rounded(value: float | None, factor: float = 1) -> float | None:
+def rounded_or_none(value: float | None, factor: float = 1) -> float | None:
     """Multiply a value by a factor, and round to two decimals; None if it is missing or not finite."""
     return None if value is None or not math.isfinite(value) else round(value * factor, 2)
 
@@ -258,7 +258,7 @@ def latest_changes(storage: ClusterStorage, now: datetime) -> tuple[RunChange | 
     """
     latest = None
     for at, folder in islice(storage.dated_runs(now), _MAX_RUNS_BACK):
-        change = change_of_run(folder, at)
+        change = run_change(folder, at)
         if change is None or not change.has_begun:
             continue
         latest = latest or change
@@ -267,7 +267,7 @@ def latest_changes(storage: ClusterStorage, now: datetime) -> tuple[RunChange | 
     return latest, None
 
 
-def change_of_run(folder: StoragePath, collected_at: datetime) -> RunChange | None:
+def run_change(folder: StoragePath, collected_at: datetime) -> RunChange | None:
     """Return what a run changed; None if it has not ended."""
     known = _changes_cache.get(folder.uri)
     if known is not None:

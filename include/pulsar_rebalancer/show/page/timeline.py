@@ -16,7 +16,7 @@ from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.show.page.page_model import View
 from pulsar_rebalancer.show.page.page_plan import requester_text
-from pulsar_rebalancer.show.page.recent_runs import rounded
+from pulsar_rebalancer.show.page.recent_runs import rounded_or_none
 from pulsar_rebalancer.storage.documents import Cache, ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import safe_profile_of
@@ -122,7 +122,7 @@ def _read_events(folder: StoragePath, collected_at: datetime) -> _RunPointAndEve
         return None
     judged = summary is not None and outcome.verdict not in (Reason.BLOCKED, Reason.UNFINISHED)
     known = summary is not None and judged and summary.score_max is not None
-    point = Point(at=collected_at, range=rounded(summary.score_range) if summary and known else None)
+    point = Point(at=collected_at, range=rounded_or_none(summary.score_range) if summary and known else None)
     return _events_cache.put(folder.uri, _RunPointAndEvent(point, _change_event(collected_at, outcome, summary)))
 
 

@@ -127,7 +127,7 @@ def _broker_pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[
         fires = pair.fired and pair.source != pair.destination
         coming = sample.arriving.get(name, {}).get(sample.measure, 0.0) / UNIT_DIVISORS[sample.measure]
         unexplained = learned.idle + learned.brokers.get(name, LearnedBroker()).residual
-        expected = sums.hour + learned.persistence * (sums.quick - sums.hour)
+        expected = sums.hour_sum + learned.persistence * (sums.quick_sum - sums.hour_sum)
         height = unexplained + learned.points / cores[name] * (expected + coming)
         gives, takes = fires and name == pair.source, fires and name == pair.destination
         urgent = sample.forced or (pair.high_hits or 0) >= sample.settings.hit_count_high

@@ -63,7 +63,7 @@ class Measured:
     def __init__(self, brokers: Any) -> None:
         self.reported: list[ClientGap] = []
         self.meter = ClientGapMeter(brokers, [MOVE], lambda _, client_gap: self.reported.append(client_gap))
-        self.move = self.meter.measurement(MOVE, is_retry=False)
+        self.move = self.meter.new_measurement(MOVE, is_retry=False)
 
     async def unload(self, reason: Reason = Reason.MOVED, owner: str = "b:1", attempts: int = 1) -> ClientGap | None:
         await self.move.count_clients_before_unload(asyncio.sleep(0))
@@ -155,7 +155,7 @@ def test_a_slow_source_is_not_waited_for_again_until_it_has_answered(monkeypatch
             if answering:
                 brokers.answering.set()
                 await asyncio.wait(measured.meter._topic_tasks.values())
-            measured.move = measured.meter.measurement(MOVE, is_retry=False)
+            measured.move = measured.meter.new_measurement(MOVE, is_retry=False)
             async with asyncio.timeout(5):
                 found.append(await measured.unload())
         await measured.meter.close()
@@ -239,7 +239,7 @@ def test_a_bundle_without_an_owner_leaves_the_client_gap_unknown():
 def test_a_bundle_that_an_earlier_attempt_may_have_unloaded_is_not_measured():
     async def found() -> tuple[ClientGap | None, bool | None]:
         measured = Measured(Brokers(2))
-        measured.move = measured.meter.measurement(MOVE, is_retry=True)
+        measured.move = measured.meter.new_measurement(MOVE, is_retry=True)
         return await measured.unload(), await measured.move.reconnected_within(60)
 
     client_gap, in_time = asyncio.run(found())

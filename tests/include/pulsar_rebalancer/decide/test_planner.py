@@ -66,7 +66,7 @@ def test_a_bundle_that_meets_a_condition_is_split():
     assert (split.condition, split.unload, split.algorithm) == ("msg_rate", True, "range_equally_divide")
     assert found.split_bundles == [NAMES[0]]
     assert found.skip_reasons == {}
-    assert found.advice == (
+    assert found.advice_lines == (
         f"{NAMES[0]} on b:1 has 40,000 msg/s, more than 30,000; a split at 0x20000000 would "
         "give parts with 33 %, 67 % of the traffic. "
         "The bundle will be split; its parts may move later.",
@@ -105,7 +105,7 @@ def test_bundles_left_whole_have_a_reason(bundle, known, settings, reason):
     assert reasons(found) == {large.bundle: reason}
     assert found.split_bundles == []
     assert found.skip_reasons == {reason: 1}
-    assert Reason(reason).meaning in found.advice[0]
+    assert Reason(reason).meaning in found.advice_lines[0]
 
 
 def test_a_bundle_that_validation_left_out_is_not_named_again():

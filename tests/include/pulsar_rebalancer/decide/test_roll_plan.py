@@ -7,7 +7,7 @@ from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, nam
 
 from pulsar_rebalancer.decide import plan_files, roll_plan
 from pulsar_rebalancer.decide.roll_plan import predict_removal, removal_sample
-from pulsar_rebalancer.decide.rolling import RollSample
+from pulsar_rebalancer.decide.rolling import SampleForRoll
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.orders.manual_plans import Drains
@@ -147,7 +147,7 @@ SYSTEM = "pulsar/system/0x00000000_0xffffffff"
 ASTRAY: dict[str, Any] = {"destination": "c:1", "outcome": "astray"}
 
 
-def in_phase(phase: Phase, tmp_path: Path, owned: dict[str, Any], **given: Any) -> RollSample:
+def in_phase(phase: Phase, tmp_path: Path, owned: dict[str, Any], **given: Any) -> SampleForRoll:
     """What a roll sees of the turn of c, whose three bundles are two of `AWAY`, and one that no broker reports."""
     snapshots = Snapshots(tmp_path, owned, **given.pop("settings", {}))
     before = snapshots.take(after=timedelta(minutes=-1))
@@ -171,7 +171,7 @@ def in_phase(phase: Phase, tmp_path: Path, owned: dict[str, Any], **given: Any) 
     return roll_plan.sample_of_roll(Snapshot(run), roll, ())
 
 
-def returning(tmp_path: Path, owned: dict[str, Any] = AWAY, **given: Any) -> RollSample:
+def returning(tmp_path: Path, owned: dict[str, Any] = AWAY, **given: Any) -> SampleForRoll:
     return in_phase(Phase.RETURNING, tmp_path, owned, **given)
 
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, why_unsafe
+from pulsar_rebalancer.decide.rolling import RollFacts, SampleForRoll, advance, why_unsafe
 from pulsar_rebalancer.orders.order import Control, GivenOrder, Order
 from pulsar_rebalancer.orders.roll_document import Phase, Roll, ShownRoll
 
@@ -26,16 +26,16 @@ def run_at(minute: float) -> str:
     return f"run-{minute:06.1f}"
 
 
-def seen(minute: float, **given: Any) -> RollSample:
-    return RollSample(run_at(minute), at(minute), **{"start_times": dict.fromkeys(LISTED, LONG_AGO)} | given)
+def seen(minute: float, **given: Any) -> SampleForRoll:
+    return SampleForRoll(run_at(minute), at(minute), **{"start_times": dict.fromkeys(LISTED, LONG_AGO)} | given)
 
 
-def step(roll: Roll, minute: float, what: RollSample | None = None, **given: Any) -> Roll:
+def step(roll: Roll, minute: float, what: SampleForRoll | None = None, **given: Any) -> Roll:
     up = roll.model_copy(update={"looked_at": at(minute)})  # Airflow, all the time
     return advance(up, RollFacts(now=at(minute), max_wait_minutes=30, sample=what or seen(minute), **given))
 
 
-def restarted(minute: float, broker: str = A, **given: Any) -> RollSample:
+def restarted(minute: float, broker: str = A, **given: Any) -> SampleForRoll:
     return seen(minute, start_times=dict.fromkeys(LISTED, LONG_AGO) | {broker: at(3)}, **given)
 
 
@@ -91,7 +91,7 @@ def test_a_broker_is_drained_restarts_and_gets_its_bundles_back_before_the_next_
     ],
     ids=["missing", "unwell", "drained", "no room", "no start time", "old sample"],
 )
-def test_no_broker_goes_while_it_may_not(what: RollSample, why: str) -> None:
+def test_no_broker_goes_while_it_may_not(what: SampleForRoll, why: str) -> None:
     roll = step(new_roll(), 1, what)
 
     assert (roll.phase, roll.waits, roll.roll_drains()) == (Phase.WAITING, why, {})
@@ -153,7 +153,7 @@ def test_a_broker_that_was_asked_for_before_a_pause_may_restart() -> None:
     ],
     ids=["nobody answers", "does not come back", "never ready"],
 )
-def test_a_broker_that_does_not_come_back_stops_the_roll(what: RollSample, stranded: str) -> None:
+def test_a_broker_that_does_not_come_back_stops_the_roll(what: SampleForRoll, stranded: str) -> None:
     roll = step(step(drained(), 3, what), 34, what)
 
     assert (roll.ended, roll.stranded) == ("broker_not_back", stranded)

@@ -26,9 +26,7 @@ def on_disk(storage: ClusterStorage) -> list[RunFolder]:
 
 
 def made(storage: ClusterStorage, count: int, first: int = 1) -> list[StoragePath]:
-    return [
-        stored_run(storage, AT + timedelta(minutes=number), number=number) for number in range(first, first + count)
-    ]
+    return [stored_run(storage, AT + timedelta(minutes=of), number=of) for of in range(first, first + count)]
 
 
 def table(storage: ClusterStorage, kind: str) -> list[dict[str, Any]]:

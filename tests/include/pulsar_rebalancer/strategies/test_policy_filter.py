@@ -61,9 +61,9 @@ def test_candidates_are_those_that_the_rules_leave_one_after_the_other(seed):
         serving = {name: Counter(b for n, b in owner.items() if n.startswith(name)) for name in ("t/n", "t/m", "t/o")}
         left = list(names)
         if namespace in policies.groups:
-            left = rules.lowest_counts(left, Counter([*serving["t/n"], *serving["t/m"]]))
+            left = rules.with_lowest_count(left, Counter([*serving["t/n"], *serving["t/m"]]))
         if seed % 3:
-            left = rules.lowest_counts(left, serving[namespace])
+            left = rules.with_lowest_count(left, serving[namespace])
         if seed % 4:
             left = latest_version_brokers(left, versions)
         assert list(found.candidate_brokers(name)) == (left or names)

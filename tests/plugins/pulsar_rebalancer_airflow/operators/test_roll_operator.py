@@ -271,7 +271,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         messages.extend(given)
         return [True]
 
-    monkeypatch.setattr(notifications, "deliver", deliver)
+    monkeypatch.setattr(notifications, "deliver_messages", deliver)
     return messages
 
 
@@ -313,7 +313,7 @@ def test_the_end_says_whose_bundles_are_elsewhere(tmp_path, sent):
 @pytest.mark.parametrize("accepted", [True, False])
 def test_the_end_that_nobody_was_told_is_noted(tmp_path, monkeypatch, accepted):
     desk = Desk(tmp_path, alert_connection="pulsar_alerts")
-    monkeypatch.setattr(notifications, "deliver", lambda *_: [accepted])
+    monkeypatch.setattr(notifications, "deliver_messages", lambda *_: [accepted])
     desk.act("run", plan=desk.plan())
     store_of(desk.state).put(
         Control().with_order(GivenOrder(action="stop_roll", at=datetime.now(UTC), by="eve", reason="enough"))

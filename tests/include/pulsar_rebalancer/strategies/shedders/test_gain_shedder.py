@@ -41,7 +41,9 @@ def scene(loads, *, residuals=None, bundles=None, brokers=None, own=None, bottle
     ]
     cpu = {name: residuals.get(name, 0) + sum(now for now, _ in carried) for name, carried in loads.items()}
     sums = {
-        name: BundleSums(quick=100 * sum(now for now, _ in carried), hour=100 * sum(later for _, later in carried))
+        name: BundleSums(
+            quick_sum=100 * sum(now for now, _ in carried), hour_sum=100 * sum(later for _, later in carried)
+        )
         for name, carried in loads.items()
     }
     known = {name: LearnedBroker(50, residuals.get(name, 0), 0, 4) for name in loads}
