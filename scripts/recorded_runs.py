@@ -154,8 +154,8 @@ class Cluster:
         return RunSpec(
             brokers=BrokerColumns(brokers, limit, np.full(count, 1e6), limit / 50),
             workload=Workload(BundleColumns(**columns), spikes=tuple(spikes), seed=self.number),
-            owner=drawn.choice(count - 1, size, p=weights / weights.sum()),
-            started=np.arange(count) < count - 1,
+            initial_owner=drawn.choice(count - 1, size, p=weights / weights.sum()),
+            is_started=np.arange(count) < count - 1,
             rules=rules,
             events=(*restart, Event(28, count - 1, EventKind.START)),
             cpu_spikes=tuple(CpuSpike(minute, 5, minute % (count - 1), 150.0) for minute in range(3, 2 * RUNS, 7)),

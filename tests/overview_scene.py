@@ -39,7 +39,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
-from pulsar_rebalancer.strategies.scoring import score, scores_after
+from pulsar_rebalancer.strategies.scoring import score, score_by_broker_after
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 PERCENT = 2 * 1024 * 1024
@@ -179,7 +179,7 @@ class Scene:
             Plan(result.decisions, moves, sentence=result.sentence),
             state,
             self.splits,
-            **plan_files.summary_scores(before, scores_after(before, taken, _traffic(samples, taken)), ()),
+            **plan_files.summary_scores(before, score_by_broker_after(before, taken, _traffic(samples, taken)), ()),
             counting=Reason.COUNTED,
             pairs=len(gaps),
             pairs_over=sum(gap >= self.settings.low_threshold for gap in gaps),

@@ -169,7 +169,7 @@ class Policies(VersionedDocument):
     readable: bool = True
     problem: str = ""
 
-    def policy_kinds(self, namespaces: Collection[str]) -> dict[str, str | None]:
+    def kind_by_namespace(self, namespaces: Collection[str]) -> dict[str, str | None]:
         """Return each namespace's kind of policy: the first of `unknown`, `isolation`, `anti_affinity` that applies."""
         ruling = policies_of(self.isolation, namespaces)
 
@@ -182,7 +182,7 @@ class Policies(VersionedDocument):
         return {namespace: kind(namespace) for namespace in namespaces}
 
     def policy_kind(self, namespace: str) -> str | None:
-        return self.policy_kinds([namespace])[namespace]
+        return self.kind_by_namespace([namespace])[namespace]
 
     def reserving_policy(self, broker: str) -> str | None:
         """Return the first isolation policy that has the broker as a primary broker; None if there is none.

@@ -23,7 +23,7 @@ from pulsar_simulator.timeline import Clock, ManualClock, Timeline
 from pulsar_simulator.topology import Topology
 
 
-def scores_of(cluster: Cluster) -> dict[str, float]:
+def score_by_broker(cluster: Cluster) -> dict[str, float]:
     """Return the brokers' current true scores in percent, without sampling or jitter. They can exceed 100."""
     scores = 100 * cluster.samples.true_usage(cluster.clock.now(), cluster.ownership.owner)
     return {b.broker_id: float(scores[b.index]) for b in cluster.membership.brokers}
@@ -38,7 +38,7 @@ def message_rates_of(cluster: Cluster) -> Floats:
 
 def state_of(cluster: Cluster) -> Json:
     """Return loads, scores, owners, and the destinations that the leader stores."""
-    scores = scores_of(cluster)
+    scores = score_by_broker(cluster)
     rates = message_rates_of(cluster)
     brokers = cluster.membership.brokers
     return {
@@ -300,9 +300,9 @@ class Cluster:
         return None if owner == NOBODY else self.membership.brokers[owner].broker_id
 
     @_refresh_first
-    def true_scores(self) -> dict[str, float]:
+    def true_score_by_broker(self) -> dict[str, float]:
         """Return the brokers' current true scores in percent, without sampling or jitter. They can exceed 100."""
-        return scores_of(self)
+        return score_by_broker(self)
 
     @_refresh_first
     def scale_load(self, factor: float, *, bundle: str | None = None, broker: str | None = None) -> None:

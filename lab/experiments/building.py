@@ -39,8 +39,8 @@ def build(scenario: Scenario, seed: int, *, direct: bool) -> RunSpec:
     return RunSpec(
         brokers=brokers,
         workload=Workload(bundles, _on_off(scenario), _traffic_spikes(scenario, seed, len(bundles.names)), seed),
-        owner=owner,
-        started=started,
+        initial_owner=owner,
+        is_started=started,
         rules=rules,
         events=_events(scenario),
         cpu_spikes=tuple(

@@ -48,8 +48,8 @@ def draw(family: Family, seed: int, *, direct: bool) -> RunSpec:
         brokers=brokers,
         workload=Workload(bundles, tuple(_lagging(family, seed, at_start)), seed=seed, series=series.round(_DIGITS)),
         # As an operator would who knows cores and messages, but neither slow machines nor costs.
-        owner=assign_bundles(bundles.msg_rate_in, wanted),
-        started=started,
+        initial_owner=assign_bundles(bundles.msg_rate_in, wanted),
+        is_started=started,
         rules=rules,
         events=tuple(sorted((*_restarts(family, seed, stable), *_scalings(family, seed, started, stable)))),
         seed=seed,

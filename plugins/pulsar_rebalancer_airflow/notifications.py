@@ -149,7 +149,7 @@ def _ended_run(context: Context, now: datetime) -> EndedRun:
     return EndedRun(
         states={task: str(state) for task, state in states.items()},
         failures={task: reason for task, reason in failures.items() if isinstance(reason, str)},
-        seconds=(now - started.astimezone(UTC)).total_seconds() if started else None,
+        duration_s=(now - started.astimezone(UTC)).total_seconds() if started else None,
         is_manual=dag_run.run_type != "scheduled",
     )
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.replay_run import PreparedReplay, Progress, parts_of, prepare, replay_part, write_results
-from pulsar_rebalancer.replay.variant_outcome import merged_outcomes
+from pulsar_rebalancer.replay.variant_outcome import outcome_by_variant
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.application import session
 
@@ -44,7 +44,7 @@ def run_replays(context: SparkContext, prepared_replays: Sequence[PreparedReplay
         else:
             outcomes = [outcome for answer in answers if not isinstance(answer, str) for outcome in answer]
             try:
-                write_results(replay, merged_outcomes(outcomes), time.monotonic() - started)
+                write_results(replay, outcome_by_variant(outcomes), time.monotonic() - started)
             except RebalancerError as error:
                 failed[replay.folder.uri] = str(error)
         replay.work.delete()

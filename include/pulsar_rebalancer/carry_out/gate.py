@@ -124,7 +124,7 @@ def _approval_verdict(
     if approval.is_approved or Mode.APPROVE not in (planned.mode, present.mode):
         return None
     minutes = present.max_awaiting_minutes
-    rejection = approval.answers.rejections(now, minutes).get(actions.identity)
+    rejection = approval.answers.rejection_by_plan(now, minutes).get(actions.identity)
     # A person who requests rejected moves overrules the rejection.
     if rejection is not None and summary.by_hand is None:
         again = f"{rejection.at + timedelta(minutes=minutes):%Y-%m-%d %H:%M %Z}"

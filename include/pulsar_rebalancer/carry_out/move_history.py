@@ -19,7 +19,7 @@ from pulsar_rebalancer.run.outcome import (
     MoveOutcome,
     Outcome,
     failed_moves,
-    read_wave,
+    outcomes_of_wave,
     read_waves,
     records_of_plan,
     records_to_keep,
@@ -52,7 +52,7 @@ class WaveHistory:
         self._store = change_moves
         self._file = wave_file(run, wave)
         self._plan_id = run.name
-        earlier = read_wave(self._file) if self._file.exists() else {}
+        earlier = outcomes_of_wave(self._file) if self._file.exists() else {}
         self._earlier: Mapping[str, MoveOutcome] = earlier
         reported = Outcome.find(run)
         self._reported = {move.bundle for move in reported.moves if move.failed} if reported else set()
@@ -165,12 +165,12 @@ class WaveHistory:
             # The destination of a new unload replaces a kept one.
             replaced = {outcome.bundle for outcome in self.ended_moves if outcome.attempts}
             kept = {bundle: record for bundle, record in state.kept_destinations.items() if bundle not in replaced}
-            changed = {"unloads": state.unloads | self._unloads, "kept_destinations": kept | self._kept_destinations()}
+            changed = {"unloads": state.unloads | self._unloads, "kept_destinations": kept | self._kept_by_bundle()}
             return state.model_copy(update=changed)
 
         self._store(change)
 
-    def _kept_destinations(self) -> dict[str, KeptDestination]:
+    def _kept_by_bundle(self) -> dict[str, KeptDestination]:
         return {
             bundle: KeptDestination(at=last.at, plan_id=self._plan_id, destination=last.destination, owner=last.owner)
             for bundle, last in self._unloads.items()

@@ -68,7 +68,7 @@ async def read_policies(
     unknown: dict[str, str] = {name: why for name in namespaces if (why := why_unclear(isolation, name, ruling[name]))}
     problems = [f"{why}: bundles of {_name_list(names)} cannot move" for why, names in _names_with_same_text(unknown)]
     problems += _policy_problems(isolation, brokers, [policy for name, policy in ruling.items() if name not in unknown])
-    groups, failed = await _anti_affinity_groups(admin, namespaces, responding_brokers[:_MAX_ASKED_BROKERS])
+    groups, failed = await _groups_and_errors(admin, namespaces, responding_brokers[:_MAX_ASKED_BROKERS])
     if failed:
         unknown |= {name: error.reason for name, error in failed.items()}
         first_error = next(iter(failed.values()))
@@ -91,7 +91,7 @@ async def read_policies(
     )
 
 
-async def _anti_affinity_groups(
+async def _groups_and_errors(
     admin: PulsarAdmin, namespaces: Sequence[str], brokers: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, AdminError]]:
     async def ask(namespace: str, broker: str) -> str | AdminError:
@@ -188,11 +188,11 @@ class Runtimes:
 
 async def read_runtimes(admin: PulsarAdmin, brokers: Sequence[str]) -> Runtimes:
     """Read the leader and every broker's configuration. Raises AdminError without a leader or a configuration."""
-    leader, (by_broker, failed) = await asyncio.gather(admin.leader(), _read_configs(admin, brokers))
+    leader, (by_broker, failed) = await asyncio.gather(admin.leader(), _configs_and_errors(admin, brokers))
     return Runtimes(leader, by_broker, failed)
 
 
-async def _read_configs(
+async def _configs_and_errors(
     admin: PulsarAdmin, brokers: Sequence[str]
 ) -> tuple[dict[str, dict[str, str]], dict[str, Reason]]:
     async def ask(broker: str) -> dict[str, str] | AdminError:

@@ -72,7 +72,7 @@ def broker_table(
 
 
 def bundle_table(request: RunRequest, bundles: pa.Table, counts: Mapping[str, int], policies: Policies) -> pa.Table:
-    kinds = policies.policy_kinds(set(map(namespace_of, counts)))
+    kinds = policies.kind_by_namespace(set(map(namespace_of, counts)))
     names = _non_null_texts(bundles["bundle"])
     columns: dict[str, pa.Array[Any] | pa.ChunkedArray[Any]] = {
         name: bundles[name] for name in bundles.column_names

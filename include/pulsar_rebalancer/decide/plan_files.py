@@ -33,8 +33,8 @@ from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, Cell, Row, table
 from pulsar_rebalancer.state import CountedSample, DecisionState, samples_after, samples_at
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, hits_after, used_scores
-from pulsar_rebalancer.strategies.scoring import scores_after
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, hits_after, used_score_by_broker
+from pulsar_rebalancer.strategies.scoring import score_by_broker_after
 from pulsar_rebalancer.strategies.shedders.registry import brokers_not_compared, force_threshold, profile_of
 from pulsar_rebalancer.texts import number_of, one_line
 
@@ -52,9 +52,9 @@ def write_run(run: RunInput, plan: Plan) -> Summary:
     return write_plan(
         run,
         plan,
-        _next_state(run, plan),
+        _state_after_run(run, plan),
         run.split_plan.split_rows,
-        **summary_scores(scores, scores_after(scores, plan.taken_moves, plan.source_traffic), not_compared),
+        **summary_scores(scores, score_by_broker_after(scores, plan.taken_moves, plan.source_traffic), not_compared),
         drains=dict(plan.drain_progress),
         forced=forced if request.is_forced else None,
         requesters=tuple(sorted(requesters)),
@@ -94,7 +94,7 @@ def write_manual_plan(
         plan,
         before.model_copy(update=changed),
         splits,
-        **summary_scores(sample.broker_scores, predicted_scores, sample.left_out),
+        **summary_scores(sample.broker_scores, predicted_scores, sample.left_out_reasons),
         by_hand=_with_predicted_effect(sample, plan, splits, record, predicted_scores),
         counting=Reason.BY_HAND,
         pairs=0,
@@ -143,9 +143,9 @@ def write_plan(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence
     return summary
 
 
-def _next_state(run: RunInput, plan: Plan) -> DecisionState:
+def _state_after_run(run: RunInput, plan: Plan) -> DecisionState:
     counts, now, before = run.hit_rules.counts, run.request.collected_at, run.state.decision
-    used = {**plan.used_scores, **used_scores(plan.decisions, run.hit_rules, plan.moves)}
+    used = {**plan.used_scores, **used_score_by_broker(plan.decisions, run.hit_rules, plan.moves)}
     return DecisionState(
         seq=before.seq + 1,
         plan_id=run.folder.name,

@@ -281,7 +281,7 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
         (moves,) = within_caps(sources.requested)
         return _combine([sources.requested.make_report(moves)], moves)
     drains = sources.drains or _EMPTY_PROPOSAL
-    arriving = _arriving_traffic(*within_caps(drains)) if drains.moves else {}
+    arriving = _traffic_by_destination(*within_caps(drains)) if drains.moves else {}
     strategy = sources.strategy(arriving) if sources.strategy else _EMPTY_PROPOSAL
     if sources.roll_text:
         strategy = replace(strategy, moves=[move.put_off(Reason.ROLLING) for move in strategy.moves])
@@ -300,7 +300,7 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
 _EMPTY_PROPOSAL = Proposal([], lambda _: SourceReport([]))
 
 
-def _arriving_traffic(moves: Iterable[CandidateMove]) -> dict[str, Counter[Measure]]:
+def _traffic_by_destination(moves: Iterable[CandidateMove]) -> dict[str, Counter[Measure]]:
     traffic: dict[str, Counter[Measure]] = {}
     for move in moves:
         if move.is_taken and move.destination is not None:

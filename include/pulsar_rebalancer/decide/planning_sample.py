@@ -79,7 +79,7 @@ class PlanningSample:
         return self.cluster_sample.bundles
 
     @cached_property
-    def left_out(self) -> dict[str, Reason]:
+    def left_out_reasons(self) -> dict[str, Reason]:
         return {broker.broker: broker.left_out for broker in self.brokers if broker.left_out is not None}
 
     @cached_property
@@ -107,7 +107,7 @@ class PlanningSample:
 
     def stay_reason(self, bundle: BundleSample) -> Reason | None:
         """Return why a bundle must not be moved; None if it may be moved (`stays.stay_reason`)."""
-        return stays.stay_reason(bundle, self.left_out)
+        return stays.stay_reason(bundle, self.left_out_reasons)
 
     def share_of_score(self, bundle: BundleSample) -> float:
         """Return the points by which the source's score drops with a move, in proportion to the traffic."""

@@ -21,7 +21,7 @@ from pulsar_rebalancer.decide.rolling import REQUIRED_SAMPLES, SampleForRoll, wh
 from pulsar_rebalancer.decide.sources import requested
 from pulsar_rebalancer.decide.sources.drains import NEVER_MOVE_REASONS
 from pulsar_rebalancer.decide.sources.filling import recent_arrivals, recent_unloads
-from pulsar_rebalancer.decide.sources.returns import parent_bundles
+from pulsar_rebalancer.decide.sources.returns import parent_by_bundle
 from pulsar_rebalancer.errors import PlanError, field_error
 from pulsar_rebalancer.names import is_system_bundle
 from pulsar_rebalancer.orders.roll_document import BrokerRestart, Phase, Roll, ShownRestarts, ShownRoll
@@ -159,7 +159,7 @@ def sample_of_roll(snapshot: Snapshot, roll: Roll, drained_brokers: Collection[s
     """Return the state of an active roll as of a run's snapshot. `drained_brokers`: by operators, not by the roll."""
     started, waits = snapshot.starts, roll.phase is Phase.WAITING
     home = _bundles_at_home(snapshot, roll.broker) if waits else _drained_bundles(snapshot, roll)
-    left, stay = _remaining_bundles(snapshot, roll)
+    left, stay = _remaining_and_stay_counts(snapshot, roll)
     no_room = ""
     if waits and roll.broker in started and not why_waits(roll.listed, started, snapshot.problems, drained_brokers):
         known = snapshot.request.collected_at in roll.seen
@@ -217,12 +217,12 @@ def _missing_room_text(attempt: Removal) -> str:
     return f"room for {bundles} on brokers with scores below {attempt.limit:g} % (reasons: {reasons})"
 
 
-def _remaining_bundles(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reason, int]]:
+def _remaining_and_stay_counts(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reason, int]]:
     summary = Summary.read_or_none(snapshot.folder)
     if summary is None or summary.by_hand is not None:
         return None, {}
     if roll.phase is Phase.RETURNING:
-        return _remaining_returns(snapshot, roll) if roll.same_phase(snapshot.state.roll) else (None, {})
+        return _returns_and_stay_counts(snapshot, roll) if roll.same_phase(snapshot.state.roll) else (None, {})
     drain = summary.drains.get(roll.broker)
     if drain is None or drain.bundles is None or drain.since != roll.turn_at:
         return None, {}
@@ -230,7 +230,7 @@ def _remaining_bundles(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapp
     return drain.bundles - (sum(drain.stay.values()) - sum(stay.values())), stay
 
 
-def _remaining_returns(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int]]:
+def _returns_and_stay_counts(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int]]:
     """Return how many bundles have yet to return; if none of them can, 0 and the number that stay, by reason.
 
     A bundle can return if the run moves it, if validation leaves out a broker of its move, if no report shows
@@ -263,7 +263,7 @@ def _remaining_returns(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Rea
 
 def _parents_by_part(snapshot: Snapshot, bundles: Collection[str]) -> dict[str, str]:
     batches = snapshot.table_batches("bundles", ["bundle"]) if bundles else ()
-    return parent_bundles((str(name) for batch in batches for name in batch["bundle"].to_pylist()), bundles)
+    return parent_by_bundle((str(name) for batch in batches for name in batch["bundle"].to_pylist()), bundles)
 
 
 def _bundles_at_home(snapshot: Snapshot, broker: str) -> tuple[str, ...]:

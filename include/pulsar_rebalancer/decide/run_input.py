@@ -75,7 +75,7 @@ class RunInput(Snapshot):
         return unloaded
 
     @property
-    def recent_moves(self) -> dict[str, RecentMove]:
+    def recent_move_by_bundle(self) -> dict[str, RecentMove]:
         unloads = self.state.moves.unloads
         ages = {name: (self.request.collected_at - unload.at).total_seconds() / 60 for name, unload in unloads.items()}
         return {

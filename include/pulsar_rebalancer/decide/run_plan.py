@@ -34,7 +34,7 @@ from pulsar_rebalancer.strategies import learning
 from pulsar_rebalancer.strategies.caps import CapacityCheck
 from pulsar_rebalancer.strategies.learning import BundleCosts, BundleSums, Correction, LearningResult
 from pulsar_rebalancer.strategies.sample import CandidateMove, Judge, RecentMove
-from pulsar_rebalancer.strategies.scoring import UNIT_DIVISORS, measure_of, scores_after
+from pulsar_rebalancer.strategies.scoring import UNIT_DIVISORS, measure_of, score_by_broker_after
 from pulsar_rebalancer.strategies.shedders.registry import force_threshold
 from pulsar_rebalancer.texts import capitalized, number_of
 
@@ -70,7 +70,7 @@ def learning_of(run: RunInput) -> RunLearning:
     if before is None:
         return RunLearning()
     minutes = _minutes_since_sample(run)
-    measure, recent = measure_of(before.bottleneck), run.recent_moves
+    measure, recent = measure_of(before.bottleneck), run.recent_move_by_bundle
     gone = run.state.moves.splits
     late = {name: move for name, move in recent.items() if move.minutes < learning.LAG_MINUTES and name not in gone}
     reported, missing = _rates_at_destinations(_reported_rates(run, (f"{measure}_in", f"{measure}_out")), late)
@@ -284,7 +284,7 @@ def _write_manual_plan(
     )
     if all_or_none:
         _require_all_moves(new_plan.moves)
-    after = scores_after(sample.broker_scores, new_plan.taken_moves, sample.broker_traffic)
+    after = score_by_broker_after(sample.broker_scores, new_plan.taken_moves, sample.broker_traffic)
     if record.request.action and make_capacity is None:  # an approved plan of a strategy is checked as in mode `auto`
         _check_load(sample, after, record.request.overruled)
     return plan_files.write_manual_plan(sample, new_plan, record, after, splits, restarts or {})

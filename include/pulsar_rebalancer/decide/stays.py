@@ -166,7 +166,7 @@ def checked_moves(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list
     """
     checked = list(moves)
     taken = [move for move in checked if move.reason is Reason.TAKEN]
-    reasons = sample.bundles.reasons_of({move.bundle for move in taken})
+    reasons = sample.bundles.reason_by_broker_and_bundle({move.bundle for move in taken})
     if profile_of(sample.settings).swaps:
         reasons = {each: reason if reason in NEVER_SWAPPED else None for each, reason in reasons.items()}
     seen: set[str] = set()

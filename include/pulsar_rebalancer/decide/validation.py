@@ -60,7 +60,7 @@ def make_validation(
     """Return the suites' findings, and those that follow from them or from the settings."""
     found = one_quarantine_each(findings)
     # Two brokers may briefly report a bundle that moved.
-    shares = left_out_traffic_shares(unexpectedly_left_out(found, moved_bundles), tables)
+    shares = left_out_share_by_broker(unexpectedly_left_out(found, moved_bundles), tables)
     found = one_quarantine_each([*found, *traffic_findings(shares)])
     brokers = tables["brokers"].select(["broker", "host_samples", "cpu_limit"]).to_pylist()
     samples = {row["broker"]: math.nan if row["host_samples"] is None else row["host_samples"] for row in brokers}
@@ -146,12 +146,12 @@ def _judged_broker(row: Row, weights: Mapping[str, float], bundle_sums: Mapping[
             row |= dict.fromkeys(pair, 0.0)
         usage, limit = row[pair[0]], row[pair[1]]
         row[f"{resource}_percent"] = usage / limit * 100 if usage is not None and (limit or 0) > 0 else None
-    row["deciding_resource"], row["deciding_percent"] = _bottleneck(row, weights)
+    row["deciding_resource"], row["deciding_percent"] = _bottleneck_and_percent(row, weights)
     row["unaccounted_percent"] = _unaccounted_percent(row, bundle_sums.get(row["broker"], {}))
     return row
 
 
-def _bottleneck(broker: Row, weights: Mapping[str, float]) -> tuple[str | None, float | None]:
+def _bottleneck_and_percent(broker: Row, weights: Mapping[str, float]) -> tuple[str | None, float | None]:
     """Return the resource that decides a broker's score, and its usage in percent of the limit.
 
     That resource has the highest weighted percentage. The result is None and None if it is the CPU or the
@@ -186,7 +186,7 @@ def _unaccounted_percent(broker: Row, bundle_sums: Row) -> float | None:
     return max(apart[name] / max(own[name], sums[name]) * 100 if apart[name] > 1 else 0.0 for name in TRAFFIC)
 
 
-def left_out_traffic_shares(bundles: Collection[str], tables: Mapping[str, pa.Table]) -> dict[str, float]:
+def left_out_share_by_broker(bundles: Collection[str], tables: Mapping[str, pa.Table]) -> dict[str, float]:
     """Return the bundles' share (0 to 1) of each broker's message rate or throughput, whichever is larger.
 
     The absolute values of negative values are used. A value that is not a number is estimated: the broker's

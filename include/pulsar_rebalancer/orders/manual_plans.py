@@ -176,7 +176,7 @@ class Answers(StateDocument):
         )
         return next(approvals, None) if run_id else None
 
-    def rejections(self, now: datetime, minutes: float) -> dict[str, Answer]:
+    def rejection_by_plan(self, now: datetime, minutes: float) -> dict[str, Answer]:
         """Return the rejections still valid, by `Actions.identity`; these are not asked about again."""
         lifetime = timedelta(minutes=minutes)
         young = (answer for answer in self.plans.values() if now - answer.at < lifetime and not answer.carried_out_by)
@@ -198,7 +198,7 @@ def _question_texts(situation: Situation) -> Iterator[str]:
     minutes, until = situation.settings.max_awaiting_minutes, deadline_of(situation)
     if until is not None:
         yield f"a plan to {situation.orders.get(Question).what} waits for approval until {until:%Y-%m-%d %H:%M %Z}"
-    rejected = situation.orders.get(Answers).rejections(situation.now, minutes).values()
+    rejected = situation.orders.get(Answers).rejection_by_plan(situation.now, minutes).values()
     for answer in sorted(rejected, key=lambda answer: answer.at)[-MAX_NAMED:]:
         again = f"{answer.at + timedelta(minutes=minutes):%H:%M %Z}"
         moves = f"the moves of plan {answer.question.plan_id}"

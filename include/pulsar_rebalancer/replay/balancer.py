@@ -22,7 +22,7 @@ from pulsar_rebalancer.state import MIN_AGE_SHARE, SETTLED, DecisionState, HitRu
 from pulsar_rebalancer.strategies.candidates import PolicyFilter, Selector, choose_broker, overloaded_brokers
 from pulsar_rebalancer.strategies.learning import LearningResult
 from pulsar_rebalancer.strategies.placement import make_selector
-from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, RecentMove, used_scores
+from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, RecentMove, used_score_by_broker
 from pulsar_rebalancer.strategies.shedders.registry import left_out, profile_of
 
 
@@ -183,7 +183,7 @@ class Balancer:
         decision = plan(sources, self._settings, minute.policies, brokers)
         self._state = decision.strategy_state or self._state
         if self._may_repeat_values:
-            used = {**decision.used_scores, **used_scores(decision.decisions, counting)}
+            used = {**decision.used_scores, **used_score_by_broker(decision.decisions, counting)}
             # The values that gave a hit.
             after = samples_after(self._hits, counting, used, minute.time)
             self._hits = self._hits.model_copy(update={"samples": after})

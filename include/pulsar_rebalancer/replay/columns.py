@@ -126,7 +126,7 @@ class ColumnarBundles(Bundles):
         may_move[list(self._reasons)] = False
         return {self._roster.brokers[number] for number in np.unique(self._owner[may_move]).tolist()}
 
-    def reasons_of(self, names: Collection[str]) -> dict[tuple[str, str], Reason | None]:
+    def reason_by_broker_and_bundle(self, names: Collection[str]) -> dict[tuple[str, str], Reason | None]:
         roster = self._roster
         numbers = [number for name in names if (number := roster.bundle_at.get(name)) is not None]
         owners = zip(numbers, self._owner[numbers].tolist(), strict=True) if numbers else ()

@@ -134,14 +134,14 @@ class ColumnarBrokers(Brokers):
     def reserved_by(self) -> Mapping[str, str]:
         return {self._roster.brokers[i]: policy for i, policy in self._minute.reserved_by.items()}
 
-    def usages(self, settings: Settings) -> Mapping[str, float]:
+    def usage_by_broker(self, settings: Settings) -> Mapping[str, float]:
         return self._usage_by_broker
 
     @cached_property
     def _usage_by_broker(self) -> dict[str, float]:
         return dict(zip(self._compared_names, self._weighted_usages(SCORED)[self._compared].tolist(), strict=True))
 
-    def traffic(self, measure: Measure) -> Mapping[str, float]:
+    def traffic_by_broker(self, measure: Measure) -> Mapping[str, float]:
         rows = [TRAFFIC.index(f"{measure}_{way}") for way in ("in", "out")]
         inward, outward = self._minute.broker_loads.traffic[rows][:, self._compared]
         return dict(zip(self._compared_names, (inward + outward).tolist(), strict=True))
@@ -151,7 +151,7 @@ class ColumnarBrokers(Brokers):
         return {self._roster.brokers[i]: reason for i, reason in self._reasons.items()}
 
     @cached_property
-    def report_ages(self) -> Mapping[str, float]:
+    def report_age_by_broker(self) -> Mapping[str, float]:
         averages, age = self._minute.broker_loads.averages, self._minute.broker_loads.report_age_s.tolist()
         if averages is None:
             return {}

@@ -42,7 +42,7 @@ def record(storage: ClusterStorage, settings: Settings, start: datetime, end: da
     repeated = blocked = 0
     day = start.astimezone(UTC).date()
     while day <= end.astimezone(UTC).date():
-        listed = reader.runs_of(day)
+        listed = reader.run_times_of_day(day)
         inside = sorted((at, name) for name, at in listed.items() if start <= at <= end and reader.can_read(name))
         valid = [(at, name) for at, name in inside if not reader.is_blocked(name)]
         blocked += len(inside) - len(valid)
@@ -178,7 +178,7 @@ class _RunReader:
         self._policies: dict[str | None, int] = {}
         self.unreadable: list[str] = []
 
-    def runs_of(self, day: date) -> dict[str, datetime]:
+    def run_times_of_day(self, day: date) -> dict[str, datetime]:
         folder = self._storage.runs / f"date={day.isoformat()}"
         in_folders = {name: at for name in folder.names() if (at := time_of(name)) is not None}
         self._documents, self._bundle_rows, self._refused = {}, {}, {}

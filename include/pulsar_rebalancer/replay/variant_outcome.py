@@ -122,7 +122,7 @@ def metrics_of(outcome: VariantOutcome, minutes: float) -> Metrics:
     )
 
 
-def merged_outcomes(outcomes: Iterable[VariantOutcome]) -> dict[str, VariantOutcome]:
+def outcome_by_variant(outcomes: Iterable[VariantOutcome]) -> dict[str, VariantOutcome]:
     """Join the outcomes of each variant's periods in the given order, by the variant's name."""
     by_name: dict[str, VariantOutcome] = {}
     for outcome in outcomes:

@@ -142,7 +142,7 @@ def _settings_key(settings: Settings) -> str:
     return str(sorted(decisive.items()))
 
 
-def current_settings(storage: ClusterStorage, file_settings: Settings) -> tuple[Settings, str]:
+def settings_and_source(storage: ClusterStorage, file_settings: Settings) -> tuple[Settings, str]:
     """Return the settings of the latest run without parameters, with text that names their source.
 
     They include what the run read from the brokers. Without such a run, in its folder or the compacted
@@ -159,7 +159,7 @@ def current_settings(storage: ClusterStorage, file_settings: Settings) -> tuple[
 
 def _requests_of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, RunRequest]]:
     folder = storage.runs / f"date={day.isoformat()}"
-    compacted = _compacted_settings(table_file(storage, RUNS, day))
+    compacted = _settings_by_run(table_file(storage, RUNS, day))
     for name in sorted({*folder.names(), *compacted}, reverse=True):
         text = compacted.get(name)
         try:
@@ -171,7 +171,7 @@ def _requests_of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, 
         yield name, request
 
 
-def _compacted_settings(runs_table: StoragePath) -> dict[str, str | None]:
+def _settings_by_run(runs_table: StoragePath) -> dict[str, str | None]:
     try:
         tables = list(runs_table.read_batches(["run", "settings"])) if runs_table.exists() else []
     except SnapshotError:

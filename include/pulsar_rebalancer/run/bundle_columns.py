@@ -132,7 +132,7 @@ class Bundles:
         may_move = pc.and_(pc.is_null(table["reason"]), pc.greater(table["load"], pa.scalar(load, pa.float64())))
         return set(table["broker"].filter(may_move).unique().to_pylist())
 
-    def reasons_of(self, names: Collection[str]) -> dict[tuple[str, str], Reason | None]:
+    def reason_by_broker_and_bundle(self, names: Collection[str]) -> dict[tuple[str, str], Reason | None]:
         if not names:
             return {}
         here: Any = pc.is_in(self._bundle_table["bundle"], pa.array(names, pa.string()))

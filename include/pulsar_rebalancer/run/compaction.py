@@ -74,7 +74,7 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dr
 def check_run(run: RunFolder) -> None:
     if run.foreign_names:
         raise UnreadableRunError(run.name, f"the run's folder has unknown files: {', '.join(run.foreign_names[:3])}")
-    for path in run.files:
+    for path in run.size_by_file:
         table = path.partition(".parquet/")[0].removesuffix(".parquet") + ".parquet"
         if ".parquet" in path and not path.rpartition("/")[2].startswith(".") and table not in _TABLE_FILES:
             raise UnreadableRunError(run.name, f"this release does not know the run's table {table}")
@@ -159,9 +159,9 @@ def _unreadable_error(run: RunFolder, error: Exception) -> Exception:
 
 
 def _table_files(run: RunFolder, path: str) -> list[StoragePath]:
-    if path in run.files:
+    if path in run.size_by_file:
         return [run.folder / path]
-    parts = [name for name in run.files if name.startswith(f"{path}/") and name.endswith(".parquet")]
+    parts = [name for name in run.size_by_file if name.startswith(f"{path}/") and name.endswith(".parquet")]
     return [run.folder / name for name in sorted(parts) if not name.rpartition("/")[2].startswith((".", "_"))]
 
 
@@ -169,7 +169,7 @@ def _run_row(run: RunFolder, row_counts: Mapping[str, int | None]) -> pa.Table:
     try:
         texts = {
             path: (run.folder / path).read_bytes().decode()
-            for path in sorted(run.files)
+            for path in sorted(run.size_by_file)
             if path in DOCUMENTS.values() or (path.endswith(".json") and ".parquet/" not in path)
         }
     except (SnapshotError, UnicodeDecodeError) as error:
@@ -214,7 +214,7 @@ class RunFolder:
         return self.folder.name
 
     @property
-    def files(self) -> dict[str, int]:
+    def size_by_file(self) -> dict[str, int]:
         return {entry.path: entry.size for entry in self.own_entries if entry.kind is Kind.FILE}
 
     @property

@@ -201,7 +201,7 @@ def wave_file(run: StoragePath, wave: int) -> StoragePath:
     return run / "unload" / f"wave-{wave:02d}.json"
 
 
-def read_wave(file: StoragePath) -> dict[str, MoveOutcome]:
+def outcomes_of_wave(file: StoragePath) -> dict[str, MoveOutcome]:
     outcomes = (load(MoveOutcome, row, file.uri) for row in file.read_json())
     return {outcome.bundle: outcome for outcome in outcomes}
 
@@ -209,7 +209,7 @@ def read_wave(file: StoragePath) -> dict[str, MoveOutcome]:
 def read_waves(run: StoragePath) -> dict[str, MoveOutcome]:
     folder = run / "unload"
     files = [folder / name for name in folder.names() if name.startswith("wave-")]
-    return {bundle: outcome for file in files for bundle, outcome in read_wave(file).items()}
+    return {bundle: outcome for file in files for bundle, outcome in outcomes_of_wave(file).items()}
 
 
 _Planned = TypeVar("_Planned", Move, Split)

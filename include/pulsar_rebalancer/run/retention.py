@@ -201,7 +201,7 @@ def is_expired(day: date, now: datetime, keep_days: int) -> bool:
 class _Upkeep:
     storage: ClusterStorage
     settings: Settings
-    needed: Needs
+    needed_data: Needs
     now: datetime
     report: Report
 
@@ -222,7 +222,7 @@ class _Upkeep:
                 remove(self.storage.base, day.folder, [], is_whole=False)  # only deletes an empty folder
 
     def _may_delete(self, run: RunFolder) -> bool:
-        if run.name in self.needed.plan_names:
+        if run.name in self.needed_data.plan_names:
             self._note_kept(run.folder, "the state still refers to the run's plan")
             return False
         if not run.has_ended and run.sampled_at > self.now - _ONE_DAY:
@@ -293,7 +293,7 @@ class _Upkeep:
 
     def maintain_state(self) -> None:
         folder = self.storage.state
-        old, foreign = unneeded_files(folder, self.needed.file_names, self.now, self.settings.retention_days)
+        old, foreign = unneeded_files(folder, self.needed_data.file_names, self.now, self.settings.retention_days)
         for name in foreign:
             self._note_kept(folder / name, _NOT_OURS_TEXT)
         for what, content in old.items():

@@ -128,7 +128,7 @@ class EndedRun:
 
     states: Mapping[str, str]
     failures: Mapping[str, str] = field(default_factory=dict)
-    seconds: float | None = None
+    duration_s: float | None = None
     is_manual: bool = False
     closed: Mapping[Reason, str] = field(default_factory=dict)
     roll: Roll = field(default_factory=Roll)
@@ -165,9 +165,9 @@ def judge_run(
     judged = {Condition.UNSAFE: _safety(run), Condition.UNLOAD: _unloading(run), Condition.UNFINISHED: _progress(run)}
     if run.validation is not None:
         judged[Condition.BLOCKED] = _observation_of(run.validation.reasons(Effect.BLOCK))
-    if run.seconds is not None:
-        slow = {Reason.RUN_TOO_LONG: 1} if run.seconds > settings.interval_seconds else {}
-        detail = f"{run.seconds:.0f} s, interval {settings.interval_seconds:g} s"
+    if run.duration_s is not None:
+        slow = {Reason.RUN_TOO_LONG: 1} if run.duration_s > settings.interval_seconds else {}
+        detail = f"{run.duration_s:.0f} s, interval {settings.interval_seconds:g} s"
         judged[Condition.SLOW] = _observation_of(slow, detail)
     judged[Condition.ROLL_LEFT] = _roll_observation(run.roll, settings, now)
     untold = roll_end_condition(run.roll) if run.roll.untold else None

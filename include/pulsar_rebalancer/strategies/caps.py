@@ -124,7 +124,7 @@ class _Caps:
         if len(set(groups)) < len(groups) or self._moving.intersection(groups):
             return Reason.ANTI_AFFINITY
         over_run = _is_above(self._of_run + len(unit), self._settings.max_bundles_per_run)
-        return self._exceeded_cap(unit, names) or (Reason.CAP_RUN if over_run else None)
+        return self._exceeded_cap_reason(unit, names) or (Reason.CAP_RUN if over_run else None)
 
     def _add_unit(self, unit: list[CandidateMove], names: list[str], groups: list[str], reason: Reason | None) -> None:
         if reason is not Reason.ANTI_AFFINITY:
@@ -137,7 +137,7 @@ class _Caps:
             self._bytes += java_sum(move.msg_throughput for move in unit)
             self._of_run += len(unit)
 
-    def _exceeded_cap(self, unit: list[CandidateMove], names: list[str]) -> Reason | None:
+    def _exceeded_cap_reason(self, unit: list[CandidateMove], names: list[str]) -> Reason | None:
         """Return the cap that a unit exceeds, ignoring the cap per run and anti-affinity; None if none."""
         caps = self._settings
         # Only the brokers of this unit are added up: a plan may have a million moves.

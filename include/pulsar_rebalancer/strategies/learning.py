@@ -154,10 +154,10 @@ class _Observed(NamedTuple):
     """A broker in a sample: points per msg/s, minutes since its last move, whether its score is up to date."""
 
     score: float
-    points: float
-    sums: BundleSums
+    points_per_rate: float
+    bundle_sums: BundleSums
     quiet: float
-    fresh: bool
+    is_fresh: bool
 
 
 def _learn_broker(
@@ -165,14 +165,14 @@ def _learn_broker(
 ) -> tuple[LearnedBroker, Correction]:
     samples, residual, variance, correction = broker.samples + 1, broker.residual, broker.variance, Correction()
     if observed.quiet >= LAG_MINUTES or not broker.samples:
-        unexplained = observed.score - learned.idle - observed.points * observed.sums.rate_sum
+        unexplained = observed.score - learned.idle - observed.points_per_rate * observed.bundle_sums.rate_sum
         residual += step_size(_RESIDUAL, minutes, samples) * (unexplained - residual)
     # Without moves, only changes of the bundles' rates change the score.
-    if min(learned.quiet, observed.quiet) >= SETTLED and observed.fresh and broker.samples:
-        error = observed.score - broker.score - observed.points * observed.sums.change_sum
+    if min(learned.quiet, observed.quiet) >= SETTLED and observed.is_fresh and broker.samples:
+        error = observed.score - broker.score - observed.points_per_rate * observed.bundle_sums.change_sum
         variance += step_size(_VARIANCE, minutes, samples) * (error**2 - variance)
-        expected = observed.points**2 * observed.sums.doubt_sum + 3 * variance + 0.5
-        correction = Correction(observed.points * error / expected, observed.points**2 / expected)
+        expected = observed.points_per_rate**2 * observed.bundle_sums.doubt_sum + 3 * variance + 0.5
+        correction = Correction(observed.points_per_rate * error / expected, observed.points_per_rate**2 / expected)
     usual = broker.score + step_size(_SCORE, minutes, samples) * (observed.score - broker.score)
     return LearnedBroker(samples, residual, usual, variance, broker.started), correction
 

@@ -81,12 +81,12 @@ class LeastLongTermMessageRate:
         self._queues = PerCandidates(lambda candidates: _RateQueue(candidates, self._rates, overloaded_brokers(sample)))
 
     @cached_property
-    def _reported_rates(self) -> Mapping[str, float]:
+    def _reported_rate_by_broker(self) -> Mapping[str, float]:
         return self._sample.bundles.long_term_msg_rates()
 
     @cached_property
     def _rates(self) -> dict[str, float]:
-        return dict(self._reported_rates)
+        return dict(self._reported_rate_by_broker)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         brokers, without = base_and_omitted(candidates)
@@ -97,7 +97,7 @@ class LeastLongTermMessageRate:
         given = self._preallocated[broker]
         rate = bundle.long_term_msg_rate
         given[bundle.bundle] = bundle.msg_rate if rate is None else rate
-        self._rates[broker] = self._reported_rates.get(broker, 0.0) + java_sum(given.values())
+        self._rates[broker] = self._reported_rate_by_broker.get(broker, 0.0) + java_sum(given.values())
         for queue in self._queues:
             queue.update_rate(broker)
 
@@ -263,7 +263,7 @@ def make_selector(sample: ClusterSample, state: PlacementState) -> Selector:
         return AvgPlacement()
     if name is Placement.LEAST_RATE:
         return LeastLongTermMessageRate(sample)
-    if not sample.columns.report_ages.keys() <= sample.left_out.keys():  # the extensible load manager
+    if not sample.columns.report_age_by_broker.keys() <= sample.left_out.keys():  # the extensible load manager
         return ExtensibleLeastResourceUsageWithWeight(sample)
     return LeastResourceUsageWithWeight(sample, state)
 

@@ -123,7 +123,7 @@ class ClusterSample:
 
     def usages(self) -> Mapping[str, float]:
         """Return the weighted usage of the brokers that are not left out, sorted by name; 1 is 100 percent."""
-        return self.columns.usages(self.settings)
+        return self.columns.usage_by_broker(self.settings)
 
     @property
     def left_out(self) -> Mapping[str, Reason]:
@@ -263,7 +263,7 @@ def left_out_decisions(sample: ClusterSample) -> list[Decision]:
     return [Decision(name, reason) for name, reason in sorted(sample.left_out.items())]
 
 
-def used_scores(
+def used_score_by_broker(
     decisions: Iterable[Decision], hit_rules: HitRules, moves: Iterable[CandidateMove] = ()
 ) -> dict[str, float]:
     """Return the scores that caused hits, by broker; if the run counts none, of brokers in pairs' moves.

@@ -138,7 +138,7 @@ class Brokers(Sequence[BrokerSample]):
         """Return those that are not left out, sorted by name, so that ties are broken by name."""
         return sorted((broker for broker in self._samples if broker.left_out is None), key=lambda broker: broker.broker)
 
-    def usages(self, settings: Settings) -> Mapping[str, float]:
+    def usage_by_broker(self, settings: Settings) -> Mapping[str, float]:
         """Return the results of `weighted_usage` by name, to the last digit, in the order of `compared_brokers`."""
         brokers = self.compared_brokers
         if all(SCORED in broker.weighted for broker in brokers):
@@ -148,12 +148,12 @@ class Brokers(Sequence[BrokerSample]):
         weighted = weighted_usages(usage_percents(usage, limit), SCORED, settings).tolist()
         return {broker.broker: usage for broker, usage in zip(brokers, weighted, strict=True)}
 
-    def traffic(self, measure: Measure) -> Mapping[str, float]:
+    def traffic_by_broker(self, measure: Measure) -> Mapping[str, float]:
         """Return the traffic by name, in msg/s or bytes/s, in the order of `compared_brokers`."""
         return {broker.broker: broker.traffic(measure) for broker in self.compared_brokers}
 
     @cached_property
-    def report_ages(self) -> Mapping[str, float]:
+    def report_age_by_broker(self) -> Mapping[str, float]:
         """Return the age, in seconds, of what brokers report that measure their averages themselves."""
         return {each.broker: each.report_age_seconds or 0 for each in self._samples if each.load_average is not None}
 
@@ -174,7 +174,7 @@ def smooth(average: float | None, sample: float, settings: Settings) -> float:
     return sample if average is None else average * history + (1 - history) * sample
 
 
-def scores_after(
+def score_by_broker_after(
     scores: Mapping[str, float], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
 ) -> dict[str, float]:
     """Return predicted scores in percent, assuming that scores are proportional to traffic.

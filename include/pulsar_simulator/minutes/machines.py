@@ -74,12 +74,12 @@ class ClusterRules:
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """The specification of a run; `owner` is each bundle's initial owner, or `NOBODY`."""
+    """The specification of a run; `initial_owner` is each bundle's initial owner, or `NOBODY`."""
 
     brokers: BrokerColumns
     workload: Workload
-    owner: Ints
-    started: Flags
+    initial_owner: Ints
+    is_started: Flags
     rules: ClusterRules = field(default_factory=ClusterRules)
     events: tuple[Event, ...] = ()
     cpu_spikes: tuple[CpuSpike, ...] = ()
@@ -242,7 +242,7 @@ class Reports:
         number, row = divmod(minute, BLOCK_MINUTES)
         if self._drawn is None or self._drawn[0] != number:
             # Draw broker by broker, so that additional brokers do not change the reports of these.
-            size = (len(self._spec.started), BLOCK_MINUTES)
+            size = (len(self._spec.is_started), BLOCK_MINUTES)
             deviation = np.random.default_rng((self._spec.seed, _CPU, number)).standard_normal(size).T.clip(-3, 3)
             reports = np.random.default_rng((self._spec.seed, _REPORTS, number)).random(size).T
             self._drawn = (number, (1 + self._spec.rules.cpu_noise * deviation).clip(0), reports)

@@ -34,9 +34,9 @@ class Simulation:
     def __init__(self, spec: RunSpec, place: ChooseBroker | None = None) -> None:
         self.spec = spec
         self.minute = 0
-        self.owner = spec.owner.copy()
-        self.alive = spec.started.copy()
-        self.registered = spec.started.copy()
+        self.owner = spec.initial_owner.copy()
+        self.alive = spec.is_started.copy()
+        self.registered = spec.is_started.copy()
         self.truth: Demand | None = None
         """The brokers' actual traffic and usage in the last minute; None before the first step."""
         self.down = np.zeros(len(self.owner))
@@ -82,7 +82,7 @@ class Simulation:
             self._apply_event(event, start)
         self._end_sessions(start + MINUTE_SECONDS)
         self._place_due_bundles(start + MINUTE_SECONDS)
-        self.truth, rates = self._carried_traffic()
+        self.truth, rates = self._demand_and_rates()
         report = self._reports.report_of_minute(self.minute, self.truth, rates, self.owner, self.registered, self.alive)
         self.minute += 1
         self._down[:] = 0.0
@@ -154,7 +154,7 @@ class Simulation:
 
     # what is carried
 
-    def _carried_traffic(self) -> tuple[Demand, Rates]:
+    def _demand_and_rates(self) -> tuple[Demand, Rates]:
         """Return the traffic of brokers and bundles in the current minute."""
         spec, rules = self.spec, self.spec.rules
         offered = spec.workload.rates_at(self.minute)

@@ -93,7 +93,7 @@ def change_state(store: StateStore, action: str, order: Order, name: str) -> dic
     lost, before = store.lost_documents(), max(_sequence_numbers(store))
     source, decision, moves = "", DecisionState(), MovesState()
     if action == "restore":
-        source, decision, moves = _documents_to_restore(store.storage, name)
+        source, decision, moves = _name_state_and_moves(store.storage, name)
     # No plan id: a plan recorded earlier must not be carried out after a restore.
     means = decision.means if existing_file(store.storage.state, decision.means, MEANS) else ""
     state = decision.model_copy(update={"seq": before + 1, "plan_id": "", "means": means})
@@ -126,7 +126,7 @@ def _sequence_numbers(store: StateStore) -> Iterator[int]:
             yield int((state / name).read_json()["seq_after"])
 
 
-def _documents_to_restore(storage: ClusterStorage, name: str) -> tuple[str, DecisionState, MovesState]:
+def _name_state_and_moves(storage: ClusterStorage, name: str) -> tuple[str, DecisionState, MovesState]:
     """Return the name of the export, or of the run whose plan was committed last, and its documents."""
     if name:
         file = storage.state / name

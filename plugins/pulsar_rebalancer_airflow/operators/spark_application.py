@@ -21,7 +21,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.decide.run_plan import replan
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.variants import ANSWER, ReplayRequest, current_settings
+from pulsar_rebalancer.replay.variants import ANSWER, ReplayRequest, settings_and_source
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
@@ -313,7 +313,7 @@ class ReplayOperator(SparkApplicationOperator):
         except (ValueError, OverflowError):
             raise SettingsError(Reason.WRONG_SETTING, f"end: {str(end)[:80]!r} is not a time") from None
         run = context["dag_run"]
-        settings, source = current_settings(storage, self.entry.settings)
+        settings, source = settings_and_source(storage, self.entry.settings)
         return ReplayRequest.from_form(
             params
             | {

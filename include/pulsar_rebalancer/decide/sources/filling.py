@@ -36,10 +36,10 @@ def new_broker_proposal(snapshot: Snapshot) -> Proposal | None:
     if not brokers:
         return None
     sample = PlanningSample.read(snapshot)
-    healthy = [name for name in brokers if name not in sample.left_out]
+    healthy = [name for name in brokers if name not in sample.left_out_reasons]
     if not healthy:
         return None
-    mean = fmean(value for name, value in sample.broker_scores.items() if name not in sample.left_out)
+    mean = fmean(value for name, value in sample.broker_scores.items() if name not in sample.left_out_reasons)
     empty = [name for name in healthy if sample.broker_scores[name] < mean - _FILLED_MARGIN]
     requested = fill_moves(sample, empty) if empty else []
     moves = place_moves(sample, candidates_of(sample, requested, -len(requested)))
@@ -57,7 +57,7 @@ def fill_moves(sample: PlanningSample, brokers: Sequence[str]) -> list[Requested
     for broker in brokers:
         check_receiver(sample, broker)
     scores, policies = dict(sample.broker_scores), sample.policy_filter()
-    mean = fmean(value for name, value in scores.items() if name not in sample.left_out)
+    mean = fmean(value for name, value in scores.items() if name not in sample.left_out_reasons)
     pools = {
         source: sorted(
             (
@@ -135,6 +135,6 @@ def check_receiver(sample: PlanningSample, broker: str) -> None:
     """Raise a PlanError if a broker cannot receive bundles: `unknown_name`, or why it is excluded."""
     if broker not in sample.listed_brokers:
         raise PlanError(Reason.UNKNOWN_NAME, f"{broker} is not one of the {len(sample.listed_brokers)} active brokers")
-    if broker in sample.left_out:
-        reason = sample.left_out[broker]
+    if broker in sample.left_out_reasons:
+        reason = sample.left_out_reasons[broker]
         raise PlanError(reason, f"{broker} cannot take bundles: {reason.meaning}")

@@ -189,7 +189,7 @@ def drain_moves(sample: PlanningSample, brokers: Collection[str]) -> list[Reques
     Raises PlanError: `unknown_name`, `last_broker`, or the reason why the broker is left out.
     """
     for broker in brokers:
-        if sample.left_out.get(broker) is not Reason.DRAINING:
+        if sample.left_out_reasons.get(broker) is not Reason.DRAINING:
             check_receiver(sample, broker)
     if not sample.cluster_sample.compared_brokers:
         raise PlanError(Reason.LAST_BROKER, f"no broker would be left to take the bundles of {', '.join(brokers)}")

@@ -27,7 +27,7 @@ def return_proposal(snapshot: Snapshot, bundles: Collection[str], home_broker: s
     no broker reports are ignored. If all bundles stay, the plan has only the reasons.
     """
     sample = PlanningSample.read(snapshot, (Overrule.GRACE_PERIOD,))
-    requested = _requested_moves(sample, parent_bundles(sample.owners, bundles), home_broker, since_run)
+    requested = _requested_moves(sample, parent_by_bundle(sample.owners, bundles), home_broker, since_run)
     hottest_first = sorted(candidates_of(sample, requested), key=lambda move: (-move.traffic, move.bundle))
     if not hottest_first:
         return None
@@ -52,7 +52,7 @@ def _return_report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> So
     return SourceReport([], f"Not brought back: {counts_text(reasons)}")
 
 
-def parent_bundles(bundles: Iterable[str], known_bundles: Collection[str]) -> dict[str, str]:
+def parent_by_bundle(bundles: Iterable[str], known_bundles: Collection[str]) -> dict[str, str]:
     names, ranges = frozenset(known_bundles), dict[str, list[tuple[HashRange, str]]]()
     for name in sorted(names):
         ranges.setdefault(namespace_of(name), []).append((HashRange.of_bundle(name), name))

@@ -73,7 +73,7 @@ def strategy_proposal(inputs: StrategyInput, arriving_traffic: Mapping[str, Mapp
         counting=inputs.hit_rules,
         forced=inputs.is_forced,
         force_threshold=inputs.force_threshold,
-        unloaded_brokers=_unload_to_report_seconds(inputs),
+        unloaded_brokers=_unload_age_by_broker(inputs),
         arriving=arriving_traffic,
         learning=inputs.learning,
         forbids=lambda *move: policies().refusal_reason(*move),
@@ -143,7 +143,7 @@ def _sentence_with_moves(sentence: str, moves: Sequence[CandidateMove]) -> str:
     return f"{sentence}. {taken_and_passed_over_text([move for move in moves if move.is_taken], held_back)}"
 
 
-def _unload_to_report_seconds(inputs: StrategyInput) -> dict[str, float]:
+def _unload_age_by_broker(inputs: StrategyInput) -> dict[str, float]:
     # Brokers that report averages say when they measured these; others say when they last wrote to the metadata store.
-    ages = Brokers.wrap(inputs.brokers).report_ages
+    ages = Brokers.wrap(inputs.brokers).report_age_by_broker
     return {name: since - ages.get(name, 0) for name, since in inputs.seconds_since_unload.items()}

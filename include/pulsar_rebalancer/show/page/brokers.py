@@ -51,8 +51,8 @@ def broker_views(
     except SnapshotError:
         return []
     settings = run.request.resolved.settings
-    labels = short_names([sample.broker for sample in samples])
-    before = _recent_score_ranges(storage, run.request.collected_at)
+    labels = short_name_by_broker([sample.broker for sample in samples])
+    before = _score_range_by_broker(storage, run.request.collected_at)
     bands = {broker: pair.band for pair in pairs if pair.gap is not None for broker in (pair.destination, pair.source)}
     views = [
         BrokerView(
@@ -98,7 +98,7 @@ def _is_percent(value: float) -> bool:
     return abs(value) <= _MAX_PERCENT  # False for NaN
 
 
-def _recent_score_ranges(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float, float]]:
+def _score_range_by_broker(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float, float]]:
     recent: dict[int, StoragePath] = {}
     for at, folder in takewhile(lambda dated: dated[0] >= until - RECENT_PERIOD, storage.dated_runs(until)):
         recent[int(at.timestamp()) // _SLOT_SECONDS] = folder  # the first of each slot, so that the choice is stable
@@ -113,7 +113,7 @@ def _recent_score_ranges(storage: ClusterStorage, until: datetime) -> dict[str, 
     return ranges
 
 
-def short_names(brokers: Collection[str]) -> dict[str, str]:
+def short_name_by_broker(brokers: Collection[str]) -> dict[str, str]:
     """Return a short unique name for each broker, without the port or domain if all brokers share it."""
     shorter = {broker: broker.rpartition(":")[0] or broker for broker in brokers}
     if len(set(shorter.values())) < len(shorter) or len({broker.rpartition(":")[2] for broker in brokers}) > 1:

@@ -18,7 +18,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.plan import candidate_rows, candidates_table, read_decisions
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Measure, Row
-from pulsar_rebalancer.show.page.brokers import drain_text, pair_views, short_names
+from pulsar_rebalancer.show.page.brokers import drain_text, pair_views, short_name_by_broker
 from pulsar_rebalancer.show.page.page_model import DrainView, FoundBundle, FoundBundles, PairView, StayView
 from pulsar_rebalancer.show.page.recent_runs import Run, latest_runs
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -45,7 +45,7 @@ def find_bundles(storage: ClusterStorage, text: str, now: datetime, keeping_rule
     if run is None:
         return FoundBundles()
     table = run.snapshot.read_table("bundles", _FOUND_COLUMNS)
-    labels = short_names([sample.broker for sample in run.brokers])
+    labels = short_name_by_broker([sample.broker for sample in run.brokers])
     broker = next((name for name, label in labels.items() if text in (name, label)), "")
     table = table.filter(_topic_mask(table["bundle"], text) if "://" in text else _match_mask(table, text, broker))
     table = table.append_column("traffic", pc.add(table["msg_throughput_in"], table["msg_throughput_out"]))

@@ -23,7 +23,7 @@ from pulsar_rebalancer.show.page.brokers import (
 from pulsar_rebalancer.show.page.bundles import drain_views
 from pulsar_rebalancer.show.page.facts import AirflowContext
 from pulsar_rebalancer.show.page.page_model import Overview, PlanView, RollView, State, Status, Tone, TurnView, UndoView
-from pulsar_rebalancer.show.page.page_plan import make_plan_view, predicted_scores
+from pulsar_rebalancer.show.page.page_plan import make_plan_view, predicted_by_broker
 from pulsar_rebalancer.show.page.recent_runs import (
     Run,
     RunChange,
@@ -168,7 +168,7 @@ def _overview_of(
         status=status_strip,
         middle=rounded_or_none(mean),
         lines=safe_profile_of(settings).lines(settings, mean),
-        brokers=tuple(broker_views(storage, run, predicted_scores(run), pairs, facts.drains, kept)),
+        brokers=tuple(broker_views(storage, run, predicted_by_broker(run), pairs, facts.drains, kept)),
         pairs=tuple(shown),
         close_pairs=len(pairs) - len(shown),
         hits=cluster_hits(run, kept),

@@ -16,7 +16,7 @@ from pulsar_rebalancer.show.page.page_model import BrokerChangeView, Count, Move
 from pulsar_rebalancer.show.page.recent_runs import Run, known_scores, rounded_or_none
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.sample import CandidateMove
-from pulsar_rebalancer.strategies.scoring import scores_after
+from pulsar_rebalancer.strategies.scoring import score_by_broker_after
 from pulsar_rebalancer.texts import capitalized
 
 MAX_LISTED = 100
@@ -25,7 +25,7 @@ MAX_BROKERS_LISTED = 40
 """Maximum number of brokers whose predicted scores are shown; the largest predicted change comes first."""
 
 
-def predicted_scores(run: Run) -> dict[str, float]:
+def predicted_by_broker(run: Run) -> dict[str, float]:
     """Return the predicted scores of a plan's sources and destinations; empty if unknown."""
     if run.summary is None or not run.summary.bundles_taken:
         return {}
@@ -35,7 +35,7 @@ def predicted_scores(run: Run) -> dict[str, float]:
         samples = (sample for sample in run.snapshot.brokers_without({}) if sample.broker in measures)
         traffic = {sample.broker: sample.traffic(measures[sample.broker]) for sample in samples}
         # A source without a score, for example because it is drained, is a KeyError.
-        after = scores_after(known_scores(run.folder).score_by_broker, moves, traffic)
+        after = score_by_broker_after(known_scores(run.folder).score_by_broker, moves, traffic)
     except (SnapshotError, KeyError, ValueError):
         return {}
     ends = {end for move in moves for end in (move.source, move.destination)}
@@ -172,7 +172,7 @@ def _broker_change_views(run: Run) -> tuple[BrokerChangeView, ...]:
     before = known_scores(run.folder).score_by_broker
     ends = [
         BrokerChangeView(name=name, before=round(before[name], 2), after=round(after, 2))
-        for name, after in predicted_scores(run).items()
+        for name, after in predicted_by_broker(run).items()
         if name in before
     ]
     return tuple(sorted(ends, key=lambda view: (-abs(view.before - view.after), view.name))[:MAX_BROKERS_LISTED])

@@ -14,7 +14,7 @@ from pulsar_rebalancer.reasons import Effect, Reason, Trait
 from pulsar_rebalancer.run.findings import explain_validation
 from pulsar_rebalancer.run.plan import RUN_TIMEOUT, Summary
 from pulsar_rebalancer.show import words
-from pulsar_rebalancer.show.page.brokers import pair_views, short_names
+from pulsar_rebalancer.show.page.brokers import pair_views, short_name_by_broker
 from pulsar_rebalancer.show.page.facts import AirflowContext, FailedRun, why_held
 from pulsar_rebalancer.show.page.page_model import PairView, State
 from pulsar_rebalancer.show.page.recent_runs import Run
@@ -255,7 +255,7 @@ def _idle_headline(summary: Summary, pairs: Sequence[PairView], fire_text: str, 
         return Headline(state, f"Bundles need to move but stay: {why.meaning}")
     soonest = min((pair for pair in pairs if pair.seconds_to_fire is not None), key=_time_to_fire_key, default=None)
     if soonest is not None:
-        labels = short_names({name for pair in pairs for name in (pair.source, pair.destination)})
+        labels = short_name_by_broker({name for pair in pairs for name in (pair.source, pair.destination)})
         return Headline(State.WAITING, waiting_text(soonest, labels, fire_text, age_seconds))
     reasons = summary.reasons.keys()
     if Reason.with_trait(Trait.WAITING) & reasons:

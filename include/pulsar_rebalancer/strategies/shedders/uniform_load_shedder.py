@@ -77,7 +77,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     decisions: list[Decision] = []
     moves: list[CandidateMove] = []
     busiest = (firing.busiest_broker,) if firing else (rates.busiest_broker, throughputs.busiest_broker)
-    carried = sample.columns.traffic(looked_at.measure)
+    carried = sample.columns.traffic_by_broker(looked_at.measure)
     for number, name in enumerate(sorted(carried, key=lambda name: -carried[name])):
         if name not in busiest and sample.brief:
             continue
@@ -111,7 +111,7 @@ def _throughput_difference(sample: ClusterSample) -> TrafficDifference:
 
 
 def _busiest_highest_lowest(sample: ClusterSample, measure: Measure) -> tuple[str, float, float]:
-    carried = sample.columns.traffic(measure)
+    carried = sample.columns.traffic_by_broker(measure)
     busiest = max(carried, key=carried.__getitem__, default="")
     most, least = carried.get(busiest, -1.0), min([float(MAX_INT), *carried.values()])
     return busiest, most, 1.0 if abs(least) <= MIN_TRAFFIC else least

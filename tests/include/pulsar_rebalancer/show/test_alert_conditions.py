@@ -39,7 +39,7 @@ def outcome(verdict: str, *reasons: str) -> Outcome:
 def ended(verdict: str = "nothing_to_do", *reasons: str, **changes: Any) -> EndedRun:
     given: dict[str, Any] = {
         "states": DONE,
-        "seconds": 20,
+        "duration_s": 20,
         "request": request(),
         "validation": validation(),
         "outcome": outcome(verdict, *reasons),
@@ -58,7 +58,7 @@ def told(
     return found.reasons if found.is_present else found.why_unwatched
 
 
-NOTHING = EndedRun(states={"collect": "failed", "validate": "upstream_failed"}, seconds=20)
+NOTHING = EndedRun(states={"collect": "failed", "validate": "upstream_failed"}, duration_s=20)
 BLOCKED = ended(
     "blocked",
     states={"collect": "success", "validate": "failed", "decide": "upstream_failed"},
@@ -163,7 +163,7 @@ def test_a_run_failed(run: EndedRun, reasons: object) -> None:
     ("seconds", "reasons"), [(59.0, None), (60.0, None), (60.1, {"run_too_long": 1}), (None, CANNOT_TELL)]
 )
 def test_runs_take_too_long(seconds: float | None, reasons: object) -> None:
-    assert told(ended(seconds=seconds), Condition.SLOW) == reasons
+    assert told(ended(duration_s=seconds), Condition.SLOW) == reasons
 
 
 ROLL = Roll(id="0a1b", order=("a:1",), at=NOW - timedelta(days=1), looked_at=NOW - timedelta(minutes=11))

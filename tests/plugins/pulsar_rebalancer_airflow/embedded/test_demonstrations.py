@@ -62,7 +62,7 @@ class Demonstration:
             owner,
             load,
             brokers=run.brokers,
-            recent_moves=run.recent_moves.values(),
+            recent_moves=run.recent_move_by_bundle.values(),
             settings=run.settings,
             minute=run.request.collected_at.timestamp() / 60,
             is_counted=run.hit_rules.counts,
