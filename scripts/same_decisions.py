@@ -269,13 +269,13 @@ def main(arguments: list[str]) -> int:
         if given.command == "record":
             import_module("scripts.recorded_runs").record(corpus)
         else:
-            decide_copy(corpus, out, quick=given.quick_sum)
+            decide_copy(corpus, out, quick=given.quick)
         return 0
     here = Path(__file__).resolve().parents[1]
     path = os.pathsep.join(map(str, (here, checkout / "include", checkout / "spark_apps")))
     own = {"PYTHONPATH": path, "PYSPARK_SUBMIT_ARGS": SPARK, "SAME_DECISIONS": "1"}
     command = [checkout / ".venv/bin/python", "-m", "scripts.same_decisions", given.command, checkout]
-    command += ["--corpus", corpus, *(["--quick"] if given.quick_sum else [])]
+    command += ["--corpus", corpus, *(["--quick"] if given.quick else [])]
     return subprocess.run(command, cwd=here, env=os.environ | own, check=False).returncode
 
 
