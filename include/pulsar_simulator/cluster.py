@@ -300,7 +300,7 @@ class Cluster:
         return None if owner == NOBODY else self.membership.brokers[owner].broker_id
 
     @_refresh_first
-    def true_score_by_broker(self) -> dict[str, float]:
+    def true_scores(self) -> dict[str, float]:
         """Return the brokers' current true scores in percent, without sampling or jitter. They can exceed 100."""
         return score_by_broker(self)
 

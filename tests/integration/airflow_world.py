@@ -184,7 +184,7 @@ class World:
             return list(rows)
 
     def score_range(self) -> float:
-        scores = self.served.cluster.true_score_by_broker().values()
+        scores = self.served.cluster.true_scores().values()
         return max(scores) - min(scores)
 
 

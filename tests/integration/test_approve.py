@@ -229,7 +229,7 @@ def test_prometheus_sees_what_waits_and_what_closes_the_gate(wise, url, metrics,
         seen.until(f"{ours}plan_waiting_since_timestamp_seconds == 0")
         assert seen.query(panel("A plan waits"), since + 40 * minute) == {"wise": 0}
 
-        cold = min(wise.served.cluster.true_score_by_broker().items(), key=lambda item: item[1])[0]
+        cold = min(wise.served.cluster.true_scores().items(), key=lambda item: item[1])[0]
         now = datetime.now(UTC)
         wise.put(Breaker(opened_at=now, why="a test"))
         wise.put(Drains(brokers={cold: Drain(at=now, by="ada", reason="a test")}))

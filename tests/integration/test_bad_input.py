@@ -69,7 +69,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, one_session: None) -> Iter
 
 
 def by_score(cluster: World) -> list[str]:
-    scores = cluster.served.cluster.true_score_by_broker()
+    scores = cluster.served.cluster.true_scores()
     return sorted(scores, key=scores.__getitem__)
 
 

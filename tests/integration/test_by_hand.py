@@ -28,7 +28,7 @@ def hand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def ends(hand: World) -> tuple[str, str]:
-    scores = hand.served.cluster.true_score_by_broker()
+    scores = hand.served.cluster.true_scores()
     return max(scores, key=scores.__getitem__), min(scores, key=scores.__getitem__)
 
 

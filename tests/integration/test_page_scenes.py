@@ -193,7 +193,7 @@ def test_bundles_are_unloaded_and_brought_back(stage: Stage, monkeypatch: pytest
     stage.begin()
     assert stage.ended() == "success"
     stage.open()
-    before = stage.cluster.true_score_by_broker()
+    before = stage.cluster.true_scores()
     dialog = stage.plans("Unload…", "document.querySelector('dialog [name=bundles]').value = 'nobody/x\\nacme/orders'")
     assert "No bundle matches: nobody/x." in dialog
     # It is too old as soon as it is there.
@@ -212,14 +212,14 @@ def test_bundles_are_unloaded_and_brought_back(stage: Stage, monkeypatch: pytest
     assert stage.carries_out() == "success"
     assert stage.ended(number=2) == "success"
     stage.says("moved", "each verified on its new broker")
-    assert stage.cluster.true_score_by_broker() != pytest.approx(before)
+    assert stage.cluster.true_scores() != pytest.approx(before)
 
     # The hottest broker was about at the limit, and is predicted to be there again.
     stage.plans("Undo run…", "document.querySelector('dialog [value=overload]').click()")
     assert stage.carries_out() == "success"
     assert stage.ended(number=3) == "success"
     stage.says("moved", "each verified on its new broker")
-    assert stage.cluster.true_score_by_broker() == pytest.approx(before)
+    assert stage.cluster.true_scores() == pytest.approx(before)
 
     coldest = min(before, key=lambda broker: before[broker])
     # What has just been brought back may move as well.
@@ -228,7 +228,7 @@ def test_bundles_are_unloaded_and_brought_back(stage: Stage, monkeypatch: pytest
     assert stage.carries_out() == "success"
     assert stage.ended(number=4) == "success"
     stage.says("moved", "each verified on its new broker")
-    assert stage.cluster.true_score_by_broker()[coldest] > before[coldest]
+    assert stage.cluster.true_scores()[coldest] > before[coldest]
 
 
 @scene(Part("east", WAITS | {"interval_seconds": 20}, brokers=8, bundles=200))

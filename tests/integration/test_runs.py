@@ -32,7 +32,7 @@ def east(tmp_path_factory: pytest.TempPathFactory, one_session: None) -> Iterato
 
 @pytest.fixture(scope="module")
 def usage(east: World) -> dict[str, float]:
-    return east.served.cluster.true_score_by_broker()
+    return east.served.cluster.true_scores()
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def second(east: World, first: Outcome) -> Outcome:
 
 def disturb(east: World) -> None:
     """Take load from all brokers but the hottest one."""
-    scores = east.served.cluster.true_score_by_broker()
+    scores = east.served.cluster.true_scores()
     hottest = max(scores, key=scores.__getitem__)
     for broker in scores.keys() - {hottest}:
         east.served.cluster.scale_load(0.4, broker=broker)

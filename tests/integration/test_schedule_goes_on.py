@@ -85,7 +85,7 @@ class Cluster:
         return Roll.parse(self.airflow.get(f"/assets/{asset['id']}/state-store/{Roll.KEY}")["value"], "it")
 
     def owners(self) -> dict[str, str]:
-        brokers = self.simulated.true_score_by_broker()
+        brokers = self.simulated.true_scores()
         return {bundle: broker for broker in brokers for bundle in self.simulated.owned_bundles(broker)}
 
     def runs(self, run_type: str) -> list[Any]:
@@ -153,7 +153,7 @@ def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def test_the_schedule_goes_on_after_a_plan(east: Cluster) -> None:
-    scores = east.simulated.true_score_by_broker()
+    scores = east.simulated.true_scores()
     hot, cold = max(scores, key=scores.__getitem__), min(scores, key=scores.__getitem__)
     bundle = min(east.simulated.owned_bundles(hot))
 
@@ -180,7 +180,7 @@ def test_examples_balance_after_a_deployment_act_on_its_moves_and_ask_brokers(ea
     assert (acted["cluster"], acted["moved"], acted["split"]) == ("east", moved, 0)
 
     assert airflow.wait(own, asked)["state"] == "success"
-    assert airflow.xcom(own, asked, "versions") == dict.fromkeys(east.simulated.true_score_by_broker(), "4.2.4")
+    assert airflow.xcom(own, asked, "versions") == dict.fromkeys(east.simulated.true_scores(), "4.2.4")
 
 
 def test_a_rolling_restart_goes_on_after_the_scheduler_was_killed_in_each_phase(east: Cluster) -> None:

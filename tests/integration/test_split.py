@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("one_session")]
 def large() -> tuple[str, int]:
     """The busiest bundle of the hot broker, and a message rate that it alone of all exceeds."""
     cluster = build_cluster(brokers=4, bundles=60, noise=NO_NOISE)
-    scores = cluster.true_score_by_broker()
+    scores = cluster.true_scores()
     hot = cluster.membership.find(max(scores, key=scores.__getitem__)).index
     rates = cluster.traffic.nominal_rates()
     carried = np.where(cluster.ownership.owner == hot, rates.msg_rate_in + rates.msg_rate_out, 0)

@@ -14,7 +14,7 @@ def reports(cluster: Cluster) -> dict[str, dict[str, Any]]:
 
 
 def hot_and_empty(cluster: Cluster) -> tuple[str, str]:
-    scores = cluster.true_score_by_broker()
+    scores = cluster.true_scores()
     return max(scores, key=lambda b: scores[b]), min(scores, key=lambda b: scores[b])
 
 

@@ -44,7 +44,7 @@ def follow(http: httpx.Client, method: str, url: str, **more: Any) -> tuple[http
 
 def test_unload_goes_from_a_non_leader_to_the_leader_to_the_owner(served: RunningCluster, http: httpx.Client) -> None:
     leader = ids(served)[0]
-    owner = next(b for b in ids(served)[1:] if served.cluster.true_score_by_broker()[b] > 10)
+    owner = next(b for b in ids(served)[1:] if served.cluster.true_scores()[b] > 10)
     called = not_leading(served, but=owner)
     bundle, topic = pick(served.cluster, owner)
     path = unload_path(bundle)
