@@ -34,7 +34,7 @@ class StatsReporter:
             have the brokerId.
         producers: number of producers of each bundle.
         consumers: number of consumers of each bundle.
-        tls: True if the web service uses https.
+        uses_tls: True if the web service uses https.
 
     Raises:
         ValueError: the version does not start with two numbers.
@@ -46,11 +46,11 @@ class StatsReporter:
     samples: Samples
     producers: Ints
     consumers: Ints
-    tls: bool
+    uses_tls: bool
 
     def __post_init__(self) -> None:
         """Parse the version."""
-        self.scheme = "https" if self.tls else "http"
+        self.scheme = "https" if self.uses_tls else "http"
         major, minor = (int(part) for part in self.version.split(".")[:2])
         self._heartbeat_prefix = f"pulsar/{self.cluster}/" if (major, minor) < (4, 1) else "pulsar/"
 

@@ -112,7 +112,7 @@ class Cluster:
             self.topology,
             self.faults,
             strategy=spec.placement,
-            by_range=spec.affinity_by_range,
+            is_by_range=spec.affinity_by_range,
             rates=functools.partial(message_rates_of, self),
             seed=spec.seed,
         )
@@ -127,7 +127,7 @@ class Cluster:
         )
         self.samples = Samples(spec.brokers, self.traffic, spec.timing, self.start)
         self.reporter = StatsReporter(
-            spec.name, spec.version, self.topology, self.samples, spec.producers, spec.consumers, tls=spec.tls
+            spec.name, spec.version, self.topology, self.samples, spec.producers, spec.consumers, uses_tls=spec.uses_tls
         )
         self._answers = BrokerAnswers(
             self.membership, self.topology, self.ownership, self.samples, self.reporter, self.faults
@@ -352,7 +352,7 @@ class ClusterSpec:
         configuration: values that differ from `configuration.DEFAULTS`.
         isolation_policies: answer to `clusters/{c}/namespaceIsolationPolicies`.
         failure_domains: answer to `clusters/{c}/failureDomains`.
-        tls: True if the brokers use https.
+        uses_tls: True if the brokers use https.
         seed: seed for the random placement.
     """
 
@@ -370,5 +370,5 @@ class ClusterSpec:
     configuration: dict[str, str] = field(default_factory=dict)
     isolation_policies: Json = field(default_factory=dict)
     failure_domains: Json = field(default_factory=dict)
-    tls: bool = False
+    uses_tls: bool = False
     seed: int = 1

@@ -35,7 +35,7 @@ class BundlePlacement:
         topology: names of the bundles.
         faults: active faults; `stray` places a bundle on a broker other than its destination.
         strategy: strategy for bundles without a destination.
-        by_range: True to store destinations by hash range without the namespace, as brokers did before 4.0.10 and
+        is_by_range: True to store destinations by hash range without the namespace, as brokers did before 4.0.10 and
             4.2.1. Bundles of different namespaces with the same range then share one destination.
         rates: function that returns the current message rate of every broker, inbound plus outbound, in msg/s.
         seed: seed of the random choices.
@@ -45,7 +45,7 @@ class BundlePlacement:
     topology: Topology
     faults: Faults
     strategy: PlacementStrategy
-    by_range: bool
+    is_by_range: bool
     rates: Callable[[], Floats]
     seed: InitVar[int]
     affinities: dict[str, int] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class BundlePlacement:
 
     def remember_destination(self, namespace: str, range_text: str, destination: int) -> None:
         """Store a destination for the next placement of a hash range, even if no bundle has this range."""
-        self.affinities[range_text if self.by_range else f"{namespace}/{range_text}"] = destination
+        self.affinities[range_text if self.is_by_range else f"{namespace}/{range_text}"] = destination
 
     def choose_broker(self, bundle: int) -> int | None:
         """Return the index of the broker that becomes the bundle's owner; None if no broker is active."""
@@ -87,7 +87,7 @@ class BundlePlacement:
 
     def _destination_key(self, bundle: int) -> str:
         name = self.topology.bundles[bundle]
-        return name.rpartition("/")[2] if self.by_range else name
+        return name.rpartition("/")[2] if self.is_by_range else name
 
     def _select_broker(self, candidates: list[Broker]) -> Broker:
         if self.strategy is PlacementStrategy.RANDOM:

@@ -139,7 +139,7 @@ class AdminApi:
 
     def _runtime_configuration(self, request: Request) -> Response:
         me = self._responding_broker(request)
-        values = self._cluster.configuration.runtime_values(me, tls=self._cluster.spec.tls)
+        values = self._cluster.configuration.runtime_values(me, tls=self._cluster.spec.uses_tls)
         other = self._cluster.faults.take_fault(FaultKind.OTHER_CONFIGURATION, broker=me.broker_id)
         return JSONResponse({**values, **(other.values if other else {})})
 
@@ -279,7 +279,7 @@ class AdminApi:
             return redirect(self._cluster, answer.broker, _path(request), answer.query)
         owner = self._cluster.membership.brokers[answer.broker]
         service, scheme = self._cluster.reporter.service_url(owner), self._cluster.reporter.scheme
-        web = {"httpUrlTls" if self._cluster.spec.tls else "httpUrl": f"{scheme}://{owner.broker_id}"}
+        web = {"httpUrlTls" if self._cluster.spec.uses_tls else "httpUrl": f"{scheme}://{owner.broker_id}"}
         return JSONResponse({"brokerUrl": service, **web, "nativeUrl": service, "brokerUrlSsl": ""})
 
     def _bundle_of_topic(self, request: Request) -> Response:

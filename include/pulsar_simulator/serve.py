@@ -71,7 +71,7 @@ class BrokerServer(uvicorn.Server):
         self.sockets = _bind_all(host, port, len(cluster.membership.brokers))
         self._ports = [sock.getsockname()[1] for sock in self.sockets]
         cluster.rename([f"{host}:{number}" for number in self._ports])
-        scheme = "https" if cluster.spec.tls else "http"
+        scheme = "https" if cluster.spec.uses_tls else "http"
         self.urls = [f"{scheme}://{host}:{number}" for number in self._ports]
         self.app.ports = {number: i for i, number in enumerate(self._ports)}
         self.app.reset = self._reset_connection

@@ -133,7 +133,7 @@ class StoredState:
 
         `started_at` is as in `orders`; `origins` are the sources of the settings, by name, if known.
         """
-        now, orders = datetime.now(UTC), replace(self.orders(started_at), origins=origins or {})
+        now, orders = datetime.now(UTC), replace(self.orders(started_at), setting_origins=origins or {})
         closed = holds_now(settings, orders, now, JudgedRun(now, self.last_plan()))
         return orders_sentence(settings, closed, orders, now)
 

@@ -40,13 +40,13 @@ def run_replays(context: SparkContext, prepared_replays: Sequence[PreparedReplay
         answers = [answer for part, answer in zip(parts, done, strict=True) if part.work == replay.work.uri]
         wrong = next((answer for answer in answers if isinstance(answer, str)), None)
         if wrong is not None:
-            failed[replay.folder.uri] = wrong
+            failed[replay.replay_folder.uri] = wrong
         else:
             outcomes = [outcome for answer in answers if not isinstance(answer, str) for outcome in answer]
             try:
                 write_results(replay, outcome_by_variant(outcomes), time.monotonic() - started)
             except RebalancerError as error:
-                failed[replay.folder.uri] = str(error)
+                failed[replay.replay_folder.uri] = str(error)
         replay.work.delete()
     return failed
 

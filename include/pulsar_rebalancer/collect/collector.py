@@ -102,7 +102,7 @@ class RunTrigger:
 
     now: datetime
     airflow_run_id: str
-    params: RunParams = field(default_factory=RunParams)
+    run_params: RunParams = field(default_factory=RunParams)
     requested_by: str = ""
 
 
@@ -197,8 +197,8 @@ def _run_request(entry: ClusterEntry, trigger: RunTrigger, broker_settings: Mapp
         cluster=entry.name,
         airflow_run_id=trigger.airflow_run_id,
         requested_by=trigger.requested_by,
-        params=trigger.params,
-        resolved=resolve(entry.given, broker_settings, trigger.params),
+        params=trigger.run_params,
+        resolved=resolve(entry.given, broker_settings, trigger.run_params),
         collected_at=trigger.now,
     )
 

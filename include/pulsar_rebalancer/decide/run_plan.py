@@ -50,7 +50,7 @@ _KNOWN_COSTS_SCHEMA = pa.schema([BUNDLE_COSTS.field("bundle"), *(pa.field(name, 
 class RunLearning(NamedTuple):
     """The lesson of a run's sample, and what is known about bundles after it: `BUNDLE_COSTS` and `NO_LOADS`."""
 
-    result: LearningResult = LearningResult()
+    learning_result: LearningResult = LearningResult()
     bundle_costs: pa.Table = NO_COSTS
     bundle_loads: pa.Table = NO_LOADS
 
@@ -198,7 +198,7 @@ def plan_run(run: RunInput, bundles: Bundles, learned: RunLearning | None = None
         is_forced=request.is_forced,
         force_threshold=force_threshold(request),
         seconds_since_unload=run.seconds_since_unload,
-        learning=learned.result if learned else LearningResult(),
+        learning=learned.learning_result if learned else LearningResult(),
         seed=run.folder.name,
         judge=judge,
     )
@@ -256,15 +256,15 @@ def replan(storage: ClusterStorage, run: StoragePath) -> Summary:
     earlier = approved.read_earlier_plan(storage, Snapshot(run))
     moves, room = approved.approved_proposal(earlier)
     # A split that no longer fits is noticed later, from the bundle's bounds, before any request is sent.
-    wanted = requested.requested_proposal(earlier.sample, moves, earlier.record, earlier.splits)
+    wanted = requested.requested_proposal(earlier.sample, moves, earlier.manual_plan, earlier.split_rows)
     return _write_manual_plan(
         earlier.sample,
         wanted,
-        earlier.record,
-        splits=earlier.splits,
+        earlier.manual_plan,
+        splits=earlier.split_rows,
         make_capacity=room,
         all_or_none=earlier.is_approved,
-        restarts=earlier.restarts,
+        restarts=earlier.restart_samples,
     )
 
 

@@ -304,7 +304,7 @@ def _evaluate(table: pa.Table, key: str, suite: Mapping[str, Any], params: Mappi
 
 class _FailedRow(NamedTuple):
     finding: Finding
-    excess: float = 0.0  # distance of the value from the allowed range
+    excess_over_bound: float = 0.0  # distance of the value from the allowed range
 
 
 def findings_of(table: str, results: Iterable[Result]) -> list[Finding]:
@@ -315,7 +315,7 @@ def findings_of(table: str, results: Iterable[Result]) -> list[Finding]:
     return [
         group[0].finding.model_copy(update={"detail": _details_text(group)})
         for subjects in seen.values()
-        for group in sorted(subjects.values(), key=lambda group: -max(miss.excess for miss in group))
+        for group in sorted(subjects.values(), key=lambda group: -max(miss.excess_over_bound for miss in group))
     ]
 
 

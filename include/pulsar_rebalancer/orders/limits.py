@@ -21,7 +21,7 @@ _ORIGIN_TEXT = {Origin.FILE: "the clusters file", Origin.PARAMS: "this run's par
 
 
 def _limit_texts(situation: Situation) -> Iterator[str]:
-    settings, origins = situation.settings, situation.orders.origins
+    settings, origins = situation.settings, situation.orders.setting_origins
 
     def settings_from(origin: Origin, *names: str) -> Iterator[tuple[str, str]]:
         return (

@@ -79,20 +79,20 @@ class OrdersInForce:
     Attributes:
         lost_text: which documents of the state store are lost, and why; nothing is moved then. Empty if none is.
         run_started_at: when the run in progress started, to decide whether a stop affects it; None without one.
-        origins: source of each setting; those without an entry come from the clusters file.
+        setting_origins: source of each setting; those without an entry come from the clusters file.
     """
 
-    documents: Mapping[str, StateDocument] = field(default_factory=dict)
+    document_by_key: Mapping[str, StateDocument] = field(default_factory=dict)
     lost_text: str = ""
     run_started_at: datetime | None = None
-    origins: Mapping[str, Origin] = field(default_factory=dict)
+    setting_origins: Mapping[str, Origin] = field(default_factory=dict)
 
     @classmethod
     def build(cls, *documents: StateDocument, lost: str = "", started_at: datetime | None = None) -> Self:
         return cls({document.KEY: document for document in documents}, lost, started_at)
 
     def get(self, model: type[_Document]) -> _Document:
-        document = self.documents.get(model.KEY)
+        document = self.document_by_key.get(model.KEY)
         return document if isinstance(document, model) else model()
 
 

@@ -31,14 +31,14 @@ class BundlePlacer:
     """Places bundles between two load reports (ModularLoadManagerImpl.selectBroker)."""
 
     sample: ClusterSample
-    state: StrategyState
+    strategy_state: StrategyState
     seed: str
     policy_documents: Policies = NO_POLICIES
     was_used: bool = False
 
     @cached_property
     def broker_selector(self) -> Selector:
-        return make_selector(self.sample, self.state.placement)
+        return make_selector(self.sample, self.strategy_state.placement)
 
     @cached_property
     def _policy_filter(self) -> PolicyFilter:

@@ -131,7 +131,7 @@ class ColumnarBrokers(Brokers):
         return {self._roster.brokers[i] for i in np.flatnonzero(self._minute.broker_loads.registered).tolist()}
 
     @cached_property
-    def reserved_by(self) -> Mapping[str, str]:
+    def policy_by_reserved_broker(self) -> Mapping[str, str]:
         return {self._roster.brokers[i]: policy for i, policy in self._minute.reserved_by.items()}
 
     def usage_by_broker(self, settings: Settings) -> Mapping[str, float]:

@@ -193,8 +193,8 @@ class Writer:
     broker_versions: NumberedNames = field(default_factory=NumberedNames)
     policies: list[Policies] = field(default_factory=list)
     places: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    _file: int = 0
-    _waiting: bytearray = field(default_factory=bytearray)
+    _file_number: int = 0
+    _unwritten_bytes: bytearray = field(default_factory=bytearray)
 
     def policy_set_number(self, policies: Policies) -> int:
         parsed = policies.model_copy(update={"problem": ""})
@@ -205,14 +205,14 @@ class Writer:
     def add_sample(self, minute: int, snapshot: KeptSample) -> None:
         """Add one sample; many small samples go into one file."""
         data = snapshot.to_bytes()
-        self.places[minute] = (self._file, len(self._waiting), len(data))
-        self._waiting += data
-        if len(self._waiting) >= _MIN_FILE_BYTES:
+        self.places[minute] = (self._file_number, len(self._unwritten_bytes), len(data))
+        self._unwritten_bytes += data
+        if len(self._unwritten_bytes) >= _MIN_FILE_BYTES:
             self._write_sample_file()
 
     def _write_sample_file(self) -> None:
-        (self.folder / str(self._file)).write_bytes(bytes(self._waiting))
-        self._file, self._waiting = self._file + 1, bytearray()
+        (self.folder / str(self._file_number)).write_bytes(bytes(self._unwritten_bytes))
+        self._file_number, self._unwritten_bytes = self._file_number + 1, bytearray()
 
     def finish(self, coverage: Coverage) -> Index:
         self._write_sample_file()

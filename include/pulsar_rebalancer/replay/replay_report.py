@@ -185,7 +185,7 @@ def _time_chart(outcomes: Sequence[VariantOutcome]) -> str:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     figure, (ranges, unloads) = _figure_and_axes(2, height_ratios=(3, 1))
-    minutes = np.array(outcomes[0].minutes)
+    minutes = np.array(outcomes[0].sample_minutes)
     starts = np.arange(0, len(minutes), max(1, len(minutes) // _MAX_POINTS))
     kinds = {RECORDING: ("as recorded", _RECORDED_COLOR), CURRENT_VARIANT: (f"{CURRENT_VARIANT}, replayed", _CURRENT)}
     for outcome in (outcome for outcome in outcomes if outcome.failed is None and len(minutes)):

@@ -97,7 +97,7 @@ class Progress:
 
 
 class PreparedReplay(NamedTuple):
-    folder: StoragePath
+    replay_folder: StoragePath
     work: StoragePath
     request: ReplayRequest
     recording: Recording
@@ -139,7 +139,7 @@ class Part(NamedTuple):
     """Part of a replay: some of its variants over one period."""
 
     work: str
-    number: int
+    part_number: int
     variants: Sequence[Variant]
     request: ReplayRequest
     period: Period
@@ -166,7 +166,7 @@ def replay_part(part: Part) -> list[VariantOutcome] | str:
             first_minute=part.period.first_minute,
             last_minute=part.period.last_minute,
             seed=request.seed,
-            report_progress=progress_writer(folder, part.number),
+            report_progress=progress_writer(folder, part.part_number),
         )
     except RebalancerError as error:
         return str(error)

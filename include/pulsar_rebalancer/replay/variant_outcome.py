@@ -40,7 +40,7 @@ class VariantOutcome:
         hot_samples, samples_with_moves: number of those with a broker above `HOT_SCORE` percent, and with moves.
         disturbed_throughput: throughput of the moved bundles when they moved, in bytes/s, inbound plus outbound.
         placed_count: number of bundles placed because their broker was gone.
-        minutes: time for each of `score_ranges`, in minutes since 1970; only in the recording's outcome.
+        sample_minutes: time for each of `score_ranges`, in minutes since 1970; only in the recording's outcome.
         moved_bundles, moved_at: each moved bundle and its minute; only for the recording and current settings.
     """
 
@@ -53,7 +53,7 @@ class VariantOutcome:
     disturbed_throughput: float = 0.0
     placed_count: int = 0
     failed: VariantFailure | None = None
-    minutes: array[int] = field(default_factory=lambda: array("q"))
+    sample_minutes: array[int] = field(default_factory=lambda: array("q"))
     moved_bundles: array[int] = field(default_factory=lambda: array("q"))
     moved_at: array[int] = field(default_factory=lambda: array("q"))
 
@@ -169,7 +169,7 @@ class RecordedCluster:
         """Add a sample, with the compared brokers' scores in percent."""
         if len(scores):
             self.outcome.add_scores(scores)
-            self.outcome.minutes.append(sample.minute)
+            self.outcome.sample_minutes.append(sample.minute)
         known, brokers = self._owner != NOBODY, sample.brokers
         away = ~brokers.registered | sample.has_restarted
         changed = sample.is_present & known & (self._owner != sample.owner)

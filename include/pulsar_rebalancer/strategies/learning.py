@@ -156,7 +156,7 @@ class _Observed(NamedTuple):
     score: float
     points_per_rate: float
     bundle_sums: BundleSums
-    quiet: float
+    quiet_minutes: float
     is_fresh: bool
 
 
@@ -164,11 +164,11 @@ def _learn_broker(
     broker: LearnedBroker, observed: _Observed, learned: Learned, minutes: float
 ) -> tuple[LearnedBroker, Correction]:
     samples, residual, variance, correction = broker.samples + 1, broker.residual, broker.variance, Correction()
-    if observed.quiet >= LAG_MINUTES or not broker.samples:
+    if observed.quiet_minutes >= LAG_MINUTES or not broker.samples:
         unexplained = observed.score - learned.idle - observed.points_per_rate * observed.bundle_sums.rate_sum
         residual += step_size(_RESIDUAL, minutes, samples) * (unexplained - residual)
     # Without moves, only changes of the bundles' rates change the score.
-    if min(learned.quiet, observed.quiet) >= SETTLED and observed.is_fresh and broker.samples:
+    if min(learned.quiet, observed.quiet_minutes) >= SETTLED and observed.is_fresh and broker.samples:
         error = observed.score - broker.score - observed.points_per_rate * observed.bundle_sums.change_sum
         variance += step_size(_VARIANCE, minutes, samples) * (error**2 - variance)
         expected = observed.points_per_rate**2 * observed.bundle_sums.doubt_sum + 3 * variance + 0.5

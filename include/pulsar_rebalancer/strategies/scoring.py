@@ -130,7 +130,7 @@ class Brokers(Sequence[BrokerSample]):
         return self._sample_by_name.keys()
 
     @cached_property
-    def reserved_by(self) -> Mapping[str, str]:
+    def policy_by_reserved_broker(self) -> Mapping[str, str]:
         return {each.broker: each.reserved_by for each in self._samples if each.reserved_by}
 
     @cached_property

@@ -83,7 +83,7 @@ class CollectOperator(ClusterOperator):
             now = datetime.now(UTC)
             gc.freeze()  # keeps the garbage collector from scanning Airflow's objects every few hundred answers
             run_id, by = context["dag_run"].run_id, requesting_user(context)
-            trigger = RunTrigger(now=now, airflow_run_id=run_id, params=params, requested_by=by)
+            trigger = RunTrigger(now=now, airflow_run_id=run_id, run_params=params, requested_by=by)
             # Runs that only show a plan may take place next to a rebalancing run, which is the only writer.
             earlier = EarlierData(storage.state, before, stores_load_data=not self.only_shows)
             collected = asyncio.run(self._collect(trigger, earlier))
@@ -126,7 +126,7 @@ class CollectOperator(ClusterOperator):
 def _with_orders(request: RunRequest, orders: OrdersInForce, previous_plan_id: str) -> RunRequest:
     settings, now = request.resolved.settings, request.collected_at
     closed = holds_now(settings, orders, now, JudgedRun(now, previous_plan_id))
-    in_force = orders_sentence(settings, closed, replace(orders, origins=request.resolved.origins), now)
+    in_force = orders_sentence(settings, closed, replace(orders, setting_origins=request.resolved.origins), now)
     return request.model_copy(update={"closed": closed[0].reason if closed else None, "in_force": in_force})
 
 

@@ -134,9 +134,9 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     assert [again[refused][name] for name in COSTS] == [rows[refused][name] for name in COSTS]
 
     # Neither order nor partitions of the input change the plan.
-    sums = learning_of(given).result.sums
+    sums = learning_of(given).learning_result.sums
     runs.shuffle(folder)
-    assert learning_of(RunInput.read(folder.uri)).result.sums == sums
+    assert learning_of(RunInput.read(folder.uri)).learning_result.sums == sums
     monkeypatch.setattr(rebalance, "BUNDLES_PER_TASK", 10)
     given.new_means_file.delete()
     given.new_costs_file.delete()

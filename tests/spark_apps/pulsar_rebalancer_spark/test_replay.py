@@ -47,8 +47,8 @@ def test_clusters_variants_and_days_side_by_side(
     (ready[2].work / "samples" / "0").delete()
     failed = run_replays(spark.sparkContext, ready)
     # One that fails is named, and takes no other along.
-    assert list(failed) == [ready[2].folder.uri]
-    assert "[file_missing]" in failed[ready[2].folder.uri]
+    assert list(failed) == [ready[2].replay_folder.uri]
+    assert "[file_missing]" in failed[ready[2].replay_folder.uri]
 
     asked = ReplayRequest.read(whole)
     target = StoragePath(str(tmp_path / "here"))

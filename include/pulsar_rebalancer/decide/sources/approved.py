@@ -27,17 +27,17 @@ from pulsar_rebalancer.strategies.sample import CandidateMove
 class EarlierPlan(NamedTuple):
     """An earlier plan, and the new sample in which it is carried out.
 
-    `is_approved` is False if the plan's hash was given. `restarts` are the brokers whose hits are reset when the
+    `is_approved` is False if the plan's hash was given. `restart_samples` are the brokers whose hits are reset when the
     plan is carried out, each with the plan's sample.
     """
 
     sample: PlanningSample
     summary: Summary
-    record: ManualPlanRecord
+    manual_plan: ManualPlanRecord
     is_approved: bool
     moves: list[Move]
-    splits: list[Row]
-    restarts: Mapping[str, CountedSample]
+    split_rows: list[Row]
+    restart_samples: Mapping[str, CountedSample]
 
 
 def read_earlier_plan(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPlan:
@@ -61,11 +61,11 @@ def read_earlier_plan(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPla
     return EarlierPlan(
         sample=PlanningSample.read(snapshot, overruled),
         summary=summary,
-        record=ManualPlanRecord(by=asked_by, request=wanted, carries_out=summary.hash, **who),
+        manual_plan=ManualPlanRecord(by=asked_by, request=wanted, carries_out=summary.hash, **who),
         is_approved=handed.approved,
         moves=list(moves),
-        splits=split_rows(folder),
-        restarts=read_state(folder).restarts,
+        split_rows=split_rows(folder),
+        restart_samples=read_state(folder).restarts,
     )
 
 

@@ -63,7 +63,7 @@ def judge_pairs(sample: ClusterSample, hits: Mapping[str, HitCount], hot_score: 
         sample.settings,
         sample.counting,
         sample.usages(),
-        sample.columns.reserved_by,
+        sample.columns.policy_by_reserved_broker,
     )
     names, scores = list(usages), np.array(list(usages.values())) * 100
     pools = np.array([reserved_by.get(name, "") for name in names], dtype=str)

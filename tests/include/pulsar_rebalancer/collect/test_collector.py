@@ -50,7 +50,7 @@ def sample(face, given=None, params=None, **connection):
             trigger = RunTrigger(
                 now=datetime.fromtimestamp(face.cluster.clock.now(), UTC),
                 airflow_run_id="manual__2026-11-21T12:00:00+00:00",
-                params=params or RunParams(),
+                run_params=params or RunParams(),
                 requested_by="anna",
             )
             return await collect(admin, entry(**(given or {})), trigger)

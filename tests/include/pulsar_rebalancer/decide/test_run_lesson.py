@@ -101,7 +101,7 @@ def test_bundles_count_once_with_their_known_costs(tmp_path):
     before = Learned(samples=30, points=0.01)
     run = given(tmp_path, bundles, costs, before, **more)
     found = learning_of(run)
-    sums, of = found.result.sums, expected
+    sums, of = found.learning_result.sums, expected
     hour, quick, *_, cost, _, _ = KNOWN["c"]
     assert set(sums) == {"b1", "b2", "b3"}
     assert sums["b1"] == added(of(200, KNOWN["a"]), of(1000), of(400, KNOWN["b"]))
@@ -121,7 +121,7 @@ def test_bundles_count_once_with_their_known_costs(tmp_path):
     assert run.new_costs_file.read_table() == found.bundle_costs
 
     # Costs of another bottleneck mean nothing.
-    fresh = learning_of(given(tmp_path / "fresh", bundles, costs, Learned(), **more)).result.sums
+    fresh = learning_of(given(tmp_path / "fresh", bundles, costs, Learned(), **more)).learning_result.sums
     assert fresh["b1"] == added(of(200), of(1000), of(400))
     assert fresh["b2"] == added(of(0))
     # Nothing is known without the file, not even what was learned about the cluster.
@@ -129,7 +129,7 @@ def test_bundles_count_once_with_their_known_costs(tmp_path):
     lost = RunInput.read(run.folder.uri)
     assert lost.learned is not None
     assert (lost.learned.samples, lost.learned.points) == (0, 0.0)
-    assert learning_of(lost).result.sums == {
+    assert learning_of(lost).learning_result.sums == {
         "b1": added(of(200), of(1000), of(400)),
         "b2": added(of(0)),
         "b3": added(of(100), of(100)),
@@ -153,8 +153,8 @@ def test_costs_of_a_silent_broker_last_until_the_next_complete_sample(tmp_path):
         rows = {row.pop("bundle"): row for row in found.bundle_costs.to_pylist()}
         assert list(rows) == [f"t/n/{name}" for name in kept]
         assert all(tuple(rows[f"t/n/{name}"].values()) == KNOWN[name] for name in kept[2:])
-        assert set(found.result.sums) == {"b2"}
-        assert (found.result.learned.brokers[broker].residual == 7.0) is bool(silent)
+        assert set(found.learning_result.sums) == {"b2"}
+        assert (found.learning_result.learned.brokers[broker].residual == 7.0) is bool(silent)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_bundle_that_moved_counts_once_and_at_its_destination(tmp_path, source
         loads = {"b1": [expected(400, KNOWN["b"])]}
         if holds:
             loads.setdefault(holds, []).append(load)
-        assert found.result.sums == {broker: added(*of) for broker, of in loads.items()}
+        assert found.learning_result.sums == {broker: added(*of) for broker, of in loads.items()}
         assert ("t/n/a" in after) is bool(holds)
         assert is_seen or after.get("t/n/a", KNOWN["a"]) == pytest.approx(KNOWN["a"], rel=1e-4)
 
@@ -203,7 +203,7 @@ def test_bundles_with_low_rates_teach_as_in_a_replay(tmp_path):
     bundles = [reported("b1", name, 5.5) for name in names]
     busy = reported("b2", "t/n/busy", 1e5)
     for others in ([], [busy]):
-        sums = learning_of(given(tmp_path, [*bundles, *others], costs, Learned(30, 0.5))).result.sums
+        sums = learning_of(given(tmp_path, [*bundles, *others], costs, Learned(30, 0.5))).learning_result.sums
         assert sums["b1"].doubt_sum == pytest.approx(100 * 0.25 * 1.0**2)
 
 

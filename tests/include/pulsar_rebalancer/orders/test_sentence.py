@@ -131,13 +131,13 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         ),
         (
             {"excluded_bundles": ["t/a/*", "t/b/*", "t/c/*", "t/d/*"], "excluded_brokers": ["b:1"]},
-            {"origins": {"excluded_brokers": Origin.PARAMS}},
+            {"setting_origins": {"excluded_brokers": Origin.PARAMS}},
             f"{CARRIED}; excluded bundles set by the clusters file: t/a/*, t/b/*, t/c/* and 1 more; "
             "excluded brokers set by this run's parameters: b:1",
         ),
         (
             {"max_bundles_per_run": 50, "max_bundles_per_broker": 5, "excluded_namespaces": ["t/a"]},
-            {"origins": {"max_bundles_per_run": Origin.PARAMS, "excluded_namespaces": Origin.BROKERS}},
+            {"setting_origins": {"max_bundles_per_run": Origin.PARAMS, "excluded_namespaces": Origin.BROKERS}},
             f"{CARRIED}; caps from the clusters file: 5 bundles per broker; "
             "caps from this run's parameters: 50 bundles per run; excluded namespaces set by the brokers: t/a",
         ),

@@ -61,7 +61,7 @@ def test_a_range_that_a_bundle_of_another_wave_still_needs_is_left_alone(scene, 
     (run / "input" / "brokers.parquet").write_table(
         table([{"cluster": CLUSTER, "broker": first["source"], "version": version}], BROKERS)
     )
-    scene.monkeypatch.setattr(scene.cluster.placement, "by_range", left)
+    scene.monkeypatch.setattr(scene.cluster.placement, "is_by_range", left)
     scene.cluster.faults.add(FaultKind.CLIENTS_GONE, bundle=first["bundle"])
     scene.cluster.faults.add(FaultKind.ERROR_500, path="/lookup/")
     with pytest.raises(UnfinishedError, match="1 without a known owner"):
